@@ -1,0 +1,39 @@
+"""Differentially private decentralized optimization, one MPI process per agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import xarray
+
+__version__ = "0.1.0"
+__all__ = ["load", "run_lockstep"]
+
+
+def load(run: str | Path) -> xarray.Dataset:
+    """The record of a run directory, read into memory.
+
+    Raises:
+        FileNotFoundError: the directory holds no `record.h5`.
+    """
+    import xarray
+
+    return xarray.load_dataset(Path(run) / "record.h5", engine="h5netcdf")
+
+
+def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
+    """Run all agents of an experiment in this process and return the run directory.
+
+    The bits equal those of the same experiment under mpirun.
+
+    Args:
+        experiment: path of a TOML file, or its content as nested dictionaries.
+
+    Raises:
+        mpinodes.experiment.BadInput: something in the experiment is wrong.
+    """
+    from mpinodes.lockstep import run_lockstep
+
+    return run_lockstep(experiment)

@@ -1,0 +1,65 @@
+"""One agent: the place where algorithm, mechanism, mixing and data meet.
+
+The agent speaks (one noised release, one event) and hears (mix, then update on the revealed loss). Who
+carries the frames between the two is not its business: `network` over MPI, `lockstep` in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mpinodes.experiment import Parts
+from mpinodes.protocol import Event, Inbox, Round, Vector
+from mpinodes.seeds import Purpose, Stream
+
+HEADER = 2  # round, kind
+RELEASE = 1.0  # the kind of a frame: a noised release and the mixing's scalars
+
+
+def row_width(parts: Parts) -> int:
+    """Floats that an agent hands to the logger for each round: its estimate and its event."""
+    return parts.dimension + len(Event._fields)
+
+
+class Agent:
+    """Agent `me` of an experiment.
+
+    Attributes:
+        frame: what it sends in a round: [round, kind | release (d,) | the mixing's scalars (width,)].
+    """
+
+    def __init__(self, me: int, parts: Parts) -> None:
+        self._me = me
+        self._algorithm, self._mechanism = parts.algorithm, parts.mechanism
+        self._mixing, self._topology = parts.mixing, parts.topology
+        self._losses = parts.losses(me)
+        self._noise = Stream(parts.experiment.seed, Purpose.NOISE, me)
+        self._dimension = d = parts.dimension
+        self._state = self._algorithm.init(np.zeros(d))
+        self._mixing_state = self._mixing.init(me)
+        self.frame = np.zeros(HEADER + d + self._mixing.width)
+        self.frame[1] = RELEASE
+        self._release, self._scalars = self.frame[HEADER : HEADER + d], self.frame[HEADER + d :]
+
+    def speak(self, t: int, row: Vector) -> Round:
+        """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
+        round = self._topology.round(t, self._me)
+        query = self._algorithm.message(self._state, round)
+        event = self._mechanism.release(query, t, self._noise, out=self._release)
+        self.frame[0] = t
+        self._scalars[:] = self._mixing.say(self._mixing_state, round)
+        row[: self._dimension] = self._algorithm.decision(self._state)
+        row[self._dimension :] = event
+        return round
+
+    def hear(self, round: Round, frames: Mapping[int, Vector]) -> None:
+        """Mix the frames of all senders, the own among them, and move on to the next round."""
+        end = HEADER + self._dimension
+        heard = [frames[j] for j in round.senders]
+        self._mixing_state, weights, scale = self._mixing.hear(
+            self._mixing_state, round, [frame[end:] for frame in heard]
+        )
+        inbox = Inbox([frame[HEADER:end] for frame in heard], weights, scale)
+        self._state = self._algorithm.update(self._state, round, inbox, self._losses(round.t))

@@ -1,0 +1,35 @@
+"""DPSDA-PS: DPSDA on time-varying digraphs, by push-sum.
+
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
+Algorithm 2, with A column-stochastic:
+
+    (20) z_i <- Σ_j A_ij h_j + n S_i u_i
+    (21) w_i <- Σ_j A_ij w_j,  w_i(1) = 1
+    (22) y_i <- Π(z_i / w_i, α(t))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from mpinodes.algorithms.dpsda import DPSDA
+from mpinodes.protocol import Inbox, Vector
+
+__all__ = ["DPSDAPS"]
+
+
+@dataclass(frozen=True)
+class DPSDAPS(DPSDA):
+    """DPSDA by push-sum."""
+
+    mixing: Literal["push-sum"] = "push-sum"
+    defaults: ClassVar = {"topology": {"name": "seven-agent-digraph"}}
+
+    def average(self, inbox: Inbox) -> Vector:
+        """Σ_j A_ij h_j of (20)."""
+        return inbox.mix()
+
+    def unbias(self, z: Vector, inbox: Inbox) -> Vector:
+        """z_i / w_i of (22); the push-sum mixing carries (21)."""
+        return z / inbox.scale

@@ -1,0 +1,502 @@
+"""An experiment: TOML and overrides, checked against types; the only place that turns names into parts."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import isinf
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import tomli_w
+from msgspec import Meta, Struct, field
+
+from mpinodes import registry, schedules, sets, topology
+from mpinodes.errors import BadInput
+from mpinodes.losses.linear import NoisyGradient
+from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
+from mpinodes.seeds import Purpose
+from mpinodes.seeds import Stream as Seeds
+
+ALGORITHM_FACTS = frozenset({"agents", "dimension", "blocks", "step", "feasible", "change"})
+STREAM_FACTS = frozenset({"seed", "make_loss"})
+TOPOLOGY_FACTS = frozenset({"seed"})
+LOCKSTEP_AGENTS = 7
+
+Number = Annotated[float, Meta(gt=0)]
+
+
+class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is promised, and the noise."""
+
+    mechanism: Annotated[Literal["laplace", "none"], Meta(description="the noise on every release")] = "laplace"
+    epsilon: Annotated[
+        Number | Literal["inf"],
+        Meta(description="the paper's own privacy parameter; a label, not what is proven; inf = no noise"),
+    ] = 1.0
+    scale: Annotated[
+        Number | Literal["calibrated"],
+        Meta(
+            description="c: noise of scale c/epsilon, whatever the sensitivity, as the papers' experiments have it; "
+            "calibrated: (L1 sensitivity)/epsilon"
+        ),
+    ] = "calibrated"
+    delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
+    clip: Annotated[
+        Number | Literal["inf"],
+        Meta(
+            description="L2 bound on a sample's gradient (on a round's, for one-round adjacency), restricted to the "
+            "agent's own coordinates; inf = no clipping, and no privacy is proven"
+        ),
+    ] = 1.0
+    adjacency: Annotated[
+        Literal["one-sample", "one-round"],
+        Meta(description="what may differ between adjacent data sets: one sample replaced, or one round's whole loss"),
+    ] = "one-sample"
+
+
+class Problem(Struct, forbid_unknown_fields=True, frozen=True):
+    """Loss and constraint set."""
+
+    loss: Annotated[str, Meta(description="the loss of a sample")]
+    set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
+    radius: Annotated[Number, Meta(description="half width of the box, or radius of the ball or of each agent's ball")] = 5.0
+    average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
+    gradient_noise: Annotated[
+        float, Meta(ge=0, description="variance of the stochastic error added to each gradient coordinate, after clipping")
+    ] = 0.0
+
+
+class Record(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is written."""
+
+    decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
+    chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = 65536
+
+
+class Output(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where it goes."""
+
+    dir: Annotated[str, Meta(min_length=1, description="the run directory; empty or new. Default: runs/<name>-<number>")]
+
+
+class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
+    """A whole run, every choice made. The same experiment gives the same bits."""
+
+    rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
+    name: Annotated[str, Meta(min_length=1, pattern=r"^[\w.+-]+$", description="names the run directory and the page")]
+    algorithm: Annotated[dict[str, Any], Meta(description="name or path, and its hyper-parameters")]
+    step: Annotated[dict[str, Any], Meta(description="kind of step schedule, and its parameters")]
+    topology: Annotated[dict[str, Any], Meta(description="name or file, and its parameters")]
+    data: Annotated[dict[str, Any], Meta(description="name of the stream of losses, and its parameters")]
+    problem: Problem
+    privacy: Privacy = field(default_factory=Privacy)
+    record: Record = field(default_factory=Record)
+    output: Output | None = None
+    report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
+
+    @property
+    def epsilon(self) -> float:
+        """`privacy.epsilon` as a number."""
+        return float(self.privacy.epsilon)
+
+    @property
+    def clip(self) -> float:
+        """`privacy.clip` as a number."""
+        return float(self.privacy.clip)
+
+    @property
+    def private(self) -> bool:
+        """Whether releases are noised."""
+        return self.privacy.mechanism != "none" and not isinf(self.epsilon)
+
+    def toml(self) -> str:
+        """The experiment as a file that runs again to the same bits."""
+        return tomli_w.dumps({k: v for k, v in msgspec.to_builtins(self).items() if v is not None})
+
+
+Tree = dict[str, Any]
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Nested dictionaries laid over each other, the last on top."""
+    merged: Tree = {}
+    for tree in trees:
+        for key, value in tree.items():
+            below = merged.get(key)
+            merged[key] = merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return merged
+
+
+def parse(path: str | None, overrides: list[str]) -> Tree:
+    """What the user asked for: a TOML file with key=value pairs on top.
+
+    Raises:
+        BadInput: the file is missing or malformed, or a pair is not one.
+    """
+    asked: Tree = {}
+    if path is not None:
+        try:
+            asked = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path}: not TOML: {error}") from error
+    for pair in overrides:
+        key, equals, text = pair.partition("=")
+        if not equals or not all(key.split(".")):
+            raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        asked = merge(asked, value)
+    return asked
+
+
+def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
+    """Refuse keys that no section has."""
+    known = {f.name: f.type for f in msgspec.structs.fields(struct)}
+    for key, value in tree.items():
+        if key not in known:
+            raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(key, sorted(known), prefix)}")
+        inner = SECTIONS.get(key) if not prefix else None
+        is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
+        if is_section and not isinstance(value, dict):
+            raise BadInput(f"{key} = {value!r}: {key} is a section; write {key}.<key>=... or [{key}]")
+        if inner is not None:
+            _known(value, inner, f"{key}.")
+
+
+SECTIONS: dict[str, Any] = {"privacy": Privacy, "problem": Problem, "record": Record, "output": Output}
+
+
+def _text(section: Mapping[str, Any], key: str, prefix: str) -> str:
+    value = section[key]
+    if not isinstance(value, str):
+        raise BadInput(f"{prefix}.{key} = {value!r}: expected a name")
+    return value
+
+
+def _algorithm(section: Mapping[str, Any]) -> Any:
+    if "path" in section:
+        return registry.from_path(_text(section, "path", "algorithm"), "algorithm.path")
+    return registry.find("algorithms", _text(section, "name", "algorithm"), "algorithm.name")
+
+
+def resolve(asked: Tree, ranks: int | None) -> Experiment:
+    """The experiment that the user asked for, every default filled in from its data and its algorithm.
+
+    Args:
+        asked: nested dictionaries, as `parse` gives them.
+        ranks: MPI processes, the logger among them; None in lockstep.
+
+    Raises:
+        BadInput: anything wrong with it.
+    """
+    _known(asked, Experiment)
+    algorithm_section = merge({} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {}))
+    algorithm = _algorithm(algorithm_section)
+    data_section = merge({"name": "digits"}, getattr(algorithm, "defaults", {}).get("data", {}), asked.get("data", {}))
+    stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
+    tree = merge(
+        {"seed": 1, "step": {"kind": "inverse-sqrt"}},
+        getattr(stream, "defaults", {}),
+        _without_other(getattr(algorithm, "defaults", {}), asked),
+        asked,
+        {"algorithm": algorithm_section, "data": data_section},
+    )
+    tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
+    tree["algorithm"] = _filled(algorithm, tree["algorithm"], ALGORITHM_FACTS, "algorithm", ("name", "path"))
+    tree["step"] = _filled(_schedule(tree["step"]), tree["step"], frozenset(), "step", ("kind",))
+    tree["data"] = _filled(stream, tree["data"], STREAM_FACTS, "data", ("name",))
+    tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
+    _require_labels(tree)
+    tree["rounds"] = _rounds(tree)
+    return _typed(tree)
+
+
+def _without_other(defaults: Tree, asked: Tree) -> Tree:
+    """An algorithm's defaults, less those of a topology the user has put another in the place of."""
+    other = {"name", "file"} & asked.get("topology", {}).keys()
+    return {k: v for k, v in defaults.items() if k != "data" and not (k == "topology" and other)}
+
+
+def _filled(part: Any, section: Tree, facts: frozenset[str], prefix: str, choosers: tuple[str, ...]) -> Tree:
+    given = {k: v for k, v in section.items() if k not in choosers}
+    return {k: section[k] for k in choosers if k in section} | registry.fill(part, given, facts, prefix)
+
+
+def _schedule(section: Tree) -> Any:
+    kind = _text(section, "kind", "step")
+    if kind not in schedules.KINDS:
+        raise BadInput(f"step.kind = {kind!r}: there is no such kind; {registry.suggest(kind, sorted(schedules.KINDS))}")
+    return schedules.KINDS[kind]
+
+
+def _topology_section(section: Tree, ranks: int | None) -> Tree:
+    """The topology's keys, with the number of agents settled where the graph is generated."""
+    if not {"name", "file"} & section.keys():
+        raise BadInput(f"topology.name is missing; choose from: {', '.join(topology.names())}")
+    if "file" in section:
+        if "name" in section:
+            raise BadInput("topology.name and topology.file are both given; leave one out")
+        _text(section, "file", "topology")
+    elif (name := _text(section, "name", "topology")) in topology.KINDS:
+        agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
+        section = {"agents": agents} | section
+        return _filled(topology.KINDS[name], section, TOPOLOGY_FACTS, "topology", ("name",))
+    elif name not in topology.names():
+        raise BadInput(f"topology.name = {name!r}: there is no such name; {registry.suggest(name, topology.names())}")
+    given = {k: v for k, v in section.items() if k not in ("name", "file")}
+    if unknown := given.keys() - {"undirected"}:
+        raise BadInput(f"unknown key topology.{min(unknown)}; a graph from a file takes only topology.undirected")
+    undirected = registry.checked(given.get("undirected", False), bool, "topology.undirected")
+    return {k: section[k] for k in ("name", "file") if k in section} | {"undirected": undirected}
+
+
+def _require_labels(tree: Tree) -> None:
+    """Refuse a loss for labels ±1 on data without labels."""
+    problem = tree.get("problem", {})
+    if not isinstance(problem.get("loss"), str):
+        return
+    loss = registry.find("losses", problem["loss"], "problem.loss")
+    stream = registry.find("streams", tree["data"]["name"], "data.name")
+    if loss.needs_labels and not getattr(stream, "labels", True):
+        raise BadInput(
+            f"problem.loss = {problem['loss']!r} needs labels -1 and +1, and data.name = {tree['data']['name']!r} "
+            "has real targets; set problem.loss=least-squares"
+        )
+
+
+def _rounds(tree: Tree) -> Any:
+    """`rounds`, checked against the length of the data, or that length."""
+    stream = _stream(tree["data"], tree["seed"], lambda features, targets: None)
+    rounds = tree.get("rounds")
+    if stream.rounds == 0:
+        raise BadInput(f"data.batch = {tree['data']['batch']}: larger than the training set; lower data.batch")
+    if rounds is None:
+        if stream.rounds is None:
+            raise BadInput(f"rounds is missing, and data.name = {tree['data']['name']!r} has no end; set rounds")
+        return stream.rounds
+    registry.checked(rounds, Annotated[int, Meta(ge=1)], "rounds")
+    if stream.rounds is not None and rounds > stream.rounds:
+        epochs = -(-rounds * tree["data"]["epochs"] // stream.rounds)
+        raise BadInput(
+            f"rounds = {rounds}: the data lasts {stream.rounds} rounds (data.batch = {tree['data']['batch']}, "
+            f"data.epochs = {tree['data']['epochs']}); set data.epochs={epochs}, or fewer rounds"
+        )
+    return rounds
+
+
+def _typed(tree: Tree) -> Experiment:
+    """The tree as an `Experiment`, or an error that names the key."""
+    try:
+        experiment = msgspec.convert(tree, Experiment)
+    except msgspec.ValidationError as error:
+        raise BadInput(_located(str(error), tree)) from error
+    for key in ("epsilon", "scale", "clip"):
+        value = tree.get("privacy", {}).get(key)
+        if value != value:
+            raise BadInput(f"privacy.{key} = nan: expected a number > 0")
+    if experiment.private and isinf(experiment.clip) and experiment.privacy.scale == "calibrated":
+        raise BadInput(
+            "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
+            "or a fixed privacy.scale (the privacy is then reported as unproven)"
+        )
+    return experiment
+
+
+def _located(message: str, tree: Tree) -> str:
+    """Msgspec's message with key and value in front."""
+    path = [part for part in message.partition(" - at `$")[2].strip(".`").split(".") if part]
+    if "missing required field" in message:
+        return f"{'.'.join([*path, message.split('`')[1]])} is missing"
+    value: Any = tree
+    kind: Any = Experiment
+    for part in path:
+        value = value[part]
+        kind = next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
+    return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
+
+
+def _stream(section: Mapping[str, Any], seed: int, make_loss: Callable[..., Any]) -> Any:
+    part = registry.find("streams", section["name"], "data.name")
+    return part(**{k: v for k, v in section.items() if k != "name"}, seed=seed, make_loss=make_loss)
+
+
+def make_topology(experiment: Experiment) -> topology.Topology:
+    """The graph of an experiment.
+
+    Raises:
+        BadInput: its file is missing or malformed.
+    """
+    section = dict(experiment.topology)
+    if "file" in section:
+        return topology.read(Path(section["file"]), section["undirected"])
+    name = section.pop("name")
+    if name not in topology.KINDS:
+        return topology.read(topology.folder() / f"{name}.json", section["undirected"])
+    kind: Any = topology.KINDS[name]
+    facts = {"seed": experiment.seed} if "seed" in kind.__dataclass_fields__ else {}
+    made: topology.Topology = kind(**section, **facts)
+    return made
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one experiment, alike on every rank."""
+
+    experiment: Experiment
+    topology: topology.Topology
+    stream: Stream
+    dimension: int
+    blocks: tuple[slice, ...]
+    feasible: sets.Set
+    algorithm: Algorithm[Any]
+    mixing: Mixing
+    mechanism: Mechanism
+
+    def losses(self, agent: int) -> Callable[[int], Loss]:
+        """The losses that an agent sees, with the stochastic error of its gradients."""
+        variance = self.experiment.problem.gradient_noise
+        clean = self.stream.of(agent)
+        if variance == 0:
+            return clean
+        noise = Seeds(self.experiment.seed, Purpose.GRADIENT_NOISE, agent)
+        return lambda t: NoisyGradient(clean(t), variance, t, noise)  # type: ignore[arg-type]
+
+
+def build(experiment: Experiment) -> Parts:
+    """The parts that an experiment names.
+
+    Raises:
+        BadInput: a file is missing or malformed, or the parts do not fit together.
+    """
+    graph = make_topology(experiment)
+    problem, privacy = experiment.problem, experiment.privacy
+    loss = registry.find("losses", problem.loss, "problem.loss")
+    whole = privacy.adjacency == "one-round"
+    batch = experiment.data.get("batch", 1)
+    divisor = float(batch) if problem.average else 1.0
+    make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
+    stream = _stream(experiment.data, experiment.seed, make_loss)
+    try:
+        blocks = sets.blocks(stream.dimension, graph.agents)
+    except ValueError as error:
+        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
+    feasible = sets.make(problem.set, problem.radius, blocks)
+    algorithm = _algorithm(experiment.algorithm)
+    facts = {
+        "agents": graph.agents,
+        "dimension": stream.dimension,
+        "blocks": blocks,
+        "step": _schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
+        "feasible": feasible,
+        # A replaced sample moves the sum of clipped gradients by 2·clip, their mean by 2·clip/batch; where the
+        # round's whole gradient is clipped, replacing it moves it by 2·clip.
+        "change": 2 * experiment.clip / (1.0 if whole else divisor),
+    }
+    hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
+    made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
+    return Parts(
+        experiment, graph, stream, stream.dimension, blocks, feasible, made,
+        mixing=registry.find("mixing", made.mixing, "algorithm.mixing")(),
+        mechanism=_mechanism(experiment),
+    )  # fmt: skip
+
+
+def _mechanism(experiment: Experiment) -> Mechanism:
+    privacy = experiment.privacy
+    name = privacy.mechanism if experiment.private else "none"
+    part: Any = registry.find("mechanisms", name, "privacy.mechanism")
+    made: Mechanism = (
+        part(experiment.epsilon, None if privacy.scale == "calibrated" else privacy.scale)
+        if experiment.private
+        else part()
+    )
+    return made
+
+
+def check(parts: Parts, ranks: int | None) -> int:
+    """What can only be known with all parts at hand; returns the B of the topology's B-connectivity.
+
+    Raises:
+        BadInput: the agents do not fit the ranks, or the graph the algorithm.
+    """
+    graph, rounds = parts.topology, parts.experiment.rounds
+    where = getattr(graph, "path", f"topology {graph.title!r}")
+    only = getattr(parts.algorithm, "only_agents", None)
+    if only is not None and graph.agents != only:
+        raise BadInput(
+            f"{parts.experiment.name} runs on {only} agent, and {where} has {graph.agents}: "
+            f"start it with mpirun -n {only + 1} and leave the topology out"
+        )
+    if ranks is not None and ranks != graph.agents + 1:
+        raise BadInput(
+            f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
+            f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
+        )
+    if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
+        t, j, i = edge
+        raise BadInput(
+            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
+            f"weights need an undirected graph: set topology.undirected=true, or algorithm.name=dpsda-ps"
+        )
+    return topology.connectivity(graph, rounds)
+
+
+def documented_keys() -> dict[str, str]:
+    """Every key with its meaning, for `--explain`."""
+    keys: dict[str, str] = {}
+    for f in msgspec.structs.fields(Experiment):
+        for inner in msgspec.structs.fields(SECTIONS[f.name]) if f.name in SECTIONS else ():
+            keys[f"{f.name}.{inner.name}"] = _explained(inner.type, inner.default)
+        if f.name not in SECTIONS:
+            keys[f.name] = _explained(f.type, f.default)
+    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
+    keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
+    keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
+    keys["topology.name"] = "the graph: " + ", ".join(topology.names())
+    keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
+    keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
+    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names("streams"))
+    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names("losses"))
+    for prefix, parts, facts in (
+        ("algorithm", [registry.find("algorithms", n, "") for n in registry.names("algorithms")], ALGORITHM_FACTS),
+        ("data", [registry.find("streams", n, "") for n in registry.names("streams")], STREAM_FACTS),
+        ("step", list(schedules.KINDS.values()), frozenset()),
+        ("topology", list(topology.KINDS.values()), TOPOLOGY_FACTS),
+    ):
+        for part in parts:
+            for name, kind in registry.settings(part, facts).items():
+                default = part.__dataclass_fields__[name].default
+                keys.setdefault(f"{prefix}.{name}", _explained(kind, default))
+    return dict(sorted(keys.items()))
+
+
+def _explained(kind: Any, default: Any) -> str:
+    """Description, type and default of a key."""
+    text = next((meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description), "")
+    choices = " | ".join(registry.options(kind))
+    shown = "" if default is msgspec.NODEFAULT or repr(default).startswith("<") else f" (default: {default})"
+    return f"{text}{': ' if text and choices else ''}{choices}{shown}"
+
+
+def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
+    """The horizons at which a run is judged: about `points` of them, evenly spaced in log t, the last T."""
+    return np.unique(np.geomspace(1, rounds, points).round().astype(int))
+
+
+
+
+def chunk_rounds(chunk: int, width: int, rounds: int) -> int:
+    """Rounds that fit in `chunk` bytes at `width` floats a round; at least 1, at most all."""
+    return max(1, min(rounds, chunk // (8 * width)))

@@ -1,0 +1,53 @@
+"""All agents in one process, round by round, through the same kernels: what the MPI run must equal bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mpinodes.agent import Agent, row_width
+from mpinodes.experiment import Parts, build, check, chunk_rounds, parse, resolve
+from mpinodes.logger import Json, Logger
+from mpinodes.protocol import Vector
+from mpinodes.record import make_directory
+
+
+def simulate(parts: Parts) -> Iterator[Vector]:
+    """Rows of all agents, chunk by chunk: arrays (agents, rounds, row), each valid until the next one."""
+    n, rounds, width = parts.topology.agents, parts.experiment.rounds, row_width(parts)
+    agents = [Agent(i, parts) for i in range(n)]
+    frames = {i: agent.frame for i, agent in enumerate(agents)}
+    length = chunk_rounds(parts.experiment.record.chunk, width, rounds)
+    rows = np.empty((n, length, width))
+    for t in range(1, rounds + 1):
+        place = (t - 1) % length
+        spoken = [agent.speak(t, rows[i, place]) for i, agent in enumerate(agents)]
+        for agent, round in zip(agents, spoken, strict=True):
+            agent.hear(round, frames)
+        if place == length - 1 or t == rounds:
+            yield rows[:, : place + 1]
+
+
+def run(asked: dict[str, Any]) -> tuple[Path, Json]:
+    """Run an experiment given as nested dictionaries; returns the run directory and the summary.
+
+    Raises:
+        BadInput: something in the experiment is wrong.
+    """
+    with threadpool_limits(1):
+        parts = build(resolve(asked, ranks=None))
+        b = check(parts, ranks=None)
+        directory = make_directory(parts.experiment)
+        logger = Logger(parts, directory, "none (lockstep)", b)
+        logger.follow(simulate(parts))
+        return directory, logger.finish()
+
+
+def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
+    """See `mpinodes.run_lockstep`."""
+    asked = experiment if isinstance(experiment, dict) else parse(str(experiment), [])
+    return run(asked)[0]

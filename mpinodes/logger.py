@@ -1,0 +1,181 @@
+"""The logger: takes the agents' rows as they come, and at the end says what the run cost and what it was worth."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.comparator import Comparator, best
+from mpinodes.experiment import Parts, log_spaced
+from mpinodes.privacy.accountant import Ledger, Losses, rule
+from mpinodes.progress import Progress
+from mpinodes.protocol import Vector
+from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
+from mpinodes.regret import Meter, accuracy
+from mpinodes.sets import Set
+
+Json = dict[str, Any]
+
+
+class Logger:
+    """Follows one run; `take` every chunk of rows, then `finish`."""
+
+    def __init__(self, parts: Parts, directory: Path, mpi: str, b: int) -> None:
+        self._parts, self._directory, self._b = parts, directory, b
+        e = parts.experiment
+        self._horizons: NDArray[np.int64] = log_spaced(e.rounds)
+        self._meter = Meter(parts, self._horizons)
+        self._ledger = Ledger(parts.topology.agents, self._horizons)
+        self._versions = versions(mpi)
+        write_text(directory / "experiment.toml", e.toml())
+        attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
+        self._record = Record(
+            directory / "record.h5", parts.topology.agents, parts.dimension, e.record.decisions, attributes
+        )
+        self._progress = Progress(directory, e.name, e.rounds)
+        self._done, self._fitness = 0, 0.0
+        self._start = time.perf_counter()
+
+    def follow(self, chunks: Iterable[Vector]) -> None:
+        """Take all chunks, each (agents, rounds, row), to the last."""
+        for chunk in chunks:
+            self.take(chunk)
+        self._seconds = time.perf_counter() - self._start
+        self._progress.close()
+
+    def take(self, rows: Vector) -> None:
+        """Take the next rounds of every agent: (agents, rounds, row)."""
+        estimates, events = np.split(rows.transpose(1, 0, 2), [self._parts.dimension], axis=2)
+        rounds = self._meter.take(estimates)
+        self._ledger.take(events)
+        self._record.append(rounds.loss, rounds.consensus_error, events, estimates)
+        self._done += len(estimates)
+        self._fitness += float(rounds.loss.sum())
+        self._progress.show(self._done, self._fitness / self._done)
+
+    def finish(self) -> Json:
+        """Complete record, summary and report; returns the summary."""
+        e, horizons = self._parts.experiment, self._horizons
+        comparators = [self._comparator(int(t)) for t in horizons]
+        values = np.array([c.value for c in comparators])
+        regret = self._meter.total - values[:, None]
+        claim = getattr(self._parts.algorithm, "claim", None) if e.private else None
+        losses = self._ledger.losses(e.privacy.delta, claim and (lambda t: claim(e.epsilon, t)))
+        scores = {name: self._accuracies(name) for name in self._parts.stream.labelled()}
+        along, each = ("horizon",), ("horizon", "agent")
+        variables = {
+            "network_regret": (along, regret[:, 0]),
+            "network_regret_average_iterate": (along, regret[:, 1]),
+            "agent_regret": (each, regret[:, 2:]),
+            "average_fitness": (along, self._meter.total[:, 0] / horizons),
+            "comparator_value": (along, values),
+            "comparator_gap": (along, np.array([c.certificate for c in comparators])),
+            "epsilon_claimed": (each, np.repeat(losses.claimed[:, None], regret.shape[1] - 2, axis=1)),
+            "epsilon_claimed_network": (along, losses.claimed),
+            "epsilon_proven_pure": (each, losses.pure),
+            "epsilon_proven_pure_network": (along, losses.pure_network),
+            "epsilon_proven": (each, losses.proven),
+            "epsilon_proven_network": (along, losses.proven_network),
+            "decision_last": (("horizon", "coordinate"), self._meter.last),
+            "decision_mean": (("horizon", "coordinate"), self._meter.mean),
+        }
+        for name, (of_mean, of_last) in scores.items():
+            suffix = "" if name == "test" else f"_{name}"
+            variables |= {f"accuracy{suffix}": (along, of_mean), f"accuracy{suffix}_last": (along, of_last)}
+        self._record.finish(horizons, variables)
+        summary = self._summary(regret, comparators[-1], losses, scores)
+        write_text(self._directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        if e.report:
+            from mpinodes.report import draw
+
+            draw(self._directory)
+        return summary
+
+    def _comparator(self, t: int) -> Comparator:
+        return comparator(self._parts.stream.of(0), self._parts.feasible, t, self._start_point(t))
+
+    def _start_point(self, t: int) -> Vector:
+        mean: Vector = self._meter.mean[np.searchsorted(self._horizons, t)]
+        return mean
+
+    def _accuracies(self, name: str) -> tuple[Vector, Vector]:
+        features, labels = self._parts.stream.labelled()[name]
+        return accuracy(self._meter.mean, features, labels), accuracy(self._meter.last, features, labels)
+
+    def _summary(self, regret: Vector, least: Comparator, losses: Losses, scores: dict[str, Any]) -> Json:
+        e, n = self._parts.experiment, self._parts.topology.agents
+        network = _privacy(losses.claimed[-1], losses.pure_network[-1], losses.proven_network[-1])
+        agents = [_privacy(losses.claimed[-1], losses.pure[-1, i], losses.proven[-1, i]) for i in range(n)]
+        return {
+            "name": e.name,
+            "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
+            "data": self._parts.stream.title,
+            "topology": self._parts.topology.title,
+            "connectivity": self._b,
+            "agents": n,
+            "rounds": e.rounds,
+            "dimension": self._parts.dimension,
+            "seed": e.seed,
+            "network_regret": regret[-1, 0],
+            "network_regret_average_iterate": regret[-1, 1],
+            "agent_regret": regret[-1, 2:].tolist(),
+            "average_fitness": self._meter.total[-1, 0] / e.rounds,
+            "comparator": {"value": least.value, "certificate": least.certificate},
+            "decision_norm": float(np.linalg.norm(self._meter.last[-1])),
+            "privacy": {"delta": e.privacy.delta, "agents": agents, "network": network, "noise": _noise(self._parts)},
+            "accuracy": {name: float(of_mean[-1]) for name, (of_mean, _) in scores.items()} or None,
+            "accuracy_last_decision": {name: float(of_last[-1]) for name, (_, of_last) in scores.items()} or None,
+            "seconds": self._seconds,
+            "rounds_per_second": e.rounds / self._seconds,
+            "versions": self._versions,
+        }
+
+
+def comparator(losses: Callable[[int], Any], feasible: Set, rounds: int, start: Vector) -> Comparator:
+    """The best fixed decision for the losses of rounds 1 to `rounds`."""
+    seen = [losses(t) for t in range(1, rounds + 1)]
+    features = np.concatenate([loss.features for loss in seen])
+    targets = np.concatenate([loss.targets for loss in seen])
+    return best(type(seen[0])(features, targets, divisor=seen[0].divisor), feasible, start)
+
+
+def _privacy(claimed: float, pure: float, proven: float) -> Json:
+    def number(value: float) -> float | None:
+        return None if math.isnan(value) else float(value)
+
+    return {
+        "claimed": number(claimed),
+        "proven_pure": number(pure),
+        "proven": number(proven),
+        "rule": rule(pure, proven),
+    }
+
+
+def _noise(parts: Parts) -> Json | None:
+    """The scale used, and what one round would need for the label to be true of every agent."""
+    e = parts.experiment
+    if not e.private:
+        return None
+    query = parts.algorithm.message(parts.algorithm.init(np.zeros(parts.dimension)), parts.topology.round(1, 0))
+    honest = query.l1 / e.epsilon
+    used = honest if e.privacy.scale == "calibrated" else float(e.privacy.scale) / e.epsilon
+    return {"epsilon": e.epsilon, "scale": used, "calibrated_scale": None if math.isinf(honest) else honest}
+
+
+def _drawing(parts: Parts) -> Json:
+    """As much of the topology as a picture needs."""
+    graph = parts.topology
+    rounds = min(graph.period or parts.experiment.rounds, DRAWN_ROUNDS)
+    return {
+        "title": graph.title,
+        "agents": graph.agents,
+        "period": graph.period,
+        "rounds": [sorted(graph.edges(t)) for t in range(1, rounds + 1)],
+    }

@@ -1,0 +1,1 @@
+"""One file per loss, found by its name."""

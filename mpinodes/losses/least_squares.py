@@ -1,0 +1,33 @@
+"""Least squares, (a·x − b)²."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mpinodes.losses.linear import LinearLoss
+from mpinodes.protocol import Vector
+
+__all__ = ["LeastSquares"]
+
+
+class LeastSquares(LinearLoss):
+    """ℓ(m, b) = (m − b)², without the factor ½; ℓ'' = 2."""
+
+    __slots__ = ()
+    strongly_convex_link: ClassVar[bool] = True
+
+    @staticmethod
+    def point(prediction: Vector, target: Vector) -> Vector:
+        """ℓ."""
+        error = prediction - target
+        return error * error
+
+    @staticmethod
+    def slope(prediction: Vector, target: Vector) -> Vector:
+        """2(m − b)."""
+        return 2.0 * (prediction - target)
+
+    @staticmethod
+    def curvature() -> float:
+        """2."""
+        return 2.0

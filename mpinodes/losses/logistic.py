@@ -1,0 +1,34 @@
+"""Logistic loss, ln(1 + exp(−b a·x)), for labels b = ±1."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from mpinodes.losses.linear import LinearLoss
+from mpinodes.protocol import Vector
+
+__all__ = ["Logistic"]
+
+
+class Logistic(LinearLoss):
+    """ℓ(m, b) = ln(1 + exp(−b m)); |ℓ'| ≤ 1, ℓ'' ≤ 1/4."""
+
+    __slots__ = ()
+    needs_labels: ClassVar[bool] = True
+
+    @staticmethod
+    def point(prediction: Vector, target: Vector) -> Vector:
+        """ℓ."""
+        return np.logaddexp(0.0, -target * prediction)
+
+    @staticmethod
+    def slope(prediction: Vector, target: Vector) -> Vector:
+        """−b / (1 + exp(b m)), written with tanh so that no exponential overflows."""
+        return -0.5 * target * (1.0 - np.tanh(0.5 * target * prediction))
+
+    @staticmethod
+    def curvature() -> float:
+        """1/4."""
+        return 0.25

@@ -1,0 +1,26 @@
+"""The Laplace mechanism: independent Laplace noise on every coordinate (Dwork et al. 2006)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpinodes.protocol import Event, Query, Vector
+from mpinodes.seeds import Stream
+
+__all__ = ["Laplace"]
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Scale D1/epsilon, or c/epsilon where a constant c is given."""
+
+    epsilon: float
+    constant: float | None
+
+    def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
+        """`query.value` plus noise, into `out`: (d,)."""
+        scale = (query.l1 if self.constant is None else self.constant) / self.epsilon
+        np.add(query.value, noise.at(t).laplace(0.0, scale, out.shape), out=out)
+        return Event(scale, query.l1, query.l2, len(query.uses))

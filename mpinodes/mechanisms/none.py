@@ -1,0 +1,20 @@
+"""No noise: the release is the value itself, and nothing is private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpinodes.protocol import Event, Query, Vector
+from mpinodes.seeds import Stream
+
+__all__ = ["NoNoise"]
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """The identity."""
+
+    def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
+        """`query.value`, into `out`: (d,)."""
+        out[:] = query.value
+        return Event(0.0, query.l1, query.l2, len(query.uses))

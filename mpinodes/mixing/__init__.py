@@ -1,0 +1,1 @@
+"""One file per mixing, found by its name; imports only protocol and the standard library or numpy."""

@@ -1,0 +1,166 @@
+"""MPI: the agents' exchange of frames, and the channel from each agent to the logger.
+
+Frames are float64 buffers set up once, exchanged point to point by persistent requests; nothing is pickled
+in the round loop, nothing is received from just anybody, and there is no barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from mpi4py import MPI
+
+from mpinodes.agent import RELEASE
+from mpinodes.experiment import chunk_rounds
+from mpinodes.protocol import Round, Vector
+
+Wait = Callable[[Sequence[MPI.Request]], None]
+
+
+class RoundMismatch(RuntimeError):
+    """A frame of another round or kind than the receiver is in."""
+
+
+def make_wait(world: MPI.Comm) -> Wait:
+    """How this rank waits: it yields the core where the ranks of its host outnumber the cores."""
+    host = world.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = host.size
+    host.Free()
+    if ranks <= len(os.sched_getaffinity(0)):
+        return MPI.Request.Waitall
+    _shorten_time_slice()
+
+    def wait(requests: Sequence[MPI.Request]) -> None:
+        test, pause = MPI.Request.Testall, os.sched_yield
+        while not test(requests):
+            pause()
+
+    return wait
+
+
+def _shorten_time_slice(microseconds: int = 100) -> None:
+    """Ask the kernel (Linux 6.12 on) to switch sooner between ranks that share a core; elsewhere, nothing."""
+    number = {"x86_64": 314, "aarch64": 274}.get(platform.machine())
+    if number is None or platform.system() != "Linux":
+        return
+    # struct sched_attr: size, policy, flags, nice, priority, runtime (the slice, ns), deadline, period
+    attributes = np.array([0, 0, 0, microseconds * 1000, 0, 0], dtype=np.uint64)
+    attributes[0] = 48
+    ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 0)
+
+
+class Network:
+    """Agent i's links.
+
+    Attributes:
+        frames: the last frame of every agent heard so far, and the own one, by agent.
+    """
+
+    def __init__(self, agents: MPI.Comm, frame: Vector, wait: Wait) -> None:
+        self._comm, self._wait = agents, wait
+        self._me = agents.rank
+        self.frames: dict[int, Vector] = {self._me: frame}
+        self._receives: dict[int, MPI.Prequest] = {}
+        self._sends: dict[int, MPI.Prequest] = {}
+        self._patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], list[MPI.Prequest]] = {}
+
+    def exchange(self, round: Round) -> None:
+        """Send the own frame to the out-neighbours and receive the in-neighbours' frames.
+
+        Raises:
+            RoundMismatch: a frame is not of this round; names both agents and both rounds.
+        """
+        requests = self._requests(round)
+        if requests:
+            MPI.Prequest.Startall(requests)
+            self._wait(requests)
+        for j in round.inn:
+            t, kind = self.frames[j][0], self.frames[j][1]
+            if t != round.t or kind != RELEASE:
+                raise RoundMismatch(
+                    f"agent {self._me} in round {round.t} got a frame of round {t:g}, kind {kind:g}, from agent {j}"
+                )
+
+    def _requests(self, round: Round) -> list[MPI.Prequest]:
+        requests = self._patterns.get((round.inn, round.out))
+        if requests is None:
+            requests = [self._receive(j) for j in round.inn] + [self._send(i) for i in round.out]
+            if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
+                self._patterns[round.inn, round.out] = requests
+        return requests
+
+    def _receive(self, j: int) -> MPI.Prequest:
+        if j not in self._receives:
+            self.frames[j] = np.empty_like(self.frames[self._me])
+            self._receives[j] = self._comm.Recv_init(self.frames[j], source=j)
+        return self._receives[j]
+
+    def _send(self, i: int) -> MPI.Prequest:
+        if i not in self._sends:
+            self._sends[i] = self._comm.Send_init(self.frames[self._me], dest=i)
+        return self._sends[i]
+
+    def close(self) -> None:
+        """Free the requests."""
+        for request in (*self._receives.values(), *self._sends.values()):
+            request.Free()
+
+
+class Channel:
+    """An agent's way to the logger: rows of floats, sent a chunk at a time.
+
+    Two chunks take turns: while one is on its way the other is filled. An agent that finds both full waits,
+    so memory is bounded however slow the logger is.
+    """
+
+    def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int, wait: Wait) -> None:
+        self._comm, self._wait, self._rounds = comm, wait, rounds
+        self._length = chunk_rounds(chunk, width, rounds)
+        self._chunks = np.empty((2, self._length, width))
+        self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
+
+    def row(self, t: int) -> Vector:
+        """Where the row of round t is to be written."""
+        chunk, place = divmod(t - 1, self._length)
+        if place == 0:
+            self._wait([self._sending[chunk % 2]])
+        row: Vector = self._chunks[chunk % 2, place]
+        return row
+
+    def done(self, t: int) -> None:
+        """The row of round t is complete; send the chunk if it is full or the last."""
+        chunk, place = divmod(t - 1, self._length)
+        if place == self._length - 1 or t == self._rounds:
+            full = self._chunks[chunk % 2, : place + 1]
+            self._sending[chunk % 2] = self._comm.Isend(full, dest=self._comm.size - 1)
+
+    def close(self) -> None:
+        """Wait until everything has left."""
+        self._wait(self._sending)
+
+
+def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:
+    """The logger's end of all channels: arrays (agent, round, width), in order, valid until the next one."""
+    agents, length = comm.size - 1, chunk_rounds(chunk, width, rounds)
+    buffers = np.empty((2, agents, length, width))
+    sizes = [min(length, rounds - start) for start in range(0, rounds, length)]
+
+    def post(k: int) -> list[MPI.Request]:
+        return [comm.Irecv(buffers[k % 2, i, : sizes[k]], source=i) for i in range(agents)]
+
+    coming = post(0)
+    for k, size in enumerate(sizes):
+        patient_wait(coming)
+        coming = post(k + 1) if k + 1 < len(sizes) else []
+        yield buffers[k % 2, :, :size]
+
+
+def patient_wait(requests: Sequence[MPI.Request]) -> None:
+    """Wait without taking the core from ranks that have work to do."""
+    while not MPI.Request.Testall(requests):
+        time.sleep(0.001)

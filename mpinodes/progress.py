@@ -1,0 +1,66 @@
+"""How far a run is: a bar on a terminal, a tidy line every few seconds elsewhere, `progress.jsonl` always."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from tqdm import tqdm
+
+LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "mpirun.hydra", "orterun", "prterun", "prun", "srun"}
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def on_terminal() -> bool:
+    """Whether a person watches: our own stderr is a terminal, or that of the mpirun that started us."""
+    if sys.stderr.isatty():
+        return True
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            name, _, rest = stat.partition("(")[2].rpartition(")")
+            if name in LAUNCHERS:
+                return os.readlink(f"/proc/{pid}/fd/2").startswith(("/dev/pts/", "/dev/tty"))
+            pid = int(rest.split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False
+
+
+class Progress:
+    """Shows the rounds done, to people and to programs."""
+
+    def __init__(self, directory: Path, title: str, rounds: int) -> None:
+        self._rounds, self._title = rounds, title
+        self._jsonl: TextIO = (directory / "progress.jsonl").open("w")
+        self._start = self._last_line = time.perf_counter()
+        self._bar = (
+            tqdm(total=rounds, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False) if on_terminal() else None
+        )
+
+    def show(self, t: int, average_fitness: float) -> None:
+        """Round t is done; the mean loss so far is `average_fitness`."""
+        now = time.perf_counter()
+        rate = t / max(now - self._start, 1e-9)
+        line = {"round": t, "rounds": self._rounds, "average_fitness": average_fitness, "rounds_per_second": rate}
+        self._jsonl.write(json.dumps(line) + "\n")
+        self._jsonl.flush()
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"F/T {average_fitness:.4g}", refresh=False)
+            self._bar.update(t - self._bar.n)
+        elif now - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            left = (self._rounds - t) / rate
+            text = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}, {rate:.0f} rounds/s, {left:.0f} s left"
+            print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._jsonl.close()
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,138 @@
+"""The record of a run: one HDF5 file that xarray opens, appended and flushed chunk by chunk.
+
+netCDF-4 convention by plain h5py: every dimension is a dimension scale with a coordinate. A killed run loses
+at most the chunk in flight. An open HDF5 file cannot be read from outside; `progress.jsonl` is for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpinodes import __version__
+from mpinodes.errors import BadInput
+from mpinodes.experiment import Experiment
+from mpinodes.protocol import Event, Vector
+
+DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
+
+
+def make_directory(experiment: Experiment) -> Path:
+    """Make the run directory: `output.dir`, or runs/<name>-<the next free number>.
+
+    Raises:
+        BadInput: it cannot be written, or it is not empty.
+    """
+    try:
+        if experiment.output is None:
+            return _numbered(experiment.name)
+        path = Path(experiment.output.dir)
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise BadInput(f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it")
+        (path / "log.txt").touch()
+    except OSError as error:
+        wanted = experiment.output.dir if experiment.output else "runs"
+        raise BadInput(f"output.dir: cannot write to {wanted!r}: {error.strerror}; set output.dir to a place of yours") from error
+    return path
+
+
+def _numbered(name: str) -> Path:
+    runs = Path("runs")
+    runs.mkdir(exist_ok=True)
+    number = 1
+    while True:
+        path = runs / f"{name}-{number:03d}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        (path / "log.txt").touch()
+        return path
+
+
+def versions(mpi: str) -> dict[str, str]:
+    """What the run was made with."""
+    found = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    ) if (Path(__file__).parent.parent / ".git").exists() else None  # fmt: skip
+    return found | ({"commit": commit.stdout.strip()} if commit and commit.returncode == 0 else {})
+
+
+class Record:
+    """`record.h5`, open for appending."""
+
+    def __init__(self, path: Path, agents: int, dimension: int, decisions: bool, attributes: dict[str, Any]) -> None:
+        self._file = h5py.File(path, "w", track_order=True)
+        self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
+        self._dimension("round", 0, np.int64, unlimited=True)
+        self._dimension("agent", agents, np.int64)[:] = np.arange(agents)
+        self._dimension("coordinate", dimension, np.int64)[:] = np.arange(dimension)
+        self._variable("loss", ("round",))
+        self._variable("consensus_error", ("round",))
+        for name in Event._fields:
+            self._variable(f"event_{name}", ("round", "agent"))
+        if decisions:
+            self._variable("decision", ("round", "agent", "coordinate"))
+        self._decisions = decisions
+        self._file.flush()
+
+    def _dimension(self, name: str, size: int, kind: Any, unlimited: bool = False) -> Any:
+        dataset = self._file.create_dataset(
+            name, (size,), kind, maxshape=(None,) if unlimited else (size,), chunks=(1024,) if unlimited else None
+        )
+        dataset.make_scale(name)
+        return dataset
+
+    def _variable(self, name: str, dimensions: tuple[str, ...], values: Vector | None = None) -> Any:
+        shape = tuple(self._file[dimension].shape[0] for dimension in dimensions)
+        unlimited = dimensions[0] == "round"
+        dataset = self._file.create_dataset(
+            name, shape, np.float64, data=values, fillvalue=np.nan,
+            maxshape=(None, *shape[1:]) if unlimited else None,
+            chunks=(max(1, 65536 // (8 * int(np.prod(shape[1:])))), *shape[1:]) if unlimited else None,
+        )  # fmt: skip
+        for axis, dimension in enumerate(dimensions):
+            dataset.dims[axis].attach_scale(self._file[dimension])
+        return dataset
+
+    def append(self, loss: Vector, consensus_error: Vector, events: Vector, estimates: Vector) -> None:
+        """Add rounds: (r,), (r,), (r, agents, fields of an Event), (r, agents, d)."""
+        values = {"loss": loss, "consensus_error": consensus_error}
+        values |= {f"event_{name}": events[:, :, k] for k, name in enumerate(Event._fields)}
+        if self._decisions:
+            values["decision"] = estimates
+        start = self._file["round"].shape[0]
+        stop = start + len(loss)
+        self._extend("round", start, np.arange(start + 1, stop + 1))
+        for name, value in values.items():
+            self._extend(name, start, value)
+        self._file.flush()
+
+    def _extend(self, name: str, start: int, values: Any) -> None:
+        dataset = self._file[name]
+        dataset.resize(start + len(values), axis=0)
+        dataset[start:] = values
+
+    def finish(self, horizons: Any, variables: dict[str, tuple[tuple[str, ...], Vector]]) -> None:
+        """Add what is known at the end, by name: (dimensions, values), and close."""
+        self._dimension("horizon", len(horizons), np.int64)[:] = horizons
+        for name, (dimensions, values) in variables.items():
+            self._variable(name, dimensions, values)
+        self._file.close()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text)
+    os.replace(draft, path)

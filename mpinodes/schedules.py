@@ -1,0 +1,49 @@
+"""Step schedules: functions t -> step of the round t = 1, 2, ..., chosen by `step.kind`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
+
+Step = Callable[[int], float]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+@dataclass(frozen=True)
+class InverseSqrt:
+    """alpha(t) = initial / sqrt(t)."""
+
+    initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
+
+    def __call__(self, t: int) -> float:
+        """The step of round t."""
+        return self.initial / sqrt(t)
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """alpha(t) = initial / t."""
+
+    initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
+
+    def __call__(self, t: int) -> float:
+        """The step of round t."""
+        return self.initial / t
+
+
+@dataclass(frozen=True)
+class Constant:
+    """alpha(t) = value."""
+
+    value: Annotated[Positive, Meta(description="the step of every round")] = 0.1
+
+    def __call__(self, t: int) -> float:
+        """The step of round t."""
+        return self.value
+
+
+KINDS: dict[str, type] = {"inverse-sqrt": InverseSqrt, "inverse": Inverse, "constant": Constant}

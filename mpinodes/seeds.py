@@ -1,0 +1,41 @@
+"""One random generator for each purpose and agent, addressed by round.
+
+Every draw of a run is a function of (seed, purpose, agent, t), so that a replay, a restart and the logger
+rebuild any round without stored state. Philox is counter-based: its key is made from (seed, purpose, agent)
+and its counter is set to t, which leaves 2^128 draws to every round.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What the draws are for. The numbers fix every bit of a run: add new ones, never change one."""
+
+    NOISE = 1
+    DATA = 2
+    GRADIENT_NOISE = 3
+    TOPOLOGY = 4
+    SHUFFLE = 5
+    SPLIT = 6
+    TRUTH = 7
+
+
+class Stream:
+    """The generators of one (seed, purpose, agent)."""
+
+    def __init__(self, seed: int, purpose: Purpose, agent: int = 0) -> None:
+        key = np.random.SeedSequence((seed, purpose, agent)).generate_state(2, np.uint64)
+        self._bits = np.random.Philox(key=key)
+        self._state = self._bits.state
+        self._counter = self._state["state"]["counter"]
+        self._generator = np.random.Generator(self._bits)
+
+    def at(self, t: int) -> np.random.Generator:
+        """The generator at the beginning of round t; the one object is set back at each call."""
+        self._counter[2] = t
+        self._bits.state = self._state
+        return self._generator

@@ -1,0 +1,1 @@
+"""One file per stream of losses, found by its name (`data.name`)."""

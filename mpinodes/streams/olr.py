@@ -1,0 +1,62 @@
+"""Online linear regression on synthetic data, of unbounded length.
+
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
+section 6.1: a(t) ~ U[−0.5, 0.5]^d, b(t) = a(t)·x̂ + N(0, 0.2), x̂ ~ N(0, I); 0.2 is read as a variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from mpinodes.losses.linear import LinearLoss
+from mpinodes.protocol import Loss
+from mpinodes.seeds import Purpose, Stream
+from mpinodes.streams.labelled import MakeLoss, Table
+
+__all__ = ["OLR"]
+
+
+@dataclass(frozen=True)
+class OLR:
+    """One sample a round by default; x̂ and every a(t), b(t) come from the seed."""
+
+    seed: int
+    make_loss: MakeLoss
+    dimension: Annotated[int, Meta(ge=1, description="d, coordinates of the decision")] = 21
+    batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
+    variance: Annotated[float, Meta(ge=0, description="of the noise in b(t)")] = 0.2
+    partition: Annotated[
+        Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")
+    ] = "shared"
+
+    labels: ClassVar[bool] = False
+    rounds: ClassVar[None] = None
+    title: ClassVar[str] = "synthetic online linear regression"
+    defaults: ClassVar = {
+        "rounds": 500,
+        "problem": {"loss": "least-squares", "set": "box", "radius": 5.0, "gradient_noise": 0.1},
+        "privacy": {"clip": 5.0, "scale": 1.0},
+    }
+
+    def of(self, agent: int) -> Callable[[int], Loss]:
+        """The losses by round: the same for every agent."""
+        truth = Stream(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        data = Stream(self.seed, Purpose.DATA)
+        deviation = sqrt(self.variance)
+
+        def loss(t: int) -> LinearLoss:
+            draw = data.at(t)
+            features = draw.uniform(-0.5, 0.5, (self.batch, self.dimension))
+            targets = features @ truth + deviation * draw.standard_normal(self.batch)
+            return self.make_loss(features, targets)
+
+        return loss
+
+    def labelled(self) -> Mapping[str, Table]:
+        """None."""
+        return {}

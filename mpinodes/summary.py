@@ -1,0 +1,82 @@
+"""The end of a run in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def text(summary: Json, directory: Path) -> str:
+    """What a person wants to read when a run is over."""
+    s = summary
+    t = s["rounds"]
+    lines = [
+        f"{s['name']}: {s['algorithm']} on {s['data']}",
+        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {s['topology']}, {t} rounds, d = {s['dimension']}, seed {s['seed']}: "
+        f"{s['seconds']:.2f} s, {s['rounds_per_second']:.0f} rounds/s",
+        "",
+        *_accuracy(s),
+        f"  average fitness F(T)/T        {s['average_fitness']:10.4g}",
+        f"  network regret R(T)/T         {s['network_regret'] / t:10.4g}    "
+        f"(running average {s['network_regret_average_iterate'] / t:.4g}; "
+        f"agents {min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g})",
+        f"  best fixed decision, Σf/T     {s['comparator']['value'] / t:10.4g}    "
+        f"(within {s['comparator']['certificate'] / t:.1g})",
+        "",
+        *_privacy(s["privacy"], t),
+        "",
+        f"  run: {directory}",
+    ]
+    return "\n".join(lines)
+
+
+def _accuracy(s: Json) -> list[str]:
+    if not s["accuracy"]:
+        return []
+    mean, last = s["accuracy"], s["accuracy_last_decision"]
+    return [
+        f"  accuracy, running mean        {mean['test']:10.1%}    on test data ({mean['train']:.1%} on training data)",
+        f"  accuracy, last decision       {last['test']:10.1%}    on test data ({last['train']:.1%} on training data)",
+    ]
+
+
+def number(epsilon: float | None, none: str = "unproven") -> str:
+    """An ε for people."""
+    return none if epsilon is None else f"{epsilon:.4g}"
+
+
+def worst(agents: list[Json]) -> Json:
+    """The agent that loses most, unproven before all."""
+    return max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
+
+
+def _privacy(privacy: Json, rounds: int) -> list[str]:
+    noise = privacy["noise"]
+    if noise is None:
+        return ["  privacy: none (epsilon = inf: messages carry no noise)"]
+    rows = [("worst agent", worst(privacy["agents"])), ("network", privacy["network"])]
+    lines = [
+        f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
+        *(
+            f"    {who:26} {number(p['claimed']):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+            f"   {'' if p['rule'] == 'unproven' else 'by ' + p['rule']}"
+            for who, p in rows
+        ),
+        f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; proven: for who reads every link",
+    ]
+    return [*lines, f"    {what_noise_buys(noise)}"]
+
+
+def what_noise_buys(noise: Json) -> str:
+    """The scale used beside the scale that the label needs."""
+    used, needed = noise["scale"], noise["calibrated_scale"]
+    if needed is None:
+        return f"noise of scale {used:.4g}; gradients are not clipped, so no sensitivity bounds what it hides"
+    if abs(used / needed - 1) < 1e-9:
+        return f"noise of scale {used:.4g}, calibrated: each release is {noise['epsilon']:g}-DP for one agent"
+    return (
+        f"noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}: "
+        f"{needed / used:.3g} times as much. One release of one agent is really {noise['epsilon'] * needed / used:.3g}-DP"
+    )
