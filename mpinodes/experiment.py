@@ -207,7 +207,7 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     data_section = merge({"name": "digits"}, getattr(algorithm, "defaults", {}).get("data", {}), asked.get("data", {}))
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     tree = merge(
-        {"seed": 1, "step": {"kind": "inverse-sqrt"}},
+        {"seed": 0, "step": {"kind": "inverse-sqrt"}},
         getattr(stream, "defaults", {}),
         _without_other(getattr(algorithm, "defaults", {}), asked),
         asked,

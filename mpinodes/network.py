@@ -160,7 +160,14 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
         yield buffers[k % 2, :, :size]
 
 
-def patient_wait(requests: Sequence[MPI.Request]) -> None:
-    """Wait without taking the core from ranks that have work to do."""
+def patient_wait(requests: Sequence[MPI.Request], longest: float = 0.001) -> None:
+    """Wait without taking the core from ranks that have work to do; look again after at most `longest` seconds."""
+    pause = 5e-5
     while not MPI.Request.Testall(requests):
-        time.sleep(0.001)
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
+
+
+def assemble(comm: MPI.Comm) -> None:
+    """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
+    patient_wait([comm.Ibarrier()], longest=0.02)

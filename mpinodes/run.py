@@ -249,6 +249,7 @@ class Job:
         import msgspec
 
         from mpinodes.experiment import Experiment, build
+        from mpinodes.network import assemble
 
         parts, told = None, ("", b"", "", 0)
         if self._is_logger:
@@ -256,6 +257,7 @@ class Job:
                 parts, told = self._prepare(options)
             except BadInput as problem:
                 told = (str(problem), b"", "", 0)
+        assemble(self._world)
         error, resolved, directory, b = self._world.bcast(told, root=self._logger_rank)
         if error:
             return None, 0, error
@@ -265,6 +267,7 @@ class Job:
                 parts = build(msgspec.msgpack.decode(resolved, type=Experiment))
             except BadInput as problem:
                 error = f"{self._name}: {problem}"
+        assemble(self._world)
         errors = [e for e in self._world.allgather(error) if e]
         return (None, 0, errors[0]) if errors else (parts, b, "")
 
@@ -282,7 +285,7 @@ class Job:
     def _act(self, parts: Parts, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
         from mpinodes.agent import Agent, row_width
-        from mpinodes.network import Channel, Network, patient_wait
+        from mpinodes.network import Channel, Network, assemble
 
         agent = Agent(self._world.rank, parts)
         network = Network(agents, agent.frame, wait)
@@ -295,8 +298,7 @@ class Job:
             agent.hear(round, network.frames)
         channel.close()
         network.close()
-        # In MPI_Finalize the agents would spin, and slow the logger down while it writes the report.
-        patient_wait([comm.Ibarrier()])
+        assemble(comm)  # the logger comes once the report is written
 
     def _log(self, parts: Parts, b: int, comm: MPI.Comm) -> None:
         """The logger's."""
@@ -305,7 +307,7 @@ class Job:
         from mpinodes import summary
         from mpinodes.agent import row_width
         from mpinodes.logger import Logger
-        from mpinodes.network import receive_chunks
+        from mpinodes.network import assemble, receive_chunks
 
         assert self._directory is not None
         e = parts.experiment
@@ -315,7 +317,7 @@ class Job:
         with (self._directory / "log.txt").open("a") as log:
             log.write(text + "\n")
         print(text, flush=True)
-        comm.Ibarrier().Wait()
+        assemble(comm)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from mpinodes import load
+from mpinodes.errors import BadInput
+from mpinodes.report import figures, page
 
 
 def draw(directory: Path) -> Path:
-    """Draw the figures of a run directory and its page; returns the page's path."""
-    return directory
+    """Draw the figures of a finished run and its page; returns the page's path.
+
+    Raises:
+        BadInput: the directory holds no finished run, or cannot be written.
+    """
+    try:
+        data = load(directory)
+        summary = json.loads((directory / "summary.json").read_text())
+        experiment = (directory / "experiment.toml").read_text()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json") from error
+    target = directory / "figures"
+    try:
+        target.mkdir(exist_ok=True)
+        drawn = figures.draw_all(data, summary, target)
+        return page.write(directory, summary, experiment, drawn)
+    except OSError as error:
+        raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

@@ -34,10 +34,10 @@ class Digits(LabelledStream):
     title: ClassVar[str] = "digits, 6 against 8"
     defaults: ClassVar = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "gradient_noise": 0.1},
-        # c = 4: the label epsilon = 1 then costs DPSDA-PS on seven agents about ten points of test accuracy
-        # (98.1 % without noise, 88.5 % with, means over 20 seeds). Honest noise for that label, 2n√d_i·clip,
-        # is more than ten times as large and leaves nothing to learn; the summary prints what c really buys.
-        "privacy": {"clip": 1.0, "scale": 4.0},
+        # c = 4.5: the label epsilon = 1 then costs DPSDA-PS on seven agents about ten points of test accuracy
+        # (98.1 % without noise, 88.3 % with, means over the seeds 0 to 19). Honest noise for that label, 2n√d_i·clip,
+        # is ten times as large and leaves nothing to learn; the summary prints what c really buys.
+        "privacy": {"clip": 1.0, "scale": 4.5},
     }
 
     def tables(self) -> tuple[Table, Table]:

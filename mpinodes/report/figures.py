@@ -1,0 +1,153 @@
+"""The figures of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import networkx as nx
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Json = dict[str, Any]
+
+# Okabe and Ito's colours, which most kinds of colour blindness leave apart.
+NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
+
+STYLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "savefig.dpi": 144,
+}
+
+
+def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
+    """Draw every figure that the run has the numbers for, as PNG; returns titles and files."""
+    drawers: dict[str, tuple[str, Callable[[xr.Dataset, Json], Figure | None]]] = {
+        "regret": ("Regret per round", regret),
+        "privacy": ("Privacy loss", privacy),
+        "accuracy": ("Accuracy", accuracy),
+        "topology": ("Topology", topology),
+    }
+    drawn = {}
+    with mpl.rc_context(STYLE):
+        for name, (title, drawer) in drawers.items():
+            if (figure := drawer(data, summary)) is not None:
+                path = target / f"{name}.png"
+                figure.savefig(path)
+                drawn[title] = path
+    return drawn
+
+
+def _axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def regret(data: xr.Dataset, summary: Json) -> Figure:
+    """R(T)/T of the network, of every agent, and of the running average."""
+    figure, axes = _axes()
+    t = data.horizon.values
+    agents = data.agent_regret.values / t[:, None]
+    if agents.shape[1] > 1:
+        axes.fill_between(t, agents.min(axis=1), agents.max(axis=1), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
+    axes.plot(t, data.network_regret / t, color=NETWORK, marker="o", ms=3, label="network")
+    axes.plot(
+        t, data.network_regret_average_iterate / t, color=AVERAGE, marker="s", ms=3, label="network, running average"
+    )
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set(xscale="log", xlabel="horizon T (rounds)", ylabel="R(T) / T")
+    axes.legend()
+    return figure
+
+
+def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
+    """ε against rounds: claimed, proven pure, proven at δ, for the worst agent and the network."""
+    t = data.horizon.values
+    delta = summary["privacy"]["delta"]
+    curves = [
+        ("claimed by the paper", data.epsilon_claimed_network.values, CLAIM, "-"),
+        ("network, proven pure", data.epsilon_proven_pure_network.values, NETWORK, "--"),
+        (f"network, proven at δ = {delta:g}", data.epsilon_proven_network.values, NETWORK, "-"),
+        ("worst agent, proven pure", _worst(data.epsilon_proven_pure), AVERAGE, "--"),
+        (f"worst agent, proven at δ = {delta:g}", _worst(data.epsilon_proven), AVERAGE, "-"),
+    ]
+    shown = [(label, e, colour, line) for label, e, colour, line in curves if np.any(e > 0)]
+    if not shown:
+        return None
+    figure, axes = _axes()
+    for label, epsilon, colour, line in shown:
+        known = epsilon > 0
+        axes.plot(t[known], epsilon[known], color=colour, ls=line, label=label)
+    if np.isnan(data.epsilon_proven_network.values[-1]):
+        axes.set_title("nothing is proven for this run", fontsize=10)
+    axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="privacy loss ε")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _worst(epsilon: xr.DataArray) -> np.ndarray:
+    return np.asarray(epsilon.max("agent", skipna=False))
+
+
+def accuracy(data: xr.Dataset, summary: Json) -> Figure | None:
+    """Test accuracy of the running mean and of the last decision against rounds."""
+    if "accuracy" not in data:
+        return None
+    figure, axes = _axes()
+    t = data.horizon.values
+    axes.plot(t, 100 * data.accuracy, color=NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
+    axes.plot(t, 100 * data.accuracy_train, color=NETWORK, ls=":", label="running mean, training")
+    axes.plot(t, 100 * data.accuracy_last, color=AVERAGE, marker="s", ms=3, label="last decision, test")
+    axes.set(xscale="log", xlabel="rounds", ylabel="accuracy (%)")
+    axes.legend(loc="lower right")
+    return figure
+
+
+def topology(data: xr.Dataset, summary: Json) -> Figure:
+    """The graph, one picture for each round of its period."""
+    return draw_topology(json.loads(data.attrs["topology"]))
+
+
+def draw_topology(graph: Json) -> Figure:
+    """A graph given as {title, agents, period, rounds: [[(j, i), ...], ...]}."""
+    rounds = graph["rounds"]
+    columns = min(4, len(rounds))
+    rows = -(-len(rounds) // columns)
+    figure = Figure(figsize=(max(3.2, 2.4 * columns), 2.5 * rows + 0.4), layout="constrained")
+    period = graph["period"]
+    for k, edges in enumerate(rounds):
+        axes = figure.add_subplot(rows, columns, k + 1)
+        _draw_edges(axes, graph["agents"], {(j, i) for j, i in edges})
+        if period != 1:
+            axes.set_title(f"round {k + 1}" + (f", {k + 1 + period}, …" if period else ""), fontsize=9)
+    figure.suptitle(graph["title"], fontsize=10)
+    return figure
+
+
+def _draw_edges(axes: Axes, agents: int, edges: set[tuple[int, int]]) -> None:
+    place = nx.circular_layout(nx.empty_graph(agents))
+    one_way = [(j, i) for j, i in edges if (i, j) not in edges]
+    both_ways = [(j, i) for j, i in edges if (i, j) in edges and j < i]
+    digraph = nx.DiGraph()
+    digraph.add_nodes_from(range(agents))
+    crowded = agents > 25
+    nx.draw_networkx_nodes(digraph, place, ax=axes, node_size=20 if crowded else 200, node_color="#DDEAF3", edgecolors=NETWORK)
+    if not crowded:
+        nx.draw_networkx_labels(digraph, place, ax=axes, font_size=8)
+    width = 0.3 if crowded else 1.0
+    nx.draw_networkx_edges(nx.Graph(both_ways), place, ax=axes, edgelist=both_ways, width=width)
+    nx.draw_networkx_edges(
+        nx.DiGraph(one_way), place, ax=axes, edgelist=one_way, width=width, node_size=20 if crowded else 200, arrowsize=9
+    )
+    axes.set_axis_off()
+    axes.margins(0.15)

@@ -1,0 +1,111 @@
+"""Serial and parallel tests by one command.
+
+A test marked `@pytest.mark.mpi(min_size=N)` (pytest-mpi's own form) runs on N ranks: under plain pytest this
+file starts `mpiexec -n N python -m pytest --with-mpi` for it, in a process group of its own and with a time
+limit, and the test counts as run. Inside an MPI world (`mpiexec -n 8 python -m pytest --with-mpi`) a rank
+that fails prints its report and ends the whole job, so that nothing hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parent.parent
+LIMIT = 120.0  # seconds for a parallel test
+THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
+
+
+def mpirun() -> list[str]:
+    """The mpirun that fits this Python's mpi4py: the one beside it, or the system's."""
+    beside = Path(sys.executable).parent / "mpirun"
+    command = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"]
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" in version or "prrte" in version.lower():
+        command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    return command
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(words: list[str], cwd: Path, limit: float = LIMIT, env: dict[str, str] | None = None) -> Done:
+    """Run a command in a process group of its own, which is gone afterwards whatever happened."""
+    process = subprocess.Popen(
+        words, cwd=cwd, env=os.environ | THREADS | (env or {}), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"no end within {limit:g} s: {' '.join(words)}\n{out[-2000:]}\n{err[-2000:]}", pytrace=False)
+    return Done(process.returncode, out, err)
+
+
+def run_mpi(ranks: int, *words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
+    """mpirun -n RANKS python -m MODULE WORDS."""
+    return command([*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
+
+
+def run_alone(*words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
+    """Python -m MODULE WORDS."""
+    return command([sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
+
+
+def _in_world(config: pytest.Config) -> bool:
+    return bool(config.getoption("--with-mpi") or config.getoption("--only-mpi"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take back pytest-mpi's skips: under plain pytest the parallel tests run all the same."""
+    for item in items:
+        if not _in_world(config):
+            item.own_markers = [
+                mark for mark in item.own_markers if "--with-mpi" not in str(mark.kwargs.get("reason", ""))
+            ]
+        elif "cli" in Path(item.path).parts and item.get_closest_marker("mpi") is None:
+            item.add_marker(pytest.mark.skip(reason="starts mpirun itself: run it under plain pytest"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Under plain pytest, run a parallel test on its ranks."""
+    mark = pyfuncitem.get_closest_marker("mpi")
+    if mark is None or _in_world(pyfuncitem.config):
+        return None
+    pytest_words = ["-m", "pytest", "--with-mpi", "-q", "-s", "-p", "no:cacheprovider", "--tb=short", pyfuncitem.nodeid]
+    words = [*mpirun(), "-n", str(mark.kwargs["min_size"]), sys.executable, "-m", "mpi4py", *pytest_words]
+    done = command(words, pyfuncitem.config.rootpath)
+    if done.code != 0 or " passed" not in done.out or " skipped" in done.out:
+        pytest.fail(f"exit {done.code}\n{done.out[-4000:]}\n{done.err[-4000:]}", pytrace=False)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+    """In an MPI world, a rank that fails says why and ends the job."""
+    report = yield
+    if _in_world(item.config) and report.failed:
+        from mpi4py import MPI
+
+        world = MPI.COMM_WORLD
+        if world.size > 1:
+            os.write(2, f"\n==== rank {world.rank} failed: {item.nodeid} ({report.when})\n{report.longreprtext}\n".encode())
+            world.Abort(1)
+    return report
