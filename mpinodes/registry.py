@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -126,5 +126,5 @@ def plain(message: str, wanted: Any) -> str:
 
 def options(wanted: Any) -> list[str]:
     """The strings of a type that is a choice among strings."""
-    choices = getattr(getattr(wanted, "__origin__", wanted), "__args__", ())
+    choices = get_args(get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted)
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []

@@ -11,13 +11,12 @@ import os
 # Before numpy is imported: a matrix product may differ in its last bits between one thread and two.
 for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
-# MPICH would add its own line to the one that says what went wrong.
-os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
 
 import argparse
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -143,6 +142,8 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
 
 
 def _under_mpi(options: argparse.Namespace, started: Launcher | None) -> int:
+    # mpi4py warns of another MPI's launcher; `_alone` says the same, and what to do.
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -200,6 +201,8 @@ class Job:
             self._report_failure(what)
             code = FAILED
         sys.stdout.flush()
+        # Everything has been said: MPICH's own line about the abort would only be noise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         self._world.Abort(code)
         return code
 

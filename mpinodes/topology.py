@@ -8,15 +8,15 @@ it, in all.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from mpinodes.errors import BadInput
 from mpinodes.protocol import Round
@@ -242,6 +242,28 @@ def names() -> list[str]:
     return sorted([*KINDS, *(path.stem for path in folder().glob("*.json"))])
 
 
+class _Node(Struct):
+    id: int
+
+
+class _Edge(Struct):
+    source: int
+    target: int
+    rounds: list[int] | None = None
+
+
+class _Graph(Struct):
+    period: Annotated[int, Meta(ge=1)] = 1
+    name: str | None = None
+
+
+class _File(Struct):
+    nodes: Annotated[list[_Node], Meta(min_length=1)]
+    edges: list[_Edge]
+    directed: bool = False
+    graph: _Graph = field(default_factory=_Graph)
+
+
 def read(path: Path, undirected: bool = False) -> FromFile:
     """The topology in a node-link JSON file.
 
@@ -249,49 +271,41 @@ def read(path: Path, undirected: bool = False) -> FromFile:
         BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
     """
     try:
-        graph = json.loads(path.read_text())
+        file = msgspec.json.decode(path.read_bytes(), type=_File)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: not JSON: {error}") from error
-    try:
-        agents = len(graph["nodes"])
-        ids = [node["id"] for node in graph["nodes"]]
-        attributes: dict[str, Any] = graph.get("graph", {})
-        period = attributes.get("period", 1)
-        edges = [(edge["source"], edge["target"], edge.get("rounds")) for edge in graph["edges"]]
-    except (KeyError, TypeError, AttributeError) as error:
+    except msgspec.ValidationError as error:
         raise BadInput(
-            f"{path}: not networkx node-link JSON ({type(error).__name__}: {error}); wanted: "
+            f"{path}: not networkx node-link JSON: {error}; wanted: "
             '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
             '"edges": [{"source": 0, "target": 1, "rounds": [1]}, ...]}'
         ) from error
-    if sorted(ids, key=str) != sorted(range(agents), key=str):
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not JSON: {error}") from error
+    agents, period = len(file.nodes), file.graph.period
+    if sorted(node.id for node in file.nodes) != list(range(agents)):
         raise BadInput(f"{path}: the ids of the {agents} nodes must be 0 to {agents - 1}")
-    if not isinstance(period, int) or period < 1:
-        raise BadInput(f"{path}: period must be a whole number from 1, not {period!r}")
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
-    for j, i, rounds in edges:
-        for t in _rounds(path, j, i, rounds, agents, period):
-            phases[t - 1].add((j, i))
+    for edge in file.edges:
+        for t in _rounds(path, edge, agents, period):
+            phases[t - 1].add((edge.source, edge.target))
     given = tuple(map(frozenset, phases))
-    if not graph.get("directed", False):
+    if not file.directed:
         given = tuple(map(_both_ways, given))
-    return FromFile(str(path), agents, attributes.get("name", path.stem), given, undirected)
+    return FromFile(str(path), agents, file.graph.name or path.stem, given, undirected)
 
 
-def _rounds(path: Path, j: Any, i: Any, rounds: Any, agents: int, period: int) -> list[int]:
+def _rounds(path: Path, edge: _Edge, agents: int, period: int) -> list[int]:
     """The rounds of the period in which a file's edge is there, once it is checked."""
-    everyone = range(agents)
-    if j not in everyone or i not in everyone:
+    j, i = edge.source, edge.target
+    rounds = list(range(1, period + 1)) if edge.rounds is None else edge.rounds
+    if not {j, i} <= set(range(agents)):
         raise BadInput(f"{path}: edge {j} -> {i}: agents are numbered 0 to {agents - 1}")
-    rounds = list(range(1, period + 1)) if rounds is None else rounds
-    if not isinstance(rounds, list) or any(t not in range(1, period + 1) for t in rounds):
-        raise BadInput(f"{path}: edge {j} -> {i}: rounds must be a list of numbers from 1 to {period}, not {rounds}")
+    if not rounds or not set(rounds) <= set(range(1, period + 1)):
+        raise BadInput(f"{path}: edge {j} -> {i}: rounds must be numbers from 1 to the period, {period}, not {rounds}")
     if j == i:
         raise BadInput(
-            f"{path}: round {rounds[0] if rounds else 1}: agent {i} has an edge to itself; "
-            "leave it out, every agent always hears itself"
+            f"{path}: round {rounds[0]}: agent {i} has an edge to itself; leave it out, every agent always hears itself"
         )
     return rounds
 

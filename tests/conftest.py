@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def _in_world(config: pytest.Config) -> bool:
     return bool(config.getoption("--with-mpi") or config.getoption("--only-mpi"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In an MPI world every rank has temporary directories of its own: pytest's clean-up is no collective call."""
+    if _in_world(config) and config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="mpinodes-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take back pytest-mpi's skips: under plain pytest the parallel tests run all the same."""
@@ -93,7 +102,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     words = [*mpirun(), "-n", str(mark.kwargs["min_size"]), sys.executable, "-m", "mpi4py", *pytest_words]
     done = command(words, pyfuncitem.config.rootpath)
     if done.code != 0 or " passed" not in done.out or " skipped" in done.out:
-        pytest.fail(f"exit {done.code}\n{done.out[-4000:]}\n{done.err[-4000:]}", pytrace=False)
+        pytest.fail(f"exit {done.code}\n{done.err[-4000:] or done.out[-4000:]}", pytrace=False)
     return True
 
 

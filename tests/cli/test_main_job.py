@@ -1,0 +1,140 @@
+"""The real commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import mpinodes
+from tests.conftest import run_alone, run_mpi
+
+
+def same_bits(one, other) -> list[str]:
+    """The variables in which two records differ."""
+    a, b = mpinodes.load(one), mpinodes.load(other)
+    assert set(a) == set(b)
+    return [name for name in a if not np.array_equal(a[name], b[name], equal_nan=True)]
+
+
+@pytest.fixture(scope="module")
+def main_job(tmp_path_factory):
+    """The run without arguments, from an empty directory."""
+    where = tmp_path_factory.mktemp("main")
+    return run_mpi(8, cwd=where), where / "runs" / "dpsda-ps-001"
+
+
+def test_the_main_job_runs_without_arguments_from_any_directory(main_job):
+    done, run = main_job
+    assert done.code == 0, done.err
+    assert "accuracy, running mean" in done.out
+    assert "ten" not in done.err
+    for name in ("experiment.toml", "record.h5", "summary.json", "progress.jsonl", "report.html", "log.txt"):
+        assert (run / name).stat().st_size > 0, name
+    for name in ("regret", "privacy", "accuracy", "topology"):
+        assert (run / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_its_summary_says_what_the_contract_lists(main_job):
+    summary = json.loads((main_job[1] / "summary.json").read_text())
+    assert summary["algorithm"] == "dpsda-ps"
+    assert (summary["agents"], summary["rounds"], summary["seed"]) == (7, 284, 0)
+    assert len(summary["agent_regret"]) == 7
+    assert summary["comparator"]["certificate"] < 1e-6
+    assert summary["accuracy"].keys() == {"train", "test"}
+    privacy = summary["privacy"]
+    for loss in (*privacy["agents"], privacy["network"]):
+        assert loss.keys() == {"claimed", "proven_pure", "proven", "rule"}
+        assert loss["claimed"] == 284
+    # 283 releases carry data; L1 sensitivity 2n√d_i·clip, d_i = 10 for agent 0; noise 4.5
+    assert privacy["agents"][0]["proven_pure"] == pytest.approx(283 * 14 * np.sqrt(10) / 4.5)
+    assert privacy["network"]["proven_pure"] == pytest.approx(sum(a["proven_pure"] for a in privacy["agents"]))
+    assert summary["versions"].keys() >= {"mpinodes", "python", "numpy", "mpi"}
+
+
+def test_xarray_opens_its_record_with_the_names_of_the_contract(main_job):
+    record = mpinodes.load(main_job[1])
+    dimensions = {name: record[name].dims for name in record}
+    for name in ("loss", "consensus_error"):
+        assert dimensions[name] == ("round",)
+    for name in ("network_regret", "network_regret_average_iterate", "comparator_gap", "average_fitness", "accuracy",
+                 "epsilon_claimed_network", "epsilon_proven_pure_network", "epsilon_proven_network"):  # fmt: skip
+        assert dimensions[name] == ("horizon",)
+    for name in ("agent_regret", "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"):
+        assert dimensions[name] == ("horizon", "agent")
+    for name in ("event_scale", "event_l1", "event_l2", "event_uses"):
+        assert dimensions[name] == ("round", "agent")
+    assert record.horizon.values[-1] == record.sizes["round"] == 284
+
+
+def test_the_resolved_experiment_runs_again_to_the_same_bits(main_job, tmp_path):
+    done = run_mpi(8, str(main_job[1] / "experiment.toml"), "output.dir=again", "report=false", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert same_bits(main_job[1], tmp_path / "again") == []
+
+
+def test_the_page_is_self_contained_and_the_report_can_be_drawn_again(main_job, tmp_path):
+    page = main_job[1] / "report.html"
+    text = page.read_text()
+    assert text.count("data:image/png;base64,") == 4
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+    page.unlink()
+    done = run_alone(str(main_job[1]), cwd=tmp_path, module="mpinodes.report")
+    assert (done.code, done.out.strip()) == (0, str(page))
+    assert page.read_text() == text
+
+
+def test_a_report_of_something_else_is_refused(tmp_path):
+    done = run_alone(str(tmp_path), cwd=tmp_path, module="mpinodes.report")
+    assert done.code == 2
+    assert "not a finished run" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        (8, ["algorithm.name=dpsda-c"]),
+        (8, ["algorithm.name=dpsda-ps"]),
+        (2, ["algorithm.name=dpcda"]),
+        (8, ["algorithm.name=dpsda-ps", "data.batch=20", "data.epochs=15", "record.chunk=1"]),
+        (5, ["algorithm.name=dpsda-c", "algorithm.mixing=metropolis", "topology.name=erdos-renyi-each-round",
+             "topology.agents=4", "data.name=olr", "problem.set=product-of-balls"]),
+    ],
+)  # fmt: skip
+def test_mpi_equals_lockstep_bit_for_bit(ranks, words, tmp_path):
+    words = [*words, "rounds=200", "record.decisions=true", "report=false"]
+    one = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
+    other = run_alone("--lockstep", *words, "output.dir=lockstep", cwd=tmp_path)
+    assert (one.code, other.code) == (0, 0), one.err + other.err
+    assert mpinodes.load(tmp_path / "mpi").decision.shape[0] == 200
+    assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+
+
+def test_a_run_never_overwrites_another(tmp_path):
+    words = ["--lockstep", "rounds=3", "report=false"]
+    for number in ("001", "002"):
+        assert run_alone(*words, cwd=tmp_path).code == 0
+        assert (tmp_path / "runs" / f"dpsda-ps-{number}" / "summary.json").exists()
+    done = run_alone(*words, "output.dir=runs/dpsda-ps-001", cwd=tmp_path)
+    assert done.code == 2
+    assert "not empty; a run never overwrites" in done.err
+
+
+def test_a_batch_log_gets_a_tidy_line_now_and_then_and_progress_is_a_file(tmp_path, monkeypatch):
+    done = run_alone(
+        "--lockstep", "data.name=olr", "rounds=400", "report=false", "record.chunk=2000", "output.dir=run", cwd=tmp_path
+    )
+    assert done.err == ""  # done within the first few seconds
+    lines = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [*range(10, 401, 10)]
+    assert lines[-1]["average_fitness"] > 0
+
+
+@pytest.mark.parametrize("flag", [["--help"], ["--list"], ["--explain", "privacy.epsilon"], ["--dry-run"]])
+def test_questions_are_answered_once_with_or_without_mpirun(flag, tmp_path):
+    alone, many = run_alone(*flag, cwd=tmp_path), run_mpi(8, *flag, cwd=tmp_path)
+    assert (alone.code, many.code) == (0, 0), alone.err + many.err
+    assert alone.out == many.out != ""

@@ -1,0 +1,108 @@
+"""The exchange and the channel, on real ranks."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from mpinodes.protocol import Round
+
+
+@pytest.fixture
+def world():
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def together(world, check):
+    """Run a check on every rank, and fail on every rank where it failed on one."""
+    try:
+        check()
+        error = ""
+    except AssertionError as failed:
+        error = f"rank {world.rank}: {failed}"
+    errors = [e for e in world.allgather(error) if e]
+    assert not errors, errors
+
+
+@pytest.mark.mpi(min_size=8)
+def test_frames_arrive_whole_on_changing_graphs(world):
+    from mpinodes import topology
+    from mpinodes.network import Network, make_wait
+
+    graph = topology.ErdosRenyiEachRound(world.size, 3, 0.4)
+    frame = np.empty(2 + 50)
+    network = Network(world, frame, make_wait(world))
+
+    def check():
+        for t in range(1, 301):
+            round = graph.round(t, world.rank)
+            frame[:2], frame[2:] = (t, 1.0), 1000 * world.rank + t
+            network.exchange(round)
+            for j in round.inn:
+                assert network.frames[j].tolist() == [t, 1.0, *[1000 * j + t] * 50]
+
+    together(world, check)
+    network.close()
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("header", [(4.0, 1.0), (5.0, 2.0)])
+def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
+    from mpinodes.network import Network, RoundMismatch, make_wait
+
+    pair = world.Split(world.rank // 2)
+    frame = np.zeros(4)
+    network = Network(pair, frame, make_wait(world))
+    frame[:2] = (5.0, 1.0) if pair.rank else header
+
+    def check():
+        other = (1 - pair.rank,) if pair.size == 2 else ()
+        place = Round(5, pair.rank, other, other)
+        if pair.rank == 1:
+            with pytest.raises(RoundMismatch) as caught:
+                network.exchange(place)
+            assert str(caught.value) == (
+                f"agent 1 in round 5 got a frame of round {header[0]:g}, kind {header[1]:g}, from agent 0"
+            )
+        else:
+            network.exchange(place)
+
+    together(world, check)
+    network.close()
+    pair.Free()
+
+
+@pytest.mark.mpi(min_size=4)
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_channel_keeps_order_and_bounds_memory(world, slow):
+    """A slow logger holds the agents up; nothing is lost and nothing piles up."""
+    from mpinodes.network import Channel, make_wait, receive_chunks
+
+    rounds, width, chunk = 103, 1000, 80_000  # ten rounds a chunk, too large to be sent eagerly
+    comm = world.Dup()
+    wait = make_wait(world)
+
+    def check():
+        if world.rank < world.size - 1:
+            channel = Channel(comm, rounds, width, chunk, wait)
+            for t in range(1, rounds + 1):
+                channel.row(t)[:] = 1000 * world.rank + t
+                channel.done(t)
+            channel.close()
+            assert channel._chunks.nbytes == 2 * chunk
+        else:
+            seen = []
+            for rows in receive_chunks(comm, rounds, width, chunk):
+                if slow:
+                    time.sleep(0.02)
+                assert (rows == rows[:, :, :1]).all()
+                seen.append(rows[:, :, 0].copy())
+            wanted = 1000 * np.arange(world.size - 1)[:, None] + np.arange(1, rounds + 1)
+            assert (np.concatenate(seen, axis=1) == wanted).all()
+
+    together(world, check)
+    comm.Free()
