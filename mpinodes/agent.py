@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mpinodes.experiment import Parts
+from mpinodes.parts import Parts
 from mpinodes.protocol import Event, Inbox, Round, Vector
 from mpinodes.seeds import Purpose, Stream
 

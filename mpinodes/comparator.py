@@ -43,9 +43,12 @@ def best(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
     if feasible.bounded:
         return _projected_gradient(total, feasible, start, scale * float(gram[-1]))
     found = minimize(
-        lambda x: (total.value(x), total.grad(x)), start, jac=True, method="L-BFGS-B",
+        total.value,
+        start,
+        jac=total.grad,
+        method="L-BFGS-B",
         options={"maxiter": ITERATIONS, "ftol": 1e-15, "gtol": 1e-12},
-    )  # fmt: skip
+    )
     gradient = total.grad(found.x)
     value = total.value(found.x)
     least = scale * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from math import isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,12 +13,8 @@ import numpy as np
 import tomli_w
 from msgspec import Meta, Struct, field
 
-from mpinodes import registry, schedules, sets, topology
+from mpinodes import registry, schedules, topology
 from mpinodes.errors import BadInput
-from mpinodes.losses.linear import NoisyGradient
-from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
-from mpinodes.seeds import Purpose
-from mpinodes.seeds import Stream as Seeds
 
 ALGORITHM_FACTS = frozenset({"agents", "dimension", "blocks", "step", "feasible", "change"})
 STREAM_FACTS = frozenset({"seed", "make_loss"})
@@ -64,10 +58,13 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
 
     loss: Annotated[str, Meta(description="the loss of a sample")]
     set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
-    radius: Annotated[Number, Meta(description="half width of the box, or radius of the ball or of each agent's ball")] = 5.0
+    radius: Annotated[
+        Number, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
+    ] = 5.0
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
     gradient_noise: Annotated[
-        float, Meta(ge=0, description="variance of the stochastic error added to each gradient coordinate, after clipping")
+        float,
+        Meta(ge=0, description="variance of the stochastic error added to each gradient coordinate, after clipping"),
     ] = 0.0
 
 
@@ -75,13 +72,17 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     """What is written."""
 
     decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
-    chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = 65536
+    chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
+        65536
+    )
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
-    dir: Annotated[str, Meta(min_length=1, description="the run directory; empty or new. Default: runs/<name>-<number>")]
+    dir: Annotated[
+        str, Meta(min_length=1, description="the run directory; empty or new. Default: runs/<name>-<number>")
+    ]
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
@@ -185,7 +186,8 @@ def _text(section: Mapping[str, Any], key: str, prefix: str) -> str:
     return value
 
 
-def _algorithm(section: Mapping[str, Any]) -> Any:
+def find_algorithm(section: Mapping[str, Any]) -> Any:
+    """The class that the keys `algorithm.name` or `algorithm.path` name."""
     if "path" in section:
         return registry.from_path(_text(section, "path", "algorithm"), "algorithm.path")
     return registry.find("algorithms", _text(section, "name", "algorithm"), "algorithm.name")
@@ -202,8 +204,10 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
         BadInput: anything wrong with it.
     """
     _known(asked, Experiment)
-    algorithm_section = merge({} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {}))
-    algorithm = _algorithm(algorithm_section)
+    algorithm_section = merge(
+        {} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {})
+    )
+    algorithm = find_algorithm(algorithm_section)
     data_section = merge({"name": "digits"}, getattr(algorithm, "defaults", {}).get("data", {}), asked.get("data", {}))
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     tree = merge(
@@ -215,7 +219,7 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     )
     tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
     tree["algorithm"] = _filled(algorithm, tree["algorithm"], ALGORITHM_FACTS, "algorithm", ("name", "path"))
-    tree["step"] = _filled(_schedule(tree["step"]), tree["step"], frozenset(), "step", ("kind",))
+    tree["step"] = _filled(schedule(tree["step"]), tree["step"], frozenset(), "step", ("kind",))
     tree["data"] = _filled(stream, tree["data"], STREAM_FACTS, "data", ("name",))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
     _require_labels(tree)
@@ -234,10 +238,13 @@ def _filled(part: Any, section: Tree, facts: frozenset[str], prefix: str, choose
     return {k: section[k] for k in choosers if k in section} | registry.fill(part, given, facts, prefix)
 
 
-def _schedule(section: Tree) -> Any:
+def schedule(section: Tree) -> Any:
+    """The class that `step.kind` names."""
     kind = _text(section, "kind", "step")
     if kind not in schedules.KINDS:
-        raise BadInput(f"step.kind = {kind!r}: there is no such kind; {registry.suggest(kind, sorted(schedules.KINDS))}")
+        raise BadInput(
+            f"step.kind = {kind!r}: there is no such kind; {registry.suggest(kind, sorted(schedules.KINDS))}"
+        )
     return schedules.KINDS[kind]
 
 
@@ -278,7 +285,7 @@ def _require_labels(tree: Tree) -> None:
 
 def _rounds(tree: Tree) -> Any:
     """`rounds`, checked against the length of the data, or that length."""
-    stream = _stream(tree["data"], tree["seed"], lambda features, targets: None)
+    stream = make_stream(tree["data"], tree["seed"], lambda features, targets: None)
     rounds = tree.get("rounds")
     if stream.rounds == 0:
         raise BadInput(f"data.batch = {tree['data']['batch']}: larger than the training set; lower data.batch")
@@ -327,174 +334,15 @@ def _located(message: str, tree: Tree) -> str:
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
 
 
-def _stream(section: Mapping[str, Any], seed: int, make_loss: Callable[..., Any]) -> Any:
+def make_stream(section: Mapping[str, Any], seed: int, make_loss: Callable[..., Any]) -> Any:
+    """The stream of losses that a resolved `data` section names."""
     part = registry.find("streams", section["name"], "data.name")
     return part(**{k: v for k, v in section.items() if k != "name"}, seed=seed, make_loss=make_loss)
-
-
-def make_topology(experiment: Experiment) -> topology.Topology:
-    """The graph of an experiment.
-
-    Raises:
-        BadInput: its file is missing or malformed.
-    """
-    section = dict(experiment.topology)
-    if "file" in section:
-        return topology.read(Path(section["file"]), section["undirected"])
-    name = section.pop("name")
-    if name not in topology.KINDS:
-        return topology.read(topology.folder() / f"{name}.json", section["undirected"])
-    kind: Any = topology.KINDS[name]
-    facts = {"seed": experiment.seed} if "seed" in kind.__dataclass_fields__ else {}
-    made: topology.Topology = kind(**section, **facts)
-    return made
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts of one experiment, alike on every rank."""
-
-    experiment: Experiment
-    topology: topology.Topology
-    stream: Stream
-    dimension: int
-    blocks: tuple[slice, ...]
-    feasible: sets.Set
-    algorithm: Algorithm[Any]
-    mixing: Mixing
-    mechanism: Mechanism
-
-    def losses(self, agent: int) -> Callable[[int], Loss]:
-        """The losses that an agent sees, with the stochastic error of its gradients."""
-        variance = self.experiment.problem.gradient_noise
-        clean = self.stream.of(agent)
-        if variance == 0:
-            return clean
-        noise = Seeds(self.experiment.seed, Purpose.GRADIENT_NOISE, agent)
-        return lambda t: NoisyGradient(clean(t), variance, t, noise)  # type: ignore[arg-type]
-
-
-def build(experiment: Experiment) -> Parts:
-    """The parts that an experiment names.
-
-    Raises:
-        BadInput: a file is missing or malformed, or the parts do not fit together.
-    """
-    graph = make_topology(experiment)
-    problem, privacy = experiment.problem, experiment.privacy
-    loss = registry.find("losses", problem.loss, "problem.loss")
-    whole = privacy.adjacency == "one-round"
-    batch = experiment.data.get("batch", 1)
-    divisor = float(batch) if problem.average else 1.0
-    make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
-    stream = _stream(experiment.data, experiment.seed, make_loss)
-    try:
-        blocks = sets.blocks(stream.dimension, graph.agents)
-    except ValueError as error:
-        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
-    feasible = sets.make(problem.set, problem.radius, blocks)
-    algorithm = _algorithm(experiment.algorithm)
-    facts = {
-        "agents": graph.agents,
-        "dimension": stream.dimension,
-        "blocks": blocks,
-        "step": _schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
-        "feasible": feasible,
-        # A replaced sample moves the sum of clipped gradients by 2·clip, their mean by 2·clip/batch; where the
-        # round's whole gradient is clipped, replacing it moves it by 2·clip.
-        "change": 2 * experiment.clip / (1.0 if whole else divisor),
-    }
-    hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
-    made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
-    return Parts(
-        experiment, graph, stream, stream.dimension, blocks, feasible, made,
-        mixing=registry.find("mixing", made.mixing, "algorithm.mixing")(),
-        mechanism=_mechanism(experiment),
-    )  # fmt: skip
-
-
-def _mechanism(experiment: Experiment) -> Mechanism:
-    privacy = experiment.privacy
-    name = privacy.mechanism if experiment.private else "none"
-    part: Any = registry.find("mechanisms", name, "privacy.mechanism")
-    made: Mechanism = (
-        part(experiment.epsilon, None if privacy.scale == "calibrated" else privacy.scale)
-        if experiment.private
-        else part()
-    )
-    return made
-
-
-def check(parts: Parts, ranks: int | None) -> int:
-    """What can only be known with all parts at hand; returns the B of the topology's B-connectivity.
-
-    Raises:
-        BadInput: the agents do not fit the ranks, or the graph the algorithm.
-    """
-    graph, rounds = parts.topology, parts.experiment.rounds
-    where = getattr(graph, "path", f"topology {graph.title!r}")
-    only = getattr(parts.algorithm, "only_agents", None)
-    if only is not None and graph.agents != only:
-        raise BadInput(
-            f"{parts.experiment.name} runs on {only} agent, and {where} has {graph.agents}: "
-            f"start it with mpirun -n {only + 1} and leave the topology out"
-        )
-    if ranks is not None and ranks != graph.agents + 1:
-        raise BadInput(
-            f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
-            f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
-        )
-    if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
-        t, j, i = edge
-        raise BadInput(
-            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
-            f"weights need an undirected graph: set topology.undirected=true, or algorithm.name=dpsda-ps"
-        )
-    return topology.connectivity(graph, rounds)
-
-
-def documented_keys() -> dict[str, str]:
-    """Every key with its meaning, for `--explain`."""
-    keys: dict[str, str] = {}
-    for f in msgspec.structs.fields(Experiment):
-        for inner in msgspec.structs.fields(SECTIONS[f.name]) if f.name in SECTIONS else ():
-            keys[f"{f.name}.{inner.name}"] = _explained(inner.type, inner.default)
-        if f.name not in SECTIONS:
-            keys[f.name] = _explained(f.type, f.default)
-    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
-    keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
-    keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
-    keys["topology.name"] = "the graph: " + ", ".join(topology.names())
-    keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
-    keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
-    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names("streams"))
-    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names("losses"))
-    for prefix, parts, facts in (
-        ("algorithm", [registry.find("algorithms", n, "") for n in registry.names("algorithms")], ALGORITHM_FACTS),
-        ("data", [registry.find("streams", n, "") for n in registry.names("streams")], STREAM_FACTS),
-        ("step", list(schedules.KINDS.values()), frozenset()),
-        ("topology", list(topology.KINDS.values()), TOPOLOGY_FACTS),
-    ):
-        for part in parts:
-            for name, kind in registry.settings(part, facts).items():
-                default = part.__dataclass_fields__[name].default
-                keys.setdefault(f"{prefix}.{name}", _explained(kind, default))
-    return dict(sorted(keys.items()))
-
-
-def _explained(kind: Any, default: Any) -> str:
-    """Description, type and default of a key."""
-    text = next((meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description), "")
-    choices = " | ".join(registry.options(kind))
-    shown = "" if default is msgspec.NODEFAULT or repr(default).startswith("<") else f" (default: {default})"
-    return f"{text}{': ' if text and choices else ''}{choices}{shown}"
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
     """The horizons at which a run is judged: about `points` of them, evenly spaced in log t, the last T."""
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
-
-
 
 
 def chunk_rounds(chunk: int, width: int, rounds: int) -> int:

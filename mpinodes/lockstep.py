@@ -10,8 +10,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mpinodes.agent import Agent, row_width
-from mpinodes.experiment import Parts, build, check, chunk_rounds, parse, resolve
+from mpinodes.experiment import chunk_rounds, parse, resolve
 from mpinodes.logger import Json, Logger
+from mpinodes.parts import Parts, build, check
 from mpinodes.protocol import Vector
 from mpinodes.record import make_directory
 

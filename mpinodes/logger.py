@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.comparator import Comparator, best
-from mpinodes.experiment import Parts, log_spaced
+from mpinodes.experiment import log_spaced
+from mpinodes.parts import Parts
 from mpinodes.privacy.accountant import Ledger, Losses, rule
 from mpinodes.progress import Progress
 from mpinodes.protocol import Vector

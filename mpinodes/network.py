@@ -19,7 +19,7 @@ from mpinodes.agent import RELEASE
 from mpinodes.experiment import chunk_rounds
 from mpinodes.protocol import Round, Vector
 
-Wait = Callable[[Sequence[MPI.Request]], None]
+Wait = Callable[[Sequence[MPI.Request]], object]
 
 
 class RoundMismatch(RuntimeError):

@@ -40,7 +40,9 @@ class Progress:
         self._jsonl: TextIO = (directory / "progress.jsonl").open("w")
         self._start = self._last_line = time.perf_counter()
         self._bar = (
-            tqdm(total=rounds, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False) if on_terminal() else None
+            tqdm(total=rounds, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)
+            if on_terminal()
+            else None
         )
 
     def show(self, t: int, average_fitness: float) -> None:
@@ -56,8 +58,8 @@ class Progress:
         elif now - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = (self._rounds - t) / rate
-            text = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}, {rate:.0f} rounds/s, {left:.0f} s left"
-            print(text, file=sys.stderr, flush=True)
+            done = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}"
+            print(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Take the bar away."""

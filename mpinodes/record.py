@@ -36,11 +36,15 @@ def make_directory(experiment: Experiment) -> Path:
         path = Path(experiment.output.dir)
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise BadInput(f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it")
+            raise BadInput(
+                f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
+            )
         (path / "log.txt").touch()
     except OSError as error:
         wanted = experiment.output.dir if experiment.output else "runs"
-        raise BadInput(f"output.dir: cannot write to {wanted!r}: {error.strerror}; set output.dir to a place of yours") from error
+        raise BadInput(
+            f"output.dir: cannot write to {wanted!r}: {error.strerror}; set output.dir to a place of yours"
+        ) from error
     return path
 
 
@@ -62,10 +66,19 @@ def _numbered(name: str) -> Path:
 def versions(mpi: str) -> dict[str, str]:
     """What the run was made with."""
     found = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    ) if (Path(__file__).parent.parent / ".git").exists() else None  # fmt: skip
-    return found | ({"commit": commit.stdout.strip()} if commit and commit.returncode == 0 else {})
+    return found | {"host": platform.node()} | ({"commit": commit} if (commit := _commit()) else {})
+
+
+def _commit() -> str:
+    """The git commit of the checkout that the package runs from; empty where it does not."""
+    checkout = Path(__file__).parent.parent
+    if not (checkout / ".git").exists():
+        return ""
+    try:
+        words = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 class Record:

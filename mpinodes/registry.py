@@ -9,12 +9,13 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -28,7 +29,7 @@ def suggest(word: str, choices: list[str], prefix: str = "") -> str:
 
 
 def _part(module: ModuleType) -> Any:
-    public = getattr(module, "__all__", ())
+    public: Sequence[str] = getattr(module, "__all__", ())
     return getattr(module, public[0]) if len(public) == 1 else None
 
 
@@ -91,7 +92,8 @@ def fill(part: Any, given: dict[str, Any], facts: set[str] | frozenset[str], sec
     known = settings(part, facts)
     for key in given:
         if key not in known:
-            raise BadInput(f"unknown key {section}.{key}; {suggest(key, sorted(known), f'{section}.') if known else 'it takes none'}")
+            choices = suggest(key, sorted(known), f"{section}.") if known else "it takes none"
+            raise BadInput(f"unknown key {section}.{key}; {choices}")
     filled = {}
     for field in fields(part):
         if field.name not in known:
@@ -126,5 +128,5 @@ def plain(message: str, wanted: Any) -> str:
 
 def options(wanted: Any) -> list[str]:
     """The strings of a type that is a choice among strings."""
-    choices = get_args(get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted)
+    choices = get_args(wanted if get_origin(wanted) is Literal else getattr(wanted, "__origin__", None))
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []

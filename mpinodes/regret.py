@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.experiment import Parts
+from mpinodes.parts import Parts
 from mpinodes.protocol import Vector
 
 

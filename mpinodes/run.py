@@ -1,4 +1,4 @@
-"""Run an experiment: mpirun -n N python -m mpinodes.run [experiment.toml] [key=value ...]
+"""Run an experiment: mpirun -n N python -m mpinodes.run [experiment.toml] [key=value ...].
 
 N - 1 agents and, on the last rank, the logger. Without arguments: 7 agents (-n 8) run DPSDA-PS on the digits
 6 and 8. Keys are those of the TOML file, with dots: privacy.epsilon=0.5.
@@ -26,7 +26,7 @@ from mpinodes.errors import BadInput
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpinodes.experiment import Parts
+    from mpinodes.parts import Parts
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
 
@@ -88,7 +88,8 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     Raises:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
-    from mpinodes import experiment, registry, topology
+    from mpinodes import explain, parts, registry, topology
+    from mpinodes.experiment import resolve
 
     if options.help:
         _arguments().print_help()
@@ -97,16 +98,16 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
             print(f"{kind + ':':12}", *registry.names(kind))
         print(f"{'topologies:':12}", *topology.names())
     elif options.explain:
-        keys = experiment.documented_keys()
+        keys = explain.documented_keys()
         wanted = keys if options.explain == "all" else [k for k in keys if k == options.explain]
         if not wanted:
             raise BadInput(f"--explain {options.explain}: no such key; {registry.suggest(options.explain, list(keys))}")
         for key in wanted:
             print(f"{key}: {keys[key]}")
     else:
-        parts = experiment.build(experiment.resolve(_asked(options.words), ranks))
-        experiment.check(parts, ranks)
-        print(parts.experiment.toml(), end="")
+        built = parts.build(resolve(_asked(options.words), ranks))
+        parts.check(built, ranks)
+        print(built.experiment.toml(), end="")
 
 
 def main(argv: list[str]) -> int:
@@ -251,8 +252,9 @@ class Job:
         """
         import msgspec
 
-        from mpinodes.experiment import Experiment, build
+        from mpinodes.experiment import Experiment
         from mpinodes.network import assemble
+        from mpinodes.parts import build
 
         parts, told = None, ("", b"", "", 0)
         if self._is_logger:
@@ -277,7 +279,8 @@ class Job:
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:
         import msgspec
 
-        from mpinodes.experiment import build, check, resolve
+        from mpinodes.experiment import resolve
+        from mpinodes.parts import build, check
         from mpinodes.record import make_directory
 
         parts = build(resolve(_asked(options.words), self._world.size))

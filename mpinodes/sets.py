@@ -33,11 +33,11 @@ class Set(ABC):
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
-        """argmin over v in 𝒳 of ‖v − x‖₂."""
+        """Argmin over v in 𝒳 of ‖v − x‖₂."""
 
     @abstractmethod
     def support(self, g: Vector) -> float:
-        """max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
+        """Max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
 
     def prox_step(self, z: Vector, alpha: float) -> Vector:
         """Π(z, α) = argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""

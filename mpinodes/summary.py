@@ -14,7 +14,8 @@ def text(summary: Json, directory: Path) -> str:
     t = s["rounds"]
     lines = [
         f"{s['name']}: {s['algorithm']} on {s['data']}",
-        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {s['topology']}, {t} rounds, d = {s['dimension']}, seed {s['seed']}: "
+        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {s['topology']}, {t} rounds, d = {s['dimension']}, "
+        f"seed {s['seed']}: "
         f"{s['seconds']:.2f} s, {s['rounds_per_second']:.0f} rounds/s",
         "",
         *_accuracy(s),
@@ -64,7 +65,8 @@ def _privacy(privacy: Json, rounds: int) -> list[str]:
             f"   {'' if p['rule'] == 'unproven' else 'by ' + p['rule']}"
             for who, p in rows
         ),
-        f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; proven: for who reads every link",
+        f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
+        "proven: against who reads every link",
     ]
     return [*lines, f"    {what_noise_buys(noise)}"]
 
@@ -78,5 +80,6 @@ def what_noise_buys(noise: Json) -> str:
         return f"noise of scale {used:.4g}, calibrated: each release is {noise['epsilon']:g}-DP for one agent"
     return (
         f"noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}: "
-        f"{needed / used:.3g} times as much. One release of one agent is really {noise['epsilon'] * needed / used:.3g}-DP"
+        f"{needed / used:.3g} times as much. "
+        f"One release of one agent is really {noise['epsilon'] * needed / used:.3g}-DP"
     )

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -314,7 +314,7 @@ def unreached(agents: int, edges: Edges) -> tuple[int, int] | None:
     """Agents (j, i) such that nothing said by j ever gets to i; None: strongly connected."""
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(range(agents))
     graph.add_edges_from(edges)
     for j in range(agents):

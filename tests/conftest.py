@@ -115,6 +115,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  
 
         world = MPI.COMM_WORLD
         if world.size > 1:
-            os.write(2, f"\n==== rank {world.rank} failed: {item.nodeid} ({report.when})\n{report.longreprtext}\n".encode())
+            os.write(
+                2, f"\n==== rank {world.rank} failed: {item.nodeid} ({report.when})\n{report.longreprtext}\n".encode()
+            )
             world.Abort(1)
     return report

@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 from mpinodes import experiment as ex
+from mpinodes import parts as pt
 from mpinodes import regret
 from mpinodes.agent import Agent, row_width
 from mpinodes.lockstep import simulate
 from tests import reference
 
 
-def parts_of(words: str) -> ex.Parts:
-    return ex.build(ex.resolve(ex.parse(None, words.split()), ranks=None))
+def parts_of(words: str) -> pt.Parts:
+    return pt.build(ex.resolve(ex.parse(None, words.split()), ranks=None))
 
 
-def estimates(parts: ex.Parts) -> np.ndarray:
+def estimates(parts: pt.Parts) -> np.ndarray:
     """y_i(t): (rounds, agents, d)."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(parts)], axis=1)
     return rows[:, :, : parts.dimension].transpose(1, 0, 2)
 
 
-def sample_gradients(parts: ex.Parts):
+def sample_gradients(parts: pt.Parts):
     """The unclipped gradients of the samples of round t, from features and targets alone."""
     losses = parts.stream.of(0)
 
@@ -35,7 +36,7 @@ def sample_gradients(parts: ex.Parts):
     return gradients
 
 
-def expected(parts: ex.Parts, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
+def expected(parts: pt.Parts, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
     e = parts.experiment
     project = {"ball": reference.ball, "box": reference.box}[e.problem.set](e.problem.radius)
     n = parts.topology.agents

@@ -129,9 +129,7 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
         a2, b2 = a.copy(), b.copy()
         rows = slice(None) if adjacency == "one-round" else 2
         a2[rows] = 10 * rng.standard_normal(a2[rows].shape)
-        after = [
-            parts.algorithm.update(state, place, inbox, make(x, y, **settings)) for x, y in ((a, b), (a2, b2))
-        ]
+        after = [parts.algorithm.update(state, place, inbox, make(x, y, **settings)) for x, y in ((a, b), (a2, b2))]
         queries = [parts.algorithm.message(s, parts.topology.round(3, me)) for s in after]
         change = queries[0].value - queries[1].value
         assert np.linalg.norm(change) <= queries[0].l2 * (1 + 1e-12)
@@ -144,7 +142,12 @@ def test_a_run_without_clipping_reports_unproven_as_null(tmp_path):
     from mpinodes import run_lockstep
 
     run = run_lockstep(
-        {"privacy": {"clip": "inf", "scale": 3.0}, "rounds": 5, "report": False, "output": {"dir": str(tmp_path / "run")}}
+        {
+            "privacy": {"clip": "inf", "scale": 3.0},
+            "rounds": 5,
+            "report": False,
+            "output": {"dir": str(tmp_path / "run")},
+        }
     )
     text = (run / "summary.json").read_text()
     privacy = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))["privacy"]

@@ -15,6 +15,9 @@ from mpinodes.losses.logistic import Logistic
 from mpinodes.regret import Meter
 from tests.test_algorithms import parts_of
 
+SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
+RUNS = ["rounds=40 record.chunk=3000", "data.name=olr rounds=40", "algorithm.name=dpcda rounds=40 data.batch=3"]
+
 
 def data(rng: np.random.Generator, n: int = 120, d: int = 9):
     a = rng.standard_normal((n, d))
@@ -50,7 +53,7 @@ def test_the_ball_agrees_with_a_general_solver(loss, radius):
 
 
 @pytest.mark.parametrize("loss", [Logistic, LeastSquares])
-@pytest.mark.parametrize("feasible", [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()])  # fmt: skip
+@pytest.mark.parametrize("feasible", SETS, ids=lambda s: type(s).__name__)
 def test_no_point_beats_the_comparator_by_more_than_its_certificate(loss, feasible):
     rng = np.random.default_rng(3)
     f = loss(*labelled(rng))
@@ -73,7 +76,7 @@ def test_the_certificate_of_a_point_that_is_not_the_best_says_how_far():
         assert gap >= value - least > 0
 
 
-@pytest.mark.parametrize("words", ["rounds=40 record.chunk=3000", "data.name=olr rounds=40", "algorithm.name=dpcda rounds=40 data.batch=3"])  # fmt: skip
+@pytest.mark.parametrize("words", RUNS)
 def test_the_meter_equals_the_formulas_written_out(words):
     parts = parts_of(words)
     horizons = np.array([1, 3, 17, 40])
@@ -95,7 +98,9 @@ def test_the_meter_equals_the_formulas_written_out(words):
         np.testing.assert_allclose(meter.total[k], [network, average, *agents], rtol=1e-11)
         np.testing.assert_allclose(meter.mean[k], x[:horizon].mean(axis=0), rtol=1e-11, atol=1e-13)
         np.testing.assert_array_equal(meter.last[k], x[horizon - 1])
-    error = [np.sqrt(np.mean([np.sum((y[t, i] - y[t].mean(axis=0)) ** 2) for i in range(y.shape[1])])) for t in range(40)]
+    error = [
+        np.sqrt(np.mean([np.sum((y[t, i] - y[t].mean(axis=0)) ** 2) for i in range(y.shape[1])])) for t in range(40)
+    ]
     np.testing.assert_allclose(np.concatenate([r.consensus_error for r in per_round]), error, rtol=1e-11, atol=1e-13)
 
 

@@ -66,9 +66,7 @@ def test_support_bounds_every_inner_product_and_is_attained(feasible, g, y):
 
 def test_projection_onto_the_product_agrees_with_a_solver():
     feasible, x = SETS[2], np.array([3.0, -4.0, 0.5, 0.1, 9.0, 2.0])
-    constraints = [
-        {"type": "ineq", "fun": lambda v, b=b: 4 - v[b] @ v[b]} for b in feasible.blocks
-    ]
+    constraints = [{"type": "ineq", "fun": lambda v, b=b: 4 - v[b] @ v[b]} for b in feasible.blocks]
     found = minimize(lambda v: (v - x) @ (v - x), np.zeros(D), constraints=constraints, method="SLSQP", tol=1e-12)
     np.testing.assert_allclose(feasible.project(x), found.x, atol=1e-5)
 

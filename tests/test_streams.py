@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.least_squares import LeastSquares
+from mpinodes.losses.logistic import Logistic
 from mpinodes.streams.digits import Digits
 from mpinodes.streams.olr import OLR
 

@@ -59,7 +59,16 @@ def test_neighbours_are_the_edges_seen_from_an_agent():
             assert place.senders == tuple(sorted((*place.inn, i)))
 
 
-@pytest.mark.parametrize(("kind", "edges"), [(topology.Ring(5), 10), (topology.Ring(5, directed=True), 5), (topology.Complete(5), 20), (topology.Complete(1), 0), (topology.Ring(2), 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "edges"),
+    [
+        (topology.Ring(5), 10),
+        (topology.Ring(5, directed=True), 5),
+        (topology.Ring(2), 2),
+        (topology.Complete(5), 20),
+        (topology.Complete(1), 0),
+    ],
+)
 def test_generated_graphs(kind, edges):
     assert len(kind.edges(1)) == edges
     assert topology.connectivity(kind, 10) == 1
@@ -111,7 +120,10 @@ def test_a_file_of_ones_own(tmp_path):
         ({"edges": [{"source": 1, "target": 1, "rounds": [2]}]}, r"graph.json: round 2: agent 1 has an edge to itself"),
         ({"edges": [{"source": 0, "target": 3}]}, r"graph.json: edge 0 -> 3: agents are numbered 0 to 2"),
         ({"edges": [{"source": True, "target": 2.0}]}, r"Expected `int`, got `bool` - at `\$.edges\[0\].source`"),
-        ({"edges": [{"source": 0, "target": 1, "rounds": [3]}]}, r"rounds must be numbers from 1 to the period, 2, not \[3\]"),
+        (
+            {"edges": [{"source": 0, "target": 1, "rounds": [3]}]},
+            r"rounds must be numbers from 1 to the period, 2, not \[3\]",
+        ),
         ({"edges": [{"source": 0, "target": 1, "rounds": []}]}, r"edge 0 -> 1: rounds must be numbers from 1"),
         ({"edges": [{"source": 0}]}, r"not networkx node-link JSON"),
         ({"edges": 3}, r"not networkx node-link JSON"),
@@ -141,5 +153,7 @@ def test_a_file_that_is_not_json(tmp_path):
 def test_a_graph_that_is_not_connected_names_two_agents(tmp_path):
     edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}, {"source": 2, "target": 1}]
     graph = topology.read(written(tmp_path, edges=edges))
-    with pytest.raises(BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"):
+    with pytest.raises(
+        BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"
+    ):
         topology.connectivity(graph, 10)

@@ -51,7 +51,7 @@ class LinearLoss(ABC):
     @staticmethod
     @abstractmethod
     def curvature() -> float:
-        """sup ℓ''."""
+        """Sup ℓ''."""
 
     def value(self, x: Vector) -> float:
         """f(x)."""

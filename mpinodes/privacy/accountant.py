@@ -80,5 +80,3 @@ class Ledger:
 
         agents, network = at(pure, rho), at(pure.sum(axis=1), rho.sum(axis=1))
         return Losses(np.array(claimed), agents[0], network[0], agents[1], network[1])
-
-

@@ -21,7 +21,9 @@ def draw(directory: Path) -> Path:
         summary = json.loads((directory / "summary.json").read_text())
         experiment = (directory / "experiment.toml").read_text()
     except (OSError, ValueError) as error:
-        raise BadInput(f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json") from error
+        raise BadInput(
+            f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
+        ) from error
     target = directory / "figures"
     try:
         target.mkdir(exist_ok=True)

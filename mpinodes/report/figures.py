@@ -19,7 +19,7 @@ Json = dict[str, Any]
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
 
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -59,7 +59,9 @@ def regret(data: xr.Dataset, summary: Json) -> Figure:
     t = data.horizon.values
     agents = data.agent_regret.values / t[:, None]
     if agents.shape[1] > 1:
-        axes.fill_between(t, agents.min(axis=1), agents.max(axis=1), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
+        axes.fill_between(
+            t, agents.min(axis=1), agents.max(axis=1), color=AGENT, alpha=0.3, lw=0, label="agents, least to most"
+        )
     axes.plot(t, data.network_regret / t, color=NETWORK, marker="o", ms=3, label="network")
     axes.plot(
         t, data.network_regret_average_iterate / t, color=AVERAGE, marker="s", ms=3, label="network, running average"
@@ -138,16 +140,24 @@ def _draw_edges(axes: Axes, agents: int, edges: set[tuple[int, int]]) -> None:
     place = nx.circular_layout(nx.empty_graph(agents))
     one_way = [(j, i) for j, i in edges if (i, j) not in edges]
     both_ways = [(j, i) for j, i in edges if (i, j) in edges and j < i]
-    digraph = nx.DiGraph()
+    digraph: nx.DiGraph[int] = nx.DiGraph()
     digraph.add_nodes_from(range(agents))
     crowded = agents > 25
-    nx.draw_networkx_nodes(digraph, place, ax=axes, node_size=20 if crowded else 200, node_color="#DDEAF3", edgecolors=NETWORK)
+    nx.draw_networkx_nodes(
+        digraph, place, ax=axes, node_size=20 if crowded else 200, node_color="#DDEAF3", edgecolors=NETWORK
+    )
     if not crowded:
         nx.draw_networkx_labels(digraph, place, ax=axes, font_size=8)
     width = 0.3 if crowded else 1.0
     nx.draw_networkx_edges(nx.Graph(both_ways), place, ax=axes, edgelist=both_ways, width=width)
     nx.draw_networkx_edges(
-        nx.DiGraph(one_way), place, ax=axes, edgelist=one_way, width=width, node_size=20 if crowded else 200, arrowsize=9
+        nx.DiGraph(one_way),
+        place,
+        ax=axes,
+        edgelist=one_way,
+        width=width,
+        node_size=20 if crowded else 200,
+        arrowsize=9,
     )
     axes.set_axis_off()
     axes.margins(0.15)

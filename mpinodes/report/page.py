@@ -15,10 +15,12 @@ Json = dict[str, Any]
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
-.what { color: #555; margin-top: .2rem } .note { color: #555; font-size: .9rem; max-width: 48rem }
+.what { color: #555; margin-top: .2rem } 
+.note { color: #555; font-size: .9rem; max-width: 48rem }
 table { border-collapse: collapse } td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left } th { font-weight: 600 }
-figure { margin: 0 0 1rem } .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem }
+figure { margin: 0 0 1rem }
+.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)) }
 img { max-width: 100%; height: auto } figcaption { font-weight: 600; margin-bottom: .3rem }
 pre { background: #f6f6f6; padding: 1rem; overflow-x: auto; font-size: .85rem }
 """
@@ -75,7 +77,10 @@ def _results(s: Json) -> list[list[str]]:
         ["Average fitness F(T)/T", f"{s['average_fitness']:.4g}"],
         ["Network regret R(T)/T", f"{s['network_regret'] / t:.4g}"],
         ["The same for the running average", f"{s['network_regret_average_iterate'] / t:.4g}"],
-        ["Agent regret R_i(T)/T, least to most", f"{min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g}"],
+        [
+            "Agent regret R_i(T)/T, least to most",
+            f"{min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g}",
+        ],
         ["Best fixed decision, Σ f/T", f"{least['value'] / t:.4g}, within {least['certificate'] / t:.1g}"],
         ["Speed", f"{s['rounds_per_second']:.0f} rounds/s ({s['seconds']:.2f} s)"],
     ]
@@ -94,14 +99,14 @@ def _privacy(privacy: Json) -> str:
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
     return (
         _table(head, cells)
-        + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. Proven: against someone '
-        "who reads every message on every link. Decisions are not covered: they come from the agents' hidden state. "
+        + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
+        "Proven: against someone who reads every message on every link. "
+        "Decisions are not covered: they come from the agents' hidden state. "
         f"{escape(words.what_noise_buys(privacy['noise']).capitalize())}.</p>"
     )
 
 
 def _figure(title: str, path: Path) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
-    return (
-        f'<figure><figcaption>{escape(title)}</figcaption><img alt="{escape(title)}" src="data:image/png;base64,{data}"></figure>'
-    )
+    image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
+    return f"<figure><figcaption>{escape(title)}</figcaption>{image}</figure>"

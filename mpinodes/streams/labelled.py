@@ -27,12 +27,10 @@ class LabelledStream(ABC):
     make_loss: MakeLoss
     batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
-    shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = (
-        True
+    shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
+    partition: Annotated[Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")] = (
+        "shared"
     )
-    partition: Annotated[
-        Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")
-    ] = "shared"
 
     labels: ClassVar[bool] = True
 

@@ -30,9 +30,9 @@ class OLR:
     dimension: Annotated[int, Meta(ge=1, description="d, coordinates of the decision")] = 21
     batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
     variance: Annotated[float, Meta(ge=0, description="of the noise in b(t)")] = 0.2
-    partition: Annotated[
-        Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")
-    ] = "shared"
+    partition: Annotated[Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")] = (
+        "shared"
+    )
 
     labels: ClassVar[bool] = False
     rounds: ClassVar[None] = None

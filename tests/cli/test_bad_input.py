@@ -45,7 +45,11 @@ BAD = [
     (4, "topology.file=apart.json", "apart.json: not connected: in the union of rounds 1 to 1"),
     (5, "", "has 7 agents, so with the logger it needs 8 ranks, and mpirun started 5: use mpirun -n 8"),
     (8, "algorithm.name=dpcda", "has 1 agents, so with the logger it needs 2 ranks"),
-    (8, "algorithm.name=dpsda-c topology.name=seven-agent-digraph", "round 1: agent 0 sends to agent 1, but not 1 to 0"),
+    (
+        8,
+        "algorithm.name=dpsda-c topology.name=seven-agent-digraph",
+        "round 1: agent 0 sends to agent 1, but not 1 to 0",
+    ),
     (8, "algorithm.path=broken.py", "cannot be imported: ModuleNotFoundError"),
     (8, "output.dir=taken/run", "output.dir: cannot write to 'taken/run': Not a directory"),
     (8, "privacy.clip=inf privacy.scale=calibrated", "leaves no sensitivity to calibrate noise to"),
@@ -109,7 +113,12 @@ def test_mpirun_of_another_mpi(tmp_path):
         env = {"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": rank}
         done = run_alone(cwd=tmp_path, env=env)
         if rank == "0":
-            check(done, "Open MPI's mpirun started 8 processes, but each believes it is alone", time.monotonic() - start, tmp_path)
+            check(
+                done,
+                "Open MPI's mpirun started 8 processes, but each believes it is alone",
+                time.monotonic() - start,
+                tmp_path,
+            )
         else:
             assert (done.code, done.err) == (2, "")
 

@@ -61,6 +61,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
     from mpi4py import MPI
 
     from mpinodes import experiment as ex
+    from mpinodes import parts as pt
     from tests.test_algorithms import expected
 
     world = MPI.COMM_WORLD
@@ -68,7 +69,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
         pytest.skip("7 agents and the logger need exactly 8 ranks")
     words = [f"algorithm.name={algorithm}", "rounds=60", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = ex.build(ex.resolve(ex.parse(None, words), 8))
+    parts = pt.build(ex.resolve(ex.parse(None, words), 8))
     reference_run = expected(parts, weights, push_sum=push_sum)
     me, d = world.rank, parts.dimension
 

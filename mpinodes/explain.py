@@ -1,0 +1,51 @@
+"""Every key of an experiment, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mpinodes import registry, schedules, topology
+from mpinodes.experiment import ALGORITHM_FACTS, SECTIONS, STREAM_FACTS, TOPOLOGY_FACTS, Experiment
+
+
+def documented_keys() -> dict[str, str]:
+    """Every key with its meaning, for `--explain`."""
+    keys: dict[str, str] = {}
+    for f in msgspec.structs.fields(Experiment):
+        for inner in msgspec.structs.fields(SECTIONS[f.name]) if f.name in SECTIONS else ():
+            keys[f"{f.name}.{inner.name}"] = _explained(inner.type, inner.default)
+        if f.name not in SECTIONS:
+            keys[f.name] = _explained(f.type, f.default)
+    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
+    keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
+    keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
+    keys["topology.name"] = "the graph: " + ", ".join(topology.names())
+    keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
+    keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
+    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names("streams"))
+    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names("losses"))
+    for prefix, parts, facts in _kinds():
+        for part in parts:
+            for name, kind in registry.settings(part, facts).items():
+                keys.setdefault(f"{prefix}.{name}", _explained(kind, part.__dataclass_fields__[name].default))
+    return dict(sorted(keys.items()))
+
+
+def _kinds() -> list[tuple[str, list[Any], frozenset[str]]]:
+    """Sections whose keys are the settings of the part they name, with all such parts."""
+    return [
+        ("algorithm", [registry.find("algorithms", n, "") for n in registry.names("algorithms")], ALGORITHM_FACTS),
+        ("data", [registry.find("streams", n, "") for n in registry.names("streams")], STREAM_FACTS),
+        ("step", list(schedules.KINDS.values()), frozenset()),
+        ("topology", list(topology.KINDS.values()), TOPOLOGY_FACTS),
+    ]
+
+
+def _explained(kind: Any, default: Any) -> str:
+    """Description, type and default of a key."""
+    text = next((meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description), "")
+    choices = " | ".join(registry.options(kind))
+    shown = "" if default is msgspec.NODEFAULT or repr(default).startswith("<") else f" (default: {default})"
+    return f"{text}{': ' if text and choices else ''}{choices}{shown}"

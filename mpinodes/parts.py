@@ -1,0 +1,138 @@
+"""The parts that an experiment names, built, and checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mpinodes import registry, sets, topology
+from mpinodes.errors import BadInput
+from mpinodes.experiment import Experiment, find_algorithm, make_stream, schedule
+from mpinodes.losses.linear import NoisyGradient
+from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
+from mpinodes.seeds import Purpose
+from mpinodes.seeds import Stream as Seeds
+
+
+def make_topology(experiment: Experiment) -> topology.Topology:
+    """The graph of an experiment.
+
+    Raises:
+        BadInput: its file is missing or malformed.
+    """
+    section = dict(experiment.topology)
+    if "file" in section:
+        return topology.read(Path(section["file"]), section["undirected"])
+    name = section.pop("name")
+    if name not in topology.KINDS:
+        return topology.read(topology.folder() / f"{name}.json", section["undirected"])
+    kind: Any = topology.KINDS[name]
+    facts = {"seed": experiment.seed} if "seed" in kind.__dataclass_fields__ else {}
+    made: topology.Topology = kind(**section, **facts)
+    return made
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one experiment, alike on every rank."""
+
+    experiment: Experiment
+    topology: topology.Topology
+    stream: Stream
+    dimension: int
+    blocks: tuple[slice, ...]
+    feasible: sets.Set
+    algorithm: Algorithm[Any]
+    mixing: Mixing
+    mechanism: Mechanism
+
+    def losses(self, agent: int) -> Callable[[int], Loss]:
+        """The losses that an agent sees, with the stochastic error of its gradients."""
+        variance = self.experiment.problem.gradient_noise
+        clean = self.stream.of(agent)
+        if variance == 0:
+            return clean
+        noise = Seeds(self.experiment.seed, Purpose.GRADIENT_NOISE, agent)
+        return lambda t: NoisyGradient(clean(t), variance, t, noise)  # type: ignore[arg-type]
+
+
+def build(experiment: Experiment) -> Parts:
+    """The parts that an experiment names.
+
+    Raises:
+        BadInput: a file is missing or malformed, or the parts do not fit together.
+    """
+    graph = make_topology(experiment)
+    problem, privacy = experiment.problem, experiment.privacy
+    loss = registry.find("losses", problem.loss, "problem.loss")
+    whole = privacy.adjacency == "one-round"
+    batch = experiment.data.get("batch", 1)
+    divisor = float(batch) if problem.average else 1.0
+    make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
+    stream = make_stream(experiment.data, experiment.seed, make_loss)
+    try:
+        blocks = sets.blocks(stream.dimension, graph.agents)
+    except ValueError as error:
+        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
+    feasible = sets.make(problem.set, problem.radius, blocks)
+    algorithm = find_algorithm(experiment.algorithm)
+    facts = {
+        "agents": graph.agents,
+        "dimension": stream.dimension,
+        "blocks": blocks,
+        "step": schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
+        "feasible": feasible,
+        # A replaced sample moves the sum of clipped gradients by 2·clip, their mean by 2·clip/batch; where the
+        # round's whole gradient is clipped, replacing it moves it by 2·clip.
+        "change": 2 * experiment.clip / (1.0 if whole else divisor),
+    }
+    hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
+    made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
+    return Parts(
+        experiment, graph, stream, stream.dimension, blocks, feasible, made,
+        mixing=registry.find("mixing", made.mixing, "algorithm.mixing")(),
+        mechanism=_mechanism(experiment),
+    )  # fmt: skip
+
+
+def _mechanism(experiment: Experiment) -> Mechanism:
+    privacy = experiment.privacy
+    name = privacy.mechanism if experiment.private else "none"
+    part: Any = registry.find("mechanisms", name, "privacy.mechanism")
+    made: Mechanism = (
+        part(experiment.epsilon, None if privacy.scale == "calibrated" else privacy.scale)
+        if experiment.private
+        else part()
+    )
+    return made
+
+
+def check(parts: Parts, ranks: int | None) -> int:
+    """What can only be known with all parts at hand; returns the B of the topology's B-connectivity.
+
+    Raises:
+        BadInput: the agents do not fit the ranks, or the graph the algorithm.
+    """
+    graph, rounds = parts.topology, parts.experiment.rounds
+    where = getattr(graph, "path", f"topology {graph.title!r}")
+    only = getattr(parts.algorithm, "only_agents", None)
+    if only is not None and graph.agents != only:
+        raise BadInput(
+            f"{parts.experiment.name} runs on {only} agent, and {where} has {graph.agents}: "
+            f"start it with mpirun -n {only + 1} and leave the topology out"
+        )
+    if ranks is not None and ranks != graph.agents + 1:
+        raise BadInput(
+            f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
+            f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
+        )
+    if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
+        t, j, i = edge
+        raise BadInput(
+            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
+            f"weights need an undirected graph: set topology.undirected=true, or algorithm.name=dpsda-ps"
+        )
+    return topology.connectivity(graph, rounds)
