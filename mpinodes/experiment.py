@@ -346,5 +346,5 @@ def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
 
 
 def chunk_rounds(chunk: int, width: int, rounds: int) -> int:
-    """Rounds that fit in `chunk` bytes at `width` floats a round; at least 1, at most all."""
-    return max(1, min(rounds, chunk // (8 * width)))
+    """Rounds that fit in `chunk` bytes at `width` floats a round, but at most an eighth of a run, to see it move."""
+    return max(1, min(rounds // 8, chunk // (8 * width)))

@@ -167,7 +167,12 @@ def _noise(parts: Parts) -> Json | None:
     query = parts.algorithm.message(parts.algorithm.init(np.zeros(parts.dimension)), parts.topology.round(1, 0))
     honest = query.l1 / e.epsilon
     used = honest if e.privacy.scale == "calibrated" else float(e.privacy.scale) / e.epsilon
-    return {"epsilon": e.epsilon, "scale": used, "calibrated_scale": None if math.isinf(honest) else honest}
+    return {
+        "epsilon": e.epsilon,
+        "scale": used,
+        "calibrated_scale": None if math.isinf(honest) else honest,
+        "remark": getattr(parts.stream, "remark", ""),
+    }
 
 
 def _drawing(parts: Parts) -> Json:

@@ -87,7 +87,9 @@ class Record:
     def __init__(self, path: Path, agents: int, dimension: int, decisions: bool, attributes: dict[str, Any]) -> None:
         self._file = h5py.File(path, "w", track_order=True)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
-        self._dimension("round", 0, np.int64, unlimited=True)
+        self._rounds = 0
+        # Looking a dataset up by its name costs as much as a small write to it.
+        self._growing = {"round": self._dimension("round", 0, np.int64, unlimited=True)}
         self._dimension("agent", agents, np.int64)[:] = np.arange(agents)
         self._dimension("coordinate", dimension, np.int64)[:] = np.arange(dimension)
         self._variable("loss", ("round",))
@@ -106,17 +108,18 @@ class Record:
         dataset.make_scale(name)
         return dataset
 
-    def _variable(self, name: str, dimensions: tuple[str, ...], values: Vector | None = None) -> Any:
+    def _variable(self, name: str, dimensions: tuple[str, ...], values: Vector | None = None) -> None:
         shape = tuple(self._file[dimension].shape[0] for dimension in dimensions)
         unlimited = dimensions[0] == "round"
         dataset = self._file.create_dataset(
             name, shape, np.float64, data=values, fillvalue=np.nan,
             maxshape=(None, *shape[1:]) if unlimited else None,
-            chunks=(max(1, 65536 // (8 * int(np.prod(shape[1:])))), *shape[1:]) if unlimited else None,
+            chunks=(max(1, 16384 // (8 * int(np.prod(shape[1:])))), *shape[1:]) if unlimited else None,
         )  # fmt: skip
         for axis, dimension in enumerate(dimensions):
             dataset.dims[axis].attach_scale(self._file[dimension])
-        return dataset
+        if unlimited:
+            self._growing[name] = dataset
 
     def append(self, loss: Vector, consensus_error: Vector, events: Vector, estimates: Vector) -> None:
         """Add rounds: (r,), (r,), (r, agents, fields of an Event), (r, agents, d)."""
@@ -124,17 +127,12 @@ class Record:
         values |= {f"event_{name}": events[:, :, k] for k, name in enumerate(Event._fields)}
         if self._decisions:
             values["decision"] = estimates
-        start = self._file["round"].shape[0]
-        stop = start + len(loss)
-        self._extend("round", start, np.arange(start + 1, stop + 1))
-        for name, value in values.items():
-            self._extend(name, start, value)
+        start, self._rounds = self._rounds, self._rounds + len(loss)
+        for name, value in (values | {"round": np.arange(start + 1, self._rounds + 1)}).items():
+            dataset = self._growing[name]
+            dataset.resize(self._rounds, axis=0)
+            dataset[start:] = value
         self._file.flush()
-
-    def _extend(self, name: str, start: int, values: Any) -> None:
-        dataset = self._file[name]
-        dataset.resize(start + len(values), axis=0)
-        dataset[start:] = values
 
     def finish(self, horizons: Any, variables: dict[str, tuple[tuple[str, ...], Vector]]) -> None:
         """Add what is known at the end, by name: (dimensions, values), and close."""

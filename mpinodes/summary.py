@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ def text(summary: Json, directory: Path) -> str:
     t = s["rounds"]
     lines = [
         f"{s['name']}: {s['algorithm']} on {s['data']}",
-        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {s['topology']}, {t} rounds, d = {s['dimension']}, "
+        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {t} rounds, d = {s['dimension']}, "
         f"seed {s['seed']}: "
         f"{s['seconds']:.2f} s, {s['rounds_per_second']:.0f} rounds/s",
         "",
@@ -45,7 +46,9 @@ def _accuracy(s: Json) -> list[str]:
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
     """An ε for people."""
-    return none if epsilon is None else f"{epsilon:.4g}"
+    if epsilon is None:
+        return none
+    return f"{epsilon:.0f}" if epsilon >= 1000 else f"{epsilon:.4g}"
 
 
 def worst(agents: list[Json]) -> Json:
@@ -68,18 +71,24 @@ def _privacy(privacy: Json, rounds: int) -> list[str]:
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
     ]
-    return [*lines, f"    {what_noise_buys(noise)}"]
+    return [*lines, *textwrap.wrap(what_noise_buys(noise), 100, initial_indent="    ", subsequent_indent="    ")]
 
 
 def what_noise_buys(noise: Json) -> str:
-    """The scale used beside the scale that the label needs."""
+    """The scale used beside the scale that the label needs, in whole sentences."""
     used, needed = noise["scale"], noise["calibrated_scale"]
     if needed is None:
-        return f"noise of scale {used:.4g}; gradients are not clipped, so no sensitivity bounds what it hides"
+        return f"Noise of scale {used:.4g}; gradients are not clipped, so no sensitivity bounds what it hides."
     if abs(used / needed - 1) < 1e-9:
-        return f"noise of scale {used:.4g}, calibrated: each release is {noise['epsilon']:g}-DP for one agent"
+        return f"Noise of scale {used:.4g}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
     return (
-        f"noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}: "
-        f"{needed / used:.3g} times as much. "
-        f"One release of one agent is really {noise['epsilon'] * needed / used:.3g}-DP"
+        f"Noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "
+        f"{needed / used:.3g} times as much: a release of an agent is really {noise['epsilon'] * needed / used:.3g}-DP."
+        f"{' ' if noise['remark'] else ''}{noise['remark']}"
     )
+
+
+def graph(s: Json) -> str:
+    """The topology and how often it is connected."""
+    b = s["connectivity"]
+    return f"{s['topology']} (connected {'in every round' if b == 1 else f'over any {b} rounds'})"

@@ -128,17 +128,18 @@ def test_the_running_mean_learns_the_digits_without_noise():
 
 
 def test_the_label_one_costs_about_ten_points():
-    """The default noise scale, 20 seeds: 10 points, within the standard error of about 1.5."""
+    """The default noise scale, 20 seeds: 10 points, within the standard error of about 1.5; calibrated: all."""
     means = {}
-    for epsilon in ("inf", "1"):
+    for noise in ("epsilon=inf", "epsilon=1", "scale=calibrated"):
         found = []
         for seed in range(20):
-            parts = parts_of(f"privacy.epsilon={epsilon} seed={seed}")
+            parts = parts_of(f"privacy.{noise} seed={seed}")
             meter = regret.Meter(parts, np.array([parts.experiment.rounds]))
             meter.take(estimates(parts))
             found.append(regret.accuracy(meter.mean, *parts.stream.labelled()["test"])[0])
-        means[epsilon] = 100 * np.mean(found)
-    assert 6 < means["inf"] - means["1"] < 14
+        means[noise] = 100 * np.mean(found)
+    assert 6 < means["epsilon=inf"] - means["epsilon=1"] < 14
+    assert means["scale=calibrated"] == pytest.approx(58, abs=1)  # what the summary says of it
 
 
 @pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])

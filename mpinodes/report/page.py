@@ -15,9 +15,10 @@ Json = dict[str, Any]
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
-.what { color: #555; margin-top: .2rem } 
+.what { color: #555; margin-top: .2rem }
 .note { color: #555; font-size: .9rem; max-width: 48rem }
-table { border-collapse: collapse } td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
+table { border-collapse: collapse }
+td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left } th { font-weight: 600 }
 figure { margin: 0 0 1rem }
 .figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)) }
@@ -37,7 +38,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
 <h1>{escape(s["name"])}</h1>
 <p class="what">{escape(s["algorithm"])} on {escape(s["data"])}: {s["agents"]} agents, {s["rounds"]} rounds,
-d = {s["dimension"]}, seed {s["seed"]}; {escape(s["topology"])} (connected over any {s["connectivity"]} rounds)</p>
+d = {s["dimension"]}, seed {s["seed"]}; {escape(words.graph(s))}</p>
 <h2>What it was worth</h2>
 {_table(["", ""], _results(s))}
 <h2>What it cost in privacy</h2>
@@ -102,7 +103,7 @@ def _privacy(privacy: Json) -> str:
         + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
         "Proven: against someone who reads every message on every link. "
         "Decisions are not covered: they come from the agents' hidden state. "
-        f"{escape(words.what_noise_buys(privacy['noise']).capitalize())}.</p>"
+        f"{escape(words.what_noise_buys(privacy['noise']))}</p>"
     )
 
 
