@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 from mpinodes import registry, schedules, topology
 from mpinodes.errors import BadInput
 
-ALGORITHM_FACTS = frozenset({"agents", "dimension", "blocks", "step", "feasible", "change"})
+ALGORITHM_FACTS = frozenset({"agents", "dimension", "blocks", "step", "feasible", "change", "spread", "smoothness"})
 STREAM_FACTS = frozenset({"seed", "make_loss"})
 TOPOLOGY_FACTS = frozenset({"seed"})
 LOCKSTEP_AGENTS = 7
@@ -40,6 +40,9 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = "calibrated"
     delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
+    tight: Annotated[
+        bool, Meta(description="compose numerically as well (dp-accounting, the extra [tight]); takes seconds")
+    ] = False
     clip: Annotated[
         Number | Literal["inf"],
         Meta(
@@ -72,6 +75,9 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     """What is written."""
 
     decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
+    transcript: Annotated[
+        bool, Meta(description="keep every frame on every link, as an eavesdropper sees it; replay reads it")
+    ] = False
     chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
         65536
     )

@@ -20,6 +20,11 @@ def documented_keys() -> dict[str, str]:
             keys[f.name] = _explained(f.type, f.default)
     keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
     keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
+    keys["algorithm.gradient_at"] = (
+        "where gradients are taken: hidden (as the paper prints it, at the agent's unreleased estimate; a sample then "
+        "leaks in every later round) or public (at a point made of releases; in one round only)"
+    )
+    keys["algorithm.mixing"] = "the weights: " + ", ".join(registry.names("mixing")) + "; not every algorithm takes all"
     keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
     keys["topology.name"] = "the graph: " + ", ".join(topology.names())
     keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.agent import frame_width
 from mpinodes.comparator import Comparator, best
 from mpinodes.experiment import log_spaced
 from mpinodes.parts import Parts
-from mpinodes.privacy.accountant import Ledger, Losses, rule
+from mpinodes.privacy.accountant import Accountant, Loss, Losses
 from mpinodes.progress import Progress
-from mpinodes.protocol import Vector
+from mpinodes.protocol import Event, Vector
 from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
 from mpinodes.regret import Meter, accuracy
 from mpinodes.sets import Set
@@ -33,12 +34,13 @@ class Logger:
         e = parts.experiment
         self._horizons: NDArray[np.int64] = log_spaced(e.rounds)
         self._meter = Meter(parts, self._horizons)
-        self._ledger = Ledger(parts.topology.agents, self._horizons)
+        self._accountant = Accountant(_groups(parts))
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
+        words = frame_width(parts) if e.record.transcript else 0
         self._record = Record(
-            directory / "record.h5", parts.topology.agents, parts.dimension, e.record.decisions, attributes
+            directory / "record.h5", parts.topology.agents, parts.dimension, attributes, e.record.decisions, words
         )
         self._progress = Progress(directory, e.name, e.rounds)
         self._done, self._fitness = 0, 0.0
@@ -53,13 +55,27 @@ class Logger:
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""
-        estimates, events = np.split(rows.transpose(1, 0, 2), [self._parts.dimension], axis=2)
+        d, rows = self._parts.dimension, rows.transpose(1, 0, 2)
+        estimates, events, frames = np.split(rows, [d, d + len(Event._fields)], axis=2)
         rounds = self._meter.take(estimates)
-        self._ledger.take(events)
-        self._record.append(rounds.loss, rounds.consensus_error, events, estimates)
+        self._accountant.compose(events)
+        self._record.append(rounds.loss, rounds.consensus_error, events, **self._optional(estimates, frames))
         self._done += len(estimates)
         self._fitness += float(rounds.loss.sum())
         self._progress.show(self._done, self._fitness / self._done)
+
+    def _optional(self, estimates: Vector, frames: Vector) -> dict[str, Vector]:
+        """What is recorded only on request, by variable."""
+        record = self._parts.experiment.record
+        found = {"decision": estimates} if record.decisions else {}
+        if record.transcript:
+            n = self._parts.topology.agents
+            receiver = np.zeros((len(frames), n, n))
+            for k in range(len(frames)):
+                for j, i in self._parts.topology.edges(self._done + k + 1):
+                    receiver[k, j, i] = 1
+            found |= {"transcript": frames, "receiver": receiver}
+        return found
 
     def finish(self) -> Json:
         """Complete record, summary and report; returns the summary."""
@@ -68,7 +84,9 @@ class Logger:
         values = np.array([c.value for c in comparators])
         regret = self._meter.total - values[:, None]
         claim = getattr(self._parts.algorithm, "claim", None) if e.private else None
-        losses = self._ledger.losses(e.privacy.delta, claim and (lambda t: claim(e.epsilon, t)))
+        losses = self._accountant.losses(
+            horizons, e.privacy.delta, claim and (lambda t: claim(e.epsilon, t)), e.privacy.tight
+        )
         scores = {name: self._accuracies(name) for name in self._parts.stream.labelled()}
         along, each = ("horizon",), ("horizon", "agent")
         variables = {
@@ -80,10 +98,10 @@ class Logger:
             "comparator_gap": (along, np.array([c.certificate for c in comparators])),
             "epsilon_claimed": (each, np.repeat(losses.claimed[:, None], regret.shape[1] - 2, axis=1)),
             "epsilon_claimed_network": (along, losses.claimed),
-            "epsilon_proven_pure": (each, losses.pure),
-            "epsilon_proven_pure_network": (along, losses.pure_network),
-            "epsilon_proven": (each, losses.proven),
-            "epsilon_proven_network": (along, losses.proven_network),
+            "epsilon_proven_pure": (each, np.array([[loss.pure for loss in at] for at in losses.agents])),
+            "epsilon_proven_pure_network": (along, np.array([loss.pure for loss in losses.network])),
+            "epsilon_proven": (each, np.array([[loss.epsilon for loss in at] for at in losses.agents])),
+            "epsilon_proven_network": (along, np.array([loss.epsilon for loss in losses.network])),
             "decision_last": (("horizon", "coordinate"), self._meter.last),
             "decision_mean": (("horizon", "coordinate"), self._meter.mean),
         }
@@ -112,8 +130,8 @@ class Logger:
 
     def _summary(self, regret: Vector, least: Comparator, losses: Losses, scores: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
-        network = _privacy(losses.claimed[-1], losses.pure_network[-1], losses.proven_network[-1])
-        agents = [_privacy(losses.claimed[-1], losses.pure[-1, i], losses.proven[-1, i]) for i in range(n)]
+        network = _privacy(losses.claimed[-1], losses.network[-1])
+        agents = [_privacy(losses.claimed[-1], loss) for loss in losses.agents[-1]]
         return {
             "name": e.name,
             "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
@@ -147,15 +165,22 @@ def comparator(losses: Callable[[int], Any], feasible: Set, rounds: int, start: 
     return best(type(seen[0])(features, targets, divisor=seen[0].divisor), feasible, start)
 
 
-def _privacy(claimed: float, pure: float, proven: float) -> Json:
+def _groups(parts: Parts) -> Callable[[int], Sequence[int]]:
+    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
+    if parts.experiment.privacy.adjacency == "one-round":
+        return lambda t: [t - 1]
+    return parts.stream.groups
+
+
+def _privacy(claimed: float, loss: Loss) -> Json:
     def number(value: float) -> float | None:
         return None if math.isnan(value) else float(value)
 
     return {
         "claimed": number(claimed),
-        "proven_pure": number(pure),
-        "proven": number(proven),
-        "rule": rule(pure, proven),
+        "proven_pure": number(loss.pure),
+        "proven": number(loss.epsilon),
+        "rule": loss.rule,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,7 @@ def build(experiment: Experiment) -> Parts:
     problem, privacy = experiment.problem, experiment.privacy
     loss = registry.find("losses", problem.loss, "problem.loss")
     whole = privacy.adjacency == "one-round"
-    batch = experiment.data.get("batch", 1)
-    divisor = float(batch) if problem.average else 1.0
+    divisor = float(experiment.data.get("batch", 1)) if problem.average else 1.0
     make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
     stream = make_stream(experiment.data, experiment.seed, make_loss)
     try:
@@ -85,9 +85,7 @@ def build(experiment: Experiment) -> Parts:
         "blocks": blocks,
         "step": schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
         "feasible": feasible,
-        # A replaced sample moves the sum of clipped gradients by 2·clip, their mean by 2·clip/batch; where the
-        # round's whole gradient is clipped, replacing it moves it by 2·clip.
-        "change": 2 * experiment.clip / (1.0 if whole else divisor),
+        **_gradient_bounds(experiment, loss, stream, blocks, feasible),
     }
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
     made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
@@ -96,6 +94,32 @@ def build(experiment: Experiment) -> Parts:
         mixing=registry.find("mixing", made.mixing, "algorithm.mixing")(),
         mechanism=_mechanism(experiment),
     )  # fmt: skip
+
+
+def _gradient_bounds(
+    experiment: Experiment, loss: Any, stream: Stream, blocks: tuple[slice, ...], feasible: sets.Set
+) -> dict[str, Any]:
+    """How far an agent's gradient [∇f]_B, as clipped, can move in L2; all from public constants.
+
+    change: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
+        their mean by 2·clip/batch; where the round's whole gradient is clipped, replacing it moves it by 2·clip.
+    smoothness: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
+        point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
+    spread: between any two points of 𝒳, on the same data.
+    """
+    batch, clip = experiment.data.get("batch", 1), experiment.clip
+    whole = experiment.privacy.adjacency == "one-round"
+    terms = 1.0 if experiment.problem.average else float(batch)
+    change = 2 * clip / (batch if experiment.problem.average and not whole else 1.0)
+    largest = 2 * clip * (1.0 if whole else terms)
+    spread, smoothness = [], []
+    for block in blocks:
+        size = block.stop - block.start
+        moving = size if feasible.by_blocks else stream.dimension
+        smooth = terms * loss.curvature() * stream.feature_bound**2 * sqrt(size * moving)
+        smoothness.append(smooth)
+        spread.append(min(largest, smooth * feasible.diameter(moving)))
+    return {"change": change, "spread": spread, "smoothness": smoothness}
 
 
 def _mechanism(experiment: Experiment) -> Mechanism:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -48,29 +49,58 @@ class Query:
         value: (d,) the clean vector.
         l1: L1 sensitivity of the value given everything released before; `inf` where nothing bounds it.
         l2: L2 sensitivity, likewise.
-        uses: the rounds whose losses first reach the network with this value; empty: it holds no data.
+        uses: the round whose loss first reaches the network with this value; 0: none does.
+        hidden_gain: what an older change of L2 size 1 in the agent's last message (beyond what was released) makes of
+            this one, by public constants; 0: nothing, the step starts from what was released; inf: no bound.
+        hidden_cap: what an older change makes of this message at most, in L2. Its L1 size is at most l1/l2 times its
+            L2 size.
 
     Raises:
-        ValueError: a sensitivity that is not positive.
+        ValueError: a sensitivity that is not positive, or a gain or cap below 0.
     """
 
     value: Vector
     l1: float
     l2: float
-    uses: tuple[int, ...]
+    uses: int
+    hidden_gain: float
+    hidden_cap: float
 
     def __post_init__(self) -> None:
         if not (self.l1 > 0 and self.l2 > 0):
             raise ValueError(f"a sensitivity must be > 0, not L1 {self.l1}, L2 {self.l2}")
+        if not (self.hidden_gain >= 0 and self.hidden_cap >= 0):
+            raise ValueError(f"hidden gain and cap must be >= 0, not {self.hidden_gain}, {self.hidden_cap}")
+
+
+class Kind(IntEnum):
+    """The law of a release's noise."""
+
+    CLEAN = 0
+    LAPLACE = 1
+    GAUSSIAN = 2
+    PURE = 3  # no shift of a fixed law, but l1/scale-DP all the same (penalty perturbation)
 
 
 class Event(NamedTuple):
-    """What one release was, for the ledger: floats, so that it travels to the logger in a row of numbers."""
+    """What one release was, for the ledger: floats, so that it travels to the logger in a row of numbers.
 
-    scale: float  # of the noise, per coordinate; 0 = none
+    The fields from `l1` on are those of the `Query`.
+    """
+
+    kind: float
+    scale: float  # of the noise, per coordinate
+    draws: float  # of noise on the same value: 1 where all receivers get the same release
     l1: float
     l2: float
-    uses: float  # how many rounds' losses first reached the network with it
+    uses: float
+    hidden_gain: float
+    hidden_cap: float
+
+    @classmethod
+    def of(cls, query: Query, kind: Kind, scale: float) -> Event:
+        """The event of releasing a query once."""
+        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, query.hidden_gain, query.hidden_cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +142,8 @@ class Loss(Protocol):
 class Algorithm(Protocol[S]):
     """A frozen dataclass of hyper-parameters whose methods are pure functions of explicit state.
 
-    Fields named like a fact of the run (`agents`, `dimension`, `blocks`, `step`, `feasible`, `change`) are
-    filled in by the experiment; every other field is a key `algorithm.<field>`.
+    Fields named like a fact of the run (`agents`, `dimension`, `blocks`, `step`, `feasible`, `change`, `spread`,
+    `smoothness`) are filled in by the experiment; every other field is a key `algorithm.<field>`.
     """
 
     mixing: str
@@ -149,9 +179,18 @@ class Stream(Protocol):
     dimension: int
     rounds: int | None  # how long it lasts; None: for ever
     title: str
+    feature_bound: float  # largest |entry| of a feature, known without looking at the data
 
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses that this agent sees, by round from 1."""
+        ...
+
+    def groups(self, t: int) -> Sequence[int]:
+        """Numbers from 0 for the samples of round t; samples that are always used together share one."""
+        ...
+
+    def samples(self, t: int) -> Sequence[int]:
+        """The number of every sample of round t, in the order of the rows of its loss."""
         ...
 
     def labelled(self) -> Mapping[str, tuple[Vector, Vector]]:

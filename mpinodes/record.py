@@ -84,7 +84,15 @@ def _commit() -> str:
 class Record:
     """`record.h5`, open for appending."""
 
-    def __init__(self, path: Path, agents: int, dimension: int, decisions: bool, attributes: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        agents: int,
+        dimension: int,
+        attributes: dict[str, Any],
+        decisions: bool = False,
+        words: int = 0,
+    ) -> None:
         self._file = h5py.File(path, "w", track_order=True)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._rounds = 0
@@ -98,7 +106,11 @@ class Record:
             self._variable(f"event_{name}", ("round", "agent"))
         if decisions:
             self._variable("decision", ("round", "agent", "coordinate"))
-        self._decisions = decisions
+        if words:  # floats of a frame
+            self._dimension("word", words, np.int64)[:] = np.arange(words)
+            self._dimension("neighbor", agents, np.int64)[:] = np.arange(agents)
+            self._variable("transcript", ("round", "agent", "word"))
+            self._variable("receiver", ("round", "agent", "neighbor"))
         self._file.flush()
 
     def _dimension(self, name: str, size: int, kind: Any, unlimited: bool = False) -> Any:
@@ -121,12 +133,10 @@ class Record:
         if unlimited:
             self._growing[name] = dataset
 
-    def append(self, loss: Vector, consensus_error: Vector, events: Vector, estimates: Vector) -> None:
-        """Add rounds: (r,), (r,), (r, agents, fields of an Event), (r, agents, d)."""
-        values = {"loss": loss, "consensus_error": consensus_error}
+    def append(self, loss: Vector, consensus_error: Vector, events: Vector, **optional: Vector) -> None:
+        """Add rounds: (r,), (r,), (r, agents, fields of an Event); what is recorded on request by its name."""
+        values = {"loss": loss, "consensus_error": consensus_error, **optional}
         values |= {f"event_{name}": events[:, :, k] for k, name in enumerate(Event._fields)}
-        if self._decisions:
-            values["decision"] = estimates
         start, self._rounds = self._rounds, self._rounds + len(loss)
         for name, value in (values | {"round": np.arange(start + 1, self._rounds + 1)}).items():
             dataset = self._growing[name]

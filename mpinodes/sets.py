@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +30,11 @@ class Set(ABC):
     """A closed convex set."""
 
     bounded: ClassVar[bool] = True
+    by_blocks: ClassVar[bool] = True  # whether an agent's block of the projection depends on that block alone
+
+    @abstractmethod
+    def diameter(self, d: int) -> float:
+        """The largest ‖x − y‖₂ within 𝒳, over d coordinates of one agent."""
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -50,6 +55,10 @@ class Unconstrained(Set):
 
     bounded: ClassVar[bool] = False
 
+    def diameter(self, d: int) -> float:
+        """Inf."""
+        return inf
+
     def project(self, x: Vector) -> Vector:
         """The point itself."""
         return x
@@ -65,6 +74,10 @@ class Box(Set):
 
     radius: float
 
+    def diameter(self, d: int) -> float:
+        """2 · radius · √d."""
+        return 2 * self.radius * sqrt(d)
+
     def project(self, x: Vector) -> Vector:
         """Each coordinate clipped."""
         return np.minimum(np.maximum(x, -self.radius), self.radius)
@@ -79,6 +92,11 @@ class Ball(Set):
     """‖x‖₂ ≤ radius, of the full vector."""
 
     radius: float
+    by_blocks: ClassVar[bool] = False
+
+    def diameter(self, d: int) -> float:
+        """2 · radius."""
+        return 2 * self.radius
 
     def project(self, x: Vector) -> Vector:
         """X scaled back to the sphere where it lies outside."""
@@ -96,6 +114,10 @@ class ProductOfBalls(Set):
 
     radius: float
     blocks: Sequence[slice]
+
+    def diameter(self, d: int) -> float:
+        """2 · radius."""
+        return 2 * self.radius
 
     def project(self, x: Vector) -> Vector:
         """Each block projected to its own ball."""

@@ -1,108 +1,35 @@
-"""The accountant against closed forms, and what is reported where nothing is proven."""
+"""Mechanisms, sensitivities, and what is reported where nothing is proven."""
 
 from __future__ import annotations
 
 import json
-from math import inf, log, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from mpinodes.mechanisms.laplace import Laplace
-from mpinodes.privacy.accountant import Ledger, rule, zcdp_epsilon
-from mpinodes.protocol import Event, Query
+from mpinodes.protocol import Event, Kind, Query
 from mpinodes.seeds import Purpose, Stream
 from tests.test_algorithms import parts_of
 
 
-def ledger(events: np.ndarray, horizons: list[int], chunks: int = 1) -> Ledger:
-    made = Ledger(events.shape[1], np.array(horizons))
-    for chunk in np.array_split(events, chunks):
-        made.take(chunk)
-    return made
-
-
-def constant(rounds: int, agents: int, scale: float, l1: float, l2: float) -> np.ndarray:
-    events = np.tile(np.array(Event(scale, l1, l2, 1.0)), (rounds, agents, 1))
-    events[0, :, 3] = 0  # the first message holds no data
-    return events
-
-
-def test_dpsda_calibrated_by_the_paper_costs_what_the_review_says():
-    """PRIVACY: n = 7, 500 data-carrying rounds, d_i = 112, ε = 1: paper 500, pure 3500, zCDP 42.5 at 1e-5.
-
-    With sigma = 2n√d_i·L̂/ε the rounds after the first carry data: 501 rounds here.
-    """
-    clip, n, block = 1.0, 7, 112
-    l2 = 2 * n * clip
-    l1 = sqrt(block) * l2
-    losses = ledger(constant(501, n, scale=l1, l1=l1, l2=l2), [501]).losses(1e-5, lambda t: t * 1.0)
-    assert losses.pure_network[0] == pytest.approx(3500)
-    assert losses.pure[0] == pytest.approx([500] * n)
-    assert losses.proven_network[0] == pytest.approx(42.5, abs=0.06)
-    rho = 500 / (2 * block)
-    assert losses.proven[0, 0] == pytest.approx(rho + 2 * sqrt(rho * log(1e5)))
-
-
-def test_a_shared_loss_costs_the_network_the_sum_over_agents():
-    losses = ledger(constant(2, 7, scale=14.0, l1=14.0, l2=14.0), [1, 2]).losses(1e-5, None)
-    assert losses.pure_network.tolist() == [0.0, 7.0]
-    assert losses.pure.tolist() == [[0.0] * 7, [1.0] * 7]
-    assert np.isnan(losses.claimed).all()
-
-
-@given(seed=st.integers(0, 2**31), chunks=st.integers(1, 7))
-def test_the_ledger_does_not_care_how_it_is_fed_and_never_falls(seed, chunks):
-    rng = np.random.default_rng(seed)
-    events = rng.uniform(0.5, 3, (20, 3, 4))
-    events[..., 3] = rng.integers(0, 2, (20, 3))
-    horizons = [1, 2, 5, 13, 20]
-    whole, split = (ledger(events, horizons, c).losses(1e-5, None) for c in (1, chunks))
-    for one, other in zip(whole, split, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
-    for losses in (whole.pure, whole.proven, whole.pure_network, whole.proven_network):
-        assert (np.diff(losses, axis=0) >= 0).all()
-    assert (whole.proven <= whole.pure).all()
-
-
-def test_hidden_state_is_charged_from_the_first_use_on():
-    events = constant(4, 1, scale=1.0, l1=2.0, l2=1.0)
-    events[2:, :, 3] = 0  # no new data, but the state behind the message still holds the old
-    assert ledger(events, [1, 2, 3, 4]).losses(1e-5, None).pure[:, 0].tolist() == [0, 2, 4, 6]
-
-
-@pytest.mark.parametrize(("scale", "l1"), [(0.0, 1.0), (1.0, inf)])
-def test_no_noise_or_no_bound_is_unproven(scale, l1):
-    losses = ledger(constant(5, 2, scale, l1, l1), [5]).losses(1e-5, lambda t: t)
-    assert np.isnan(losses.proven).all()
-    assert np.isnan(losses.pure_network).all()
-    assert rule(float(losses.pure[0, 0]), float(losses.proven[0, 0])) == "unproven"
-
-
-def test_the_rule_is_the_one_that_gave_the_least():
-    few, many = (ledger(constant(t, 1, 1.0, 1.0, 0.1), [t]).losses(1e-5, None) for t in (2, 200))
-    assert rule(float(few.pure[0, 0]), float(few.proven[0, 0])) in ("pure", "zCDP")
-    assert rule(1.0, 1.0) == "pure"
-    assert rule(float(many.pure[0, 0]), float(many.proven[0, 0])) == "zCDP"
-    assert many.proven[0, 0] == pytest.approx(zcdp_epsilon(np.array(199 * 0.01 / 2), 1e-5))
-
-
 def test_laplace_noise_has_its_law_and_scale():
     """50,000 draws against the exact distribution; the p-value is fixed by the seed."""
-    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=(1,))
+    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=1, hidden_gain=0.0, hidden_cap=0.0)
     out = np.empty(50_000)
     event = Laplace(epsilon=2.0, constant=None).release(query, 5, Stream(0, Purpose.NOISE, 0), out)
-    assert event == Event(scale=2.0, l1=4.0, l2=1.0, uses=1)
+    assert event == Event.of(query, Kind.LAPLACE, 2.0)
+    assert (event.draws, event.l1, event.uses) == (1, 4.0, 1)
     assert kstest((out - 3.0) / event.scale, "laplace").pvalue > 0.01
     assert Laplace(0.5, 3.0).release(query, 5, Stream(0, Purpose.NOISE, 0), out).scale == 6.0
 
 
 def test_a_query_without_sensitivity_is_refused():
     with pytest.raises(ValueError, match="sensitivity must be > 0"):
-        Query(np.zeros(3), l1=0.0, l2=1.0, uses=())
+        Query(np.zeros(3), l1=0.0, l2=1.0, uses=0, hidden_gain=0.0, hidden_cap=0.0)
+    with pytest.raises(ValueError, match="hidden gain and cap must be >= 0"):
+        Query(np.zeros(3), l1=1.0, l2=1.0, uses=0, hidden_gain=-1.0, hidden_cap=0.0)
 
 
 @pytest.mark.parametrize("words", ["algorithm.name=dpsda-c", "algorithm.name=dpsda-ps", "algorithm.name=dpcda"])

@@ -19,10 +19,10 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from mpinodes.record import Record
-record = Record(sys.argv[1], 3, 5, True, {})
+record = Record(sys.argv[1], 3, 5, {}, decisions=True)
 for chunk in range(4):
     values = np.full(10, chunk, dtype=float)
-    record.append(values, values, np.full((10, 3, 4), chunk), np.full((10, 3, 5), chunk))
+    record.append(values, values, np.full((10, 3, 8), chunk), decision=np.full((10, 3, 5), chunk))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -55,14 +55,14 @@ def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):
 
 def test_values_survive_the_way_to_disk_bit_for_bit(tmp_path):
     rng = np.random.default_rng(0)
-    record = Record(tmp_path / "record.h5", 2, 3, True, {"versions": {"a": 1}})
-    parts = [rng.standard_normal(shape) for shape in ((7,), (7,), (7, 2, 4), (7, 2, 3))]
-    record.append(*(part[:4] for part in parts))
-    record.append(*(part[4:] for part in parts))
+    record = Record(tmp_path / "record.h5", 2, 3, {"versions": {"a": 1}}, decisions=True)
+    parts = [rng.standard_normal(shape) for shape in ((7,), (7,), (7, 2, 8), (7, 2, 3))]
+    for some in (slice(0, 4), slice(4, 7)):
+        record.append(*(part[some] for part in parts[:3]), decision=parts[3][some])
     record.finish([1, 7], {"accuracy": (("horizon",), np.array([0.5, np.nan]))})
     found = mpinodes.load(tmp_path)
     np.testing.assert_array_equal(found.loss, parts[0])
-    np.testing.assert_array_equal(found.event_l2, parts[2][:, :, 2])
+    np.testing.assert_array_equal(found.event_l2, parts[2][:, :, 4])
     np.testing.assert_array_equal(found.decision, parts[3])
     np.testing.assert_array_equal(found.accuracy, [0.5, np.nan])
 

@@ -11,9 +11,11 @@ block into R^d. The state of round t, z_i(t) and y_i(t), is the paper's of index
          x_i    = (y_i)_{B_i}                                         the decision
 
 An instance chooses the mixing, 𝒜 and 𝒞. Sensitivity of (4), Lemma 1 and Remark 5: given all releases so
-far only the block u_i differs, by at most 2L̂ in L2, so 2nL̂ in L2 and 2n√d_i·L̂ in L1. Two differences
-from the paper: L̂ is enforced by clipping, not assumed in the mean, and y_i stays hidden, so that a changed
-f^t moves every later release too; the accountant charges them all.
+far only the block u_i differs, by at most 2L̂ in L2, so 2nL̂ in L2 and 2n√d_i·L̂ in L1; L̂ is enforced by
+clipping, not assumed in the mean. As printed, u_i is taken at the hidden y_i: what a changed f^t did to y_i
+moves every later u_i too, which the paper's proof leaves out. If the gradient is G-Lipschitz, a change δ of
+z_i moves y_i by at most δ·α/w_i, and so the next release by n·G·α/w_i·δ. With gradient_at = "public", u_i is
+taken at Π(𝒞_i(𝒜_i(ℬ_i)), α), which is made of releases alone, and f^t moves one release only.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import Literal
 
 import numpy as np
 
@@ -36,6 +39,9 @@ class State:
 
     z: Vector  # (d,) dual
     y: Vector  # (d,) primal estimate
+    point: Vector  # (d,) where the next gradient is taken
+    pull: float  # α/w_i: how far y_i moves at most when z_i moves by 1
+    gain: float  # what a change of L2 size 1 in the z_i before last made of this z_i, at most
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,10 @@ class DPSDA(ABC):
     blocks: Sequence[slice]  # B_i
     step: Step  # α
     feasible: Set  # 𝒳
-    change: float  # 2L̂: largest L2 change of u_i between adjacent data sets
+    change: float  # 2L̂: largest L2 change of u_i between adjacent data sets, at one point
+    spread: Sequence[float]  # by agent, largest L2 change of u_i between two points, on the same data
+    smoothness: Sequence[float]  # G by agent: L2 change of u_i per L2 change of y_i; inf = unknown
+    gradient_at: Literal["hidden", "public"] = "hidden"
 
     @abstractmethod
     def average(self, inbox: Inbox) -> Vector:
@@ -59,23 +68,35 @@ class DPSDA(ABC):
     def init(self, x: Vector) -> State:
         """z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
         zero = np.zeros_like(x)
-        return State(z=zero, y=self.feasible.project(zero))
+        y = self.feasible.project(zero)
+        return State(z=zero, y=y, point=y, pull=1.0, gain=0.0)
 
     def message(self, s: State, round: Round) -> Query:
         """(4). The first message carries noise too, as printed, though it holds no data."""
         block = self.blocks[round.me]
         l2 = self.agents * self.change
-        uses = () if round.t == 1 else (round.t - 1,)
-        return Query(s.z, l1=sqrt(block.stop - block.start) * l2, l2=l2, uses=uses)
+        return Query(
+            s.z,
+            l1=sqrt(block.stop - block.start) * l2,
+            l2=l2,
+            uses=round.t - 1,
+            hidden_gain=s.gain,
+            hidden_cap=0.0 if self.gradient_at == "public" else self.agents * self.spread[round.me],
+        )
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
         """(5) and (6)."""
-        block = self.blocks[round.me]
-        u = loss.grad(s.y, block)
+        block, alpha = self.blocks[round.me], self.step(round.t)
+        u = loss.grad(s.point, block)
         z = self.average(inbox)
+        if self.gradient_at == "public":
+            point = self.feasible.prox_step(self.unbias(z, inbox), alpha)
         z[block] += self.agents * u
-        y = self.feasible.prox_step(self.unbias(z, inbox), self.step(round.t))
-        return State(z, y)
+        y = self.feasible.prox_step(self.unbias(z, inbox), alpha)
+        if self.gradient_at == "public":
+            return State(z, y, point, pull=0.0, gain=0.0)
+        gain = self.agents * self.smoothness[round.me] * s.pull
+        return State(z, y, point=y, pull=alpha / inbox.scale, gain=gain)
 
     def decision(self, s: State) -> Vector:
         """y_i: the agent commits to the block B_i of it."""

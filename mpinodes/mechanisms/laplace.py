@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpinodes.protocol import Event, Query, Vector
+from mpinodes.protocol import Event, Kind, Query, Vector
 from mpinodes.seeds import Stream
 
 __all__ = ["Laplace"]
@@ -23,4 +23,4 @@ class Laplace:
         """`query.value` plus noise, into `out`: (d,)."""
         scale = (query.l1 if self.constant is None else self.constant) / self.epsilon
         np.add(query.value, noise.at(t).laplace(0.0, scale, out.shape), out=out)
-        return Event(scale, query.l1, query.l2, len(query.uses))
+        return Event.of(query, Kind.LAPLACE, scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.protocol import Event, Query, Vector
+from mpinodes.protocol import Event, Kind, Query, Vector
 from mpinodes.seeds import Stream
 
 __all__ = ["NoNoise"]
@@ -17,4 +17,4 @@ class NoNoise:
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value`, into `out`: (d,)."""
         out[:] = query.value
-        return Event(0.0, query.l1, query.l2, len(query.uses))
+        return Event.of(query, Kind.CLEAN, 0.0)

@@ -31,6 +31,7 @@ def _file() -> Path:
 class Digits(LabelledStream):
     """6 against 8."""
 
+    feature_bound: ClassVar[float] = 1.0
     title: ClassVar[str] = "digits, 6 against 8"
     remark: ClassVar[str] = (
         "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 58 % of the test data "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from mpinodes.losses.linear import LinearLoss
 from mpinodes.protocol import Loss, Vector
@@ -33,6 +34,7 @@ class LabelledStream(ABC):
     )
 
     labels: ClassVar[bool] = True
+    feature_bound: ClassVar[float]
 
     @abstractmethod
     def tables(self) -> tuple[Table, Table]:
@@ -60,7 +62,6 @@ class LabelledStream(ABC):
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses by round: the same for every agent, for the data is shared."""
         (features, labels), _ = self._tables
-        order = Stream(self.seed, Purpose.SHUFFLE)
         # One copy of the data in the order of the current epoch: a round is then a view of it.
         epoch, shuffled = -1, (features, labels)
 
@@ -68,12 +69,29 @@ class LabelledStream(ABC):
             nonlocal epoch, shuffled
             now, place = divmod(t - 1, self.rounds_per_epoch)
             if self.shuffle and now != epoch:
-                permutation = order.at(now).permutation(len(features))
+                permutation = self._order(now)
                 epoch, shuffled = now, (features[permutation], labels[permutation])
             rows = slice(place * self.batch, (place + 1) * self.batch)
             return self.make_loss(shuffled[0][rows], shuffled[1][rows])
 
         return loss
+
+    def groups(self, t: int) -> Sequence[int]:
+        """The place of a round in its epoch; where epochs are shuffled, every sample by itself."""
+        if not self.shuffle or self.epochs == 1:
+            return [(t - 1) % self.rounds_per_epoch]
+        return self.samples(t)
+
+    def samples(self, t: int) -> Sequence[int]:
+        """The training samples of round t, by row of the training set."""
+        epoch, place = divmod(t - 1, self.rounds_per_epoch)
+        rows = slice(place * self.batch, (place + 1) * self.batch)
+        order = self._order(epoch) if self.shuffle else np.arange(len(self._tables[0][0]))
+        found: list[int] = order[rows].tolist()
+        return found
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return Stream(self.seed, Purpose.SHUFFLE).at(epoch).permutation(len(self._tables[0][0]))
 
     def labelled(self) -> Mapping[str, Table]:
         """The two sets by name."""

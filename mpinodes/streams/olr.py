@@ -36,6 +36,7 @@ class OLR:
 
     labels: ClassVar[bool] = False
     rounds: ClassVar[None] = None
+    feature_bound: ClassVar[float] = 0.5
     title: ClassVar[str] = "synthetic online linear regression"
     defaults: ClassVar = {
         "rounds": 500,
@@ -56,6 +57,14 @@ class OLR:
             return self.make_loss(features, targets)
 
         return loss
+
+    def groups(self, t: int) -> range:
+        """Every round has samples of its own."""
+        return range(t - 1, t)
+
+    def samples(self, t: int) -> range:
+        """Every sample is used once."""
+        return range((t - 1) * self.batch, t * self.batch)
 
     def labelled(self) -> Mapping[str, Table]:
         """None."""

@@ -1,0 +1,103 @@
+"""What a release costs, by four accountings, and what a sum of costs is worth as ε at δ.
+
+Notation of an event: scale b (Laplace, per coordinate) or standard deviation s (Gaussian), D1 and D2 the L1 and L2
+change of the released vector between adjacent data, given everything released before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from mpinodes.protocol import Vector
+
+ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
+
+
+def laplace_rdp(x: Vector) -> Vector:
+    """Rényi divergence of Lap(1) and Lap(1) shifted by x, (m,) -> (m, orders) (Mironov 2017, Proposition 6).
+
+    A vector release of L1 sensitivity D1 costs at most the curve of x = D1/b: one shift dominates every split of it.
+    """
+    a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
+    up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
+    return np.asarray(np.maximum(np.logaddexp(up, down) / (a - 1), 0.0))
+
+
+def pure_rdp(epsilon: Vector) -> Vector:
+    """Rényi divergence that an ε-DP release has at most, (m,) -> (m, orders): that of randomized response."""
+    a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
+    return np.asarray((np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e)) / (a - 1)).clip(0.0, e)
+
+
+def pure_rho(epsilon: Vector) -> Vector:
+    """ZCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
+    return np.asarray(epsilon) ** 2 / 2
+
+
+def shift_rho(d2: Vector, scale: Vector) -> Vector:
+    """ZCDP of vector noise of scale b or std s: D2²/(2 scale²).
+
+    For Laplace noise the rule is per coordinate (order-a Rényi divergence of a shift by x is at most a x²/2) and so
+    free of the dimension.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
+
+
+def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
+    """ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
+    return np.asarray(rho + 2 * np.sqrt(rho * np.log(1 / delta)))
+
+
+def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
+    """ε at δ of a Rényi curve, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    a = ORDERS
+    at = rdp + np.log1p(-1 / a) - (np.log(delta) + np.log(a)) / (a - 1)
+    return np.asarray(np.maximum(at.min(axis=1), 0.0))
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """ε at δ of μ-GDP, exact: δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong, Roth, Su 2022)."""
+    if mu == 0 or np.isinf(mu):
+        return mu
+
+    def excess(epsilon: float) -> float:
+        return float(ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)) - delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, mu * mu / 2 + 40 * mu, xtol=1e-12, rtol=1e-12))
+
+
+def penalty_epsilon(
+    noise_rate: float, loss_weight: float, penalty: float, neighbours: int, samples: int, c1: float, regularizer: float
+) -> float:
+    """Pure ε of one round of penalty perturbation (M-ADMM): αC/(ηVB) + ln(1 + C c₁/(B(ρ/N + 2ηV))).
+
+    The second term is the Jacobian's, sharp by the matrix determinant lemma; X. Zhang, M. M. Khalili, M. Liu,
+    "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Theorem 4.1, has 1.4 c₁ C/(ηVB) there.
+
+    Args:
+        noise_rate: α of the round.
+        loss_weight: C.
+        penalty: η of the round.
+        neighbours: V, without the agent itself.
+        samples: B of the agent.
+        c1: bound on the loss's second derivative.
+        regularizer: ρ/N.
+    """
+    drift = noise_rate * loss_weight / (penalty * neighbours * samples)
+    jacobian = loss_weight * c1 / (samples * (regularizer + 2 * penalty * neighbours))
+    return float(drift + np.log1p(jacobian))
+
+
+def projected_l1(d: int, l1: float, l2: float, coordinatewise: bool) -> float:
+    """L1 bound on Px − Py for a Euclidean projection P, given ‖x − y‖₁ ≤ l1 and ‖x − y‖₂ ≤ l2.
+
+    A projection contracts L2, and L1 only where it acts by coordinates (a box); otherwise it may stretch L1 by
+    (1 + √d)/2, and a ball does.
+    """
+    stretch = 1.0 if coordinatewise else (1 + np.sqrt(d)) / 2
+    return float(min(np.sqrt(d) * l2, stretch * l1))
