@@ -65,10 +65,15 @@ class Agent:
         """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
         round = self._topology.round(t, self._me)
         query = self._algorithm.message(self._state, round)
+        if query.value.shape != self._release.shape:
+            raise ValueError(f"message() gave a vector of shape {query.value.shape}, not {self._release.shape}")
         event = self._mechanism.release(query, t, self._noise, out=self._release)
         self.frame[0] = t
         self._scalars[:] = self._mixing.say(self._mixing_state, round)
-        row[: self._dimension] = self._algorithm.decision(self._state)
+        decision = self._algorithm.decision(self._state)
+        if decision.shape != self._release.shape:
+            raise ValueError(f"decision() gave a vector of shape {decision.shape}, not {self._release.shape}")
+        row[: self._dimension] = decision
         events_end = self._dimension + len(event)
         row[self._dimension : events_end] = event
         if self._recorded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from math import isinf
+from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +22,7 @@ TOPOLOGY_FACTS = frozenset({"seed"})
 LOCKSTEP_AGENTS = 7
 
 Number = Annotated[float, Meta(gt=0)]
+Finite = Annotated[float, Meta(gt=0, le=1e100)]
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
@@ -33,7 +34,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         Meta(description="the paper's own privacy parameter; a label, not what is proven; inf = no noise"),
     ] = 1.0
     scale: Annotated[
-        Number | Literal["calibrated"],
+        Finite | Literal["calibrated"],
         Meta(
             description="c: noise of scale c/epsilon, whatever the sensitivity, as the papers' experiments have it; "
             "calibrated: (L1 sensitivity)/epsilon"
@@ -62,12 +63,16 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     loss: Annotated[str, Meta(description="the loss of a sample")]
     set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
     radius: Annotated[
-        Number, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
+        Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
     ] = 5.0
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
     gradient_noise: Annotated[
         float,
-        Meta(ge=0, description="variance of the stochastic error added to each gradient coordinate, after clipping"),
+        Meta(
+            ge=0,
+            le=1e100,
+            description="variance of the stochastic error added to each gradient coordinate, after clipping",
+        ),
     ] = 0.0
 
 
@@ -124,7 +129,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     def toml(self) -> str:
         """The experiment as a file that runs again to the same bits."""
-        return tomli_w.dumps({k: v for k, v in msgspec.to_builtins(self).items() if v is not None})
+        return tomli_w.dumps({k: v for k, v in msgspec.to_builtins(self).items() if k != "output"})
 
 
 Tree = dict[str, Any]
@@ -173,7 +178,7 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
     known = {f.name: f.type for f in msgspec.structs.fields(struct)}
     for key, value in tree.items():
         if key not in known:
-            raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(key, sorted(known), prefix)}")
+            raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
         inner = SECTIONS.get(key) if not prefix else None
         is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
         if is_section and not isinstance(value, dict):
@@ -194,6 +199,8 @@ def _text(section: Mapping[str, Any], key: str, prefix: str) -> str:
 
 def find_algorithm(section: Mapping[str, Any]) -> Any:
     """The class that the keys `algorithm.name` or `algorithm.path` name."""
+    if "path" in section and "name" in section:
+        raise BadInput("algorithm.name and algorithm.path are both given; leave one out")
     if "path" in section:
         return registry.from_path(_text(section, "path", "algorithm"), "algorithm.path")
     return registry.find("algorithms", _text(section, "name", "algorithm"), "algorithm.name")
@@ -213,6 +220,8 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     algorithm_section = merge(
         {} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {})
     )
+    if isinstance(algorithm_section.get("path"), str):  # the experiment runs again from any directory
+        algorithm_section["path"] = str(Path(algorithm_section["path"]).absolute())
     algorithm = find_algorithm(algorithm_section)
     data_section = merge({"name": "digits"}, getattr(algorithm, "defaults", {}).get("data", {}), asked.get("data", {}))
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
@@ -257,11 +266,11 @@ def schedule(section: Tree) -> Any:
 def _topology_section(section: Tree, ranks: int | None) -> Tree:
     """The topology's keys, with the number of agents settled where the graph is generated."""
     if not {"name", "file"} & section.keys():
-        raise BadInput(f"topology.name is missing; choose from: {', '.join(topology.names())}")
+        section = {"name": "complete"} | section
     if "file" in section:
         if "name" in section:
             raise BadInput("topology.name and topology.file are both given; leave one out")
-        _text(section, "file", "topology")
+        section = section | {"file": str(Path(_text(section, "file", "topology")).absolute())}
     elif (name := _text(section, "name", "topology")) in topology.KINDS:
         agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
         section = {"agents": agents} | section
@@ -315,10 +324,9 @@ def _typed(tree: Tree) -> Experiment:
         experiment = msgspec.convert(tree, Experiment)
     except msgspec.ValidationError as error:
         raise BadInput(_located(str(error), tree)) from error
-    for key in ("epsilon", "scale", "clip"):
-        value = tree.get("privacy", {}).get(key)
-        if value != value:
-            raise BadInput(f"privacy.{key} = nan: expected a number > 0")
+    epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
+    if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
+        raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
     if experiment.private and isinf(experiment.clip) and experiment.privacy.scale == "calibrated":
         raise BadInput(
             "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
@@ -336,7 +344,9 @@ def _located(message: str, tree: Tree) -> str:
     kind: Any = Experiment
     for part in path:
         value = value[part]
-        kind = next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
+        kind = (
+            SECTIONS[part] if part in SECTIONS else next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
+        )
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
 
 

@@ -39,7 +39,7 @@ def run(asked: dict[str, Any]) -> tuple[Path, Json]:
     Raises:
         BadInput: something in the experiment is wrong.
     """
-    with threadpool_limits(1):
+    with threadpool_limits(1), np.errstate(all="ignore"):
         parts = build(resolve(asked, ranks=None))
         b = check(parts, ranks=None)
         directory = make_directory(parts.experiment)

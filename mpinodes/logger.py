@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.agent import frame_width
 from mpinodes.comparator import Comparator, best
-from mpinodes.experiment import log_spaced
+from mpinodes.experiment import Experiment, log_spaced, resolve
 from mpinodes.parts import Parts
 from mpinodes.privacy.accountant import Accountant, Loss, Losses
 from mpinodes.progress import Progress
@@ -24,6 +25,10 @@ from mpinodes.regret import Meter, accuracy
 from mpinodes.sets import Set
 
 Json = dict[str, Any]
+
+
+class Diverged(RuntimeError):
+    """An agent's estimate is no longer a number."""
 
 
 class Logger:
@@ -57,12 +62,22 @@ class Logger:
         """Take the next rounds of every agent: (agents, rounds, row)."""
         d, rows = self._parts.dimension, rows.transpose(1, 0, 2)
         estimates, events, frames = np.split(rows, [d, d + len(Event._fields)], axis=2)
+        self._refuse_divergence(estimates)
         rounds = self._meter.take(estimates)
         self._accountant.compose(events)
         self._record.append(rounds.loss, rounds.consensus_error, events, **self._optional(estimates, frames))
         self._done += len(estimates)
         self._fitness += float(rounds.loss.sum())
         self._progress.show(self._done, self._fitness / self._done)
+
+    def _refuse_divergence(self, estimates: Vector) -> None:
+        bad = ~np.isfinite(estimates).all(axis=2)
+        if bad.any():
+            round, agent = np.argwhere(bad)[0].tolist()
+            raise Diverged(
+                f"the estimate of agent {agent} is not finite in round {self._done + round + 1}: the run diverges; "
+                "smaller steps or noise, or a bounded problem.set"
+            )
 
     def _optional(self, estimates: Vector, frames: Vector) -> dict[str, Vector]:
         """What is recorded only on request, by variable."""
@@ -110,7 +125,7 @@ class Logger:
             variables |= {f"accuracy{suffix}": (along, of_mean), f"accuracy{suffix}_last": (along, of_last)}
         self._record.finish(horizons, variables)
         summary = self._summary(regret, comparators[-1], losses, scores)
-        write_text(self._directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        write_text(self._directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
         if e.report:
             from mpinodes.report import draw
 
@@ -148,7 +163,12 @@ class Logger:
             "average_fitness": self._meter.total[-1, 0] / e.rounds,
             "comparator": {"value": least.value, "certificate": least.certificate},
             "decision_norm": float(np.linalg.norm(self._meter.last[-1])),
-            "privacy": {"delta": e.privacy.delta, "agents": agents, "network": network, "noise": _noise(self._parts)},
+            "privacy": {
+                "delta": e.privacy.delta,
+                "agents": agents,
+                "network": network,
+                "noise": _noise(self._parts, self._accountant.events()),
+            },
             "accuracy": {name: float(of_mean[-1]) for name, (of_mean, _) in scores.items()} or None,
             "accuracy_last_decision": {name: float(of_last[-1]) for name, (_, of_last) in scores.items()} or None,
             "seconds": self._seconds,
@@ -163,6 +183,15 @@ def comparator(losses: Callable[[int], Any], feasible: Set, rounds: int, start: 
     features = np.concatenate([loss.features for loss in seen])
     targets = np.concatenate([loss.targets for loss in seen])
     return best(type(seen[0])(features, targets, divisor=seen[0].divisor), feasible, start)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: a number that is not finite (a run that almost diverged) becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _groups(parts: Parts) -> Callable[[int], Sequence[int]]:
@@ -184,20 +213,27 @@ def _privacy(claimed: float, loss: Loss) -> Json:
     }
 
 
-def _noise(parts: Parts) -> Json | None:
-    """The scale used, and what one round would need for the label to be true of every agent."""
+def _noise(parts: Parts, events: Vector) -> Json | None:
+    """The largest scale used, and the one that would make the label true of every release: (rounds, agents, fields)."""
     e = parts.experiment
     if not e.private:
         return None
-    query = parts.algorithm.message(parts.algorithm.init(np.zeros(parts.dimension)), parts.topology.round(1, 0))
-    honest = query.l1 / e.epsilon
-    used = honest if e.privacy.scale == "calibrated" else float(e.privacy.scale) / e.epsilon
+    scale, l1 = (float(events[..., Event._fields.index(name)].max()) for name in ("scale", "l1"))
+    needed = l1 / e.epsilon
     return {
         "epsilon": e.epsilon,
-        "scale": used,
-        "calibrated_scale": None if math.isinf(honest) else honest,
-        "remark": getattr(parts.stream, "remark", ""),
+        "scale": scale,
+        "calibrated_scale": None if math.isinf(needed) else needed,
+        "calibrated": e.privacy.scale == "calibrated",
+        "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
     }
+
+
+def _is_default(experiment: Experiment) -> bool:
+    """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
+    default = resolve({}, None)
+    same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
+    return msgspec.structs.replace(experiment, **same) == default
 
 
 def _drawing(parts: Parts) -> Json:

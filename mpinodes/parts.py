@@ -73,15 +73,16 @@ def build(experiment: Experiment) -> Parts:
     divisor = float(experiment.data.get("batch", 1)) if problem.average else 1.0
     make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
     stream = make_stream(experiment.data, experiment.seed, make_loss)
+    dimension = stream.dimension
     try:
-        blocks = sets.blocks(stream.dimension, graph.agents)
+        blocks = sets.blocks(dimension, graph.agents)
     except ValueError as error:
         raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
     feasible = sets.make(problem.set, problem.radius, blocks)
     algorithm = find_algorithm(experiment.algorithm)
     facts = {
         "agents": graph.agents,
-        "dimension": stream.dimension,
+        "dimension": dimension,
         "blocks": blocks,
         "step": schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
         "feasible": feasible,

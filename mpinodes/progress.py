@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from math import isfinite
 from pathlib import Path
 from typing import TextIO
 
@@ -49,7 +50,8 @@ class Progress:
         """Round t is done; the mean loss so far is `average_fitness`."""
         now = time.perf_counter()
         rate = t / max(now - self._start, 1e-9)
-        line = {"round": t, "rounds": self._rounds, "average_fitness": average_fitness, "rounds_per_second": rate}
+        fitness = average_fitness if isfinite(average_fitness) else None
+        line = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
         self._jsonl.write(json.dumps(line) + "\n")
         self._jsonl.flush()
         if self._bar is not None:

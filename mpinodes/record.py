@@ -40,11 +40,12 @@ def make_directory(experiment: Experiment) -> Path:
                 f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
             )
         (path / "log.txt").touch()
-    except OSError as error:
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:
         wanted = experiment.output.dir if experiment.output else "runs"
-        raise BadInput(
-            f"output.dir: cannot write to {wanted!r}: {error.strerror}; set output.dir to a place of yours"
-        ) from error
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set output.dir to a place of yours") from error
     return path
 
 

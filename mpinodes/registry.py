@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -30,7 +30,8 @@ def suggest(word: str, choices: list[str], prefix: str = "") -> str:
 
 def _part(module: ModuleType) -> Any:
     public: Sequence[str] = getattr(module, "__all__", ())
-    return getattr(module, public[0]) if len(public) == 1 else None
+    part = getattr(module, public[0], None) if len(public) == 1 else None
+    return part if isinstance(part, type) and is_dataclass(part) else None
 
 
 def names(kind: str) -> list[str]:
@@ -70,10 +71,12 @@ def from_path(path: str, key: str) -> Any:
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{key} = {path!r}: cannot be imported: {type(error).__name__}: {error}") from error
     if (part := _part(module)) is None:
-        raise BadInput(f'{key} = {path!r}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
+        raise BadInput(
+            f'{key} = {path!r}: the file must name its one class, a dataclass, in __all__, as in __all__ = ["MyClass"]'
+        )
     return part
 
 
@@ -123,6 +126,9 @@ def plain(message: str, wanted: Any) -> str:
     """Msgspec's message without its path and marks, and with the choices where there are some."""
     if choices := options(wanted):
         return f"choose from: {', '.join(choices)}"
+    if "enum" in message:  # a number or one of some words
+        words = [word for kind in get_args(getattr(wanted, "__origin__", None)) for word in options(kind)]
+        return f"expected a number, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
 
 

@@ -13,6 +13,7 @@ for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import argparse
+import shutil
 import sys
 import time
 import traceback
@@ -136,8 +137,13 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
     from mpinodes import lockstep, summary
+    from mpinodes.logger import Diverged
 
-    directory, result = lockstep.run(_asked(options.words))
+    try:
+        directory, result = lockstep.run(_asked(options.words))
+    except Diverged as error:
+        say(f"error: {error}")
+        return FAILED
     print(summary.text(result, directory))
     return 0
 
@@ -193,14 +199,14 @@ class Job:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
         try:
             return work()
-        except KeyboardInterrupt:
-            if self._is_logger:
-                say(f"interrupted; what was recorded is in {self._directory}")
-            code = INTERRUPTED
         except BaseException as error:
-            what = f"exit({error.code})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
-            self._report_failure(what)
             code = FAILED
+            what = f"{type(error).__name__}: {error}"
+            if isinstance(error, SystemExit):
+                what = f"exit({error.code})"
+            elif isinstance(error, KeyboardInterrupt):
+                code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+            self._report_failure(what)
         sys.stdout.flush()
         # Everything has been said: MPICH's own line about the abort would only be noise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -229,8 +235,11 @@ class Job:
 
     def run(self, options: argparse.Namespace) -> int:
         """Set up together, then act as agent or logger."""
+        import numpy as np
+
         from mpinodes.network import make_wait
 
+        np.seterr(all="ignore")  # where a run diverges the logger says so, once
         parts, b, error = self._set_up(options)
         if parts is None:
             if self._is_logger:
@@ -274,6 +283,8 @@ class Job:
                 error = f"{self._name}: {problem}"
         assemble(self._world)
         errors = [e for e in self._world.allgather(error) if e]
+        if errors and self._is_logger:
+            shutil.rmtree(self._directory, ignore_errors=True)  # made for nothing
         return (None, 0, errors[0]) if errors else (parts, b, "")
 
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:

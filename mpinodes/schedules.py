@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 Step = Callable[[int], float]
-Positive = Annotated[float, Meta(gt=0)]
+Positive = Annotated[float, Meta(gt=0, le=1e100)]
 
 
 @dataclass(frozen=True)

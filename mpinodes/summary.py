@@ -21,6 +21,7 @@ def text(summary: Json, directory: Path) -> str:
         "",
         *_accuracy(s),
         f"  average fitness F(T)/T        {s['average_fitness']:10.4g}",
+        f"  norm of the last decision     {s['decision_norm']:10.4g}",
         f"  network regret R(T)/T         {s['network_regret'] / t:10.4g}    "
         f"(running average {s['network_regret_average_iterate'] / t:.4g}; "
         f"agents {min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g})",
@@ -59,12 +60,12 @@ def worst(agents: list[Json]) -> Json:
 def _privacy(privacy: Json, rounds: int) -> list[str]:
     noise = privacy["noise"]
     if noise is None:
-        return ["  privacy: none (epsilon = inf: messages carry no noise)"]
+        return ["  privacy: none, messages carry no noise"]
     rows = [("worst agent", worst(privacy["agents"])), ("network", privacy["network"])]
     lines = [
         f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
-            f"    {who:26} {number(p['claimed']):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+            f"    {who:26} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
             f"   {'' if p['rule'] == 'unproven' else 'by ' + p['rule']}"
             for who, p in rows
         ),
@@ -79,7 +80,7 @@ def what_noise_buys(noise: Json) -> str:
     used, needed = noise["scale"], noise["calibrated_scale"]
     if needed is None:
         return f"Noise of scale {used:.4g}; gradients are not clipped, so no sensitivity bounds what it hides."
-    if abs(used / needed - 1) < 1e-9:
+    if noise["calibrated"]:
         return f"Noise of scale {used:.4g}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
     return (
         f"Noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "

@@ -246,21 +246,23 @@ class _Node(Struct):
     id: int
 
 
-class _Edge(Struct):
+class _Edge(Struct, forbid_unknown_fields=True):
     source: int
     target: int
     rounds: list[int] | None = None
 
 
-class _Graph(Struct):
-    period: Annotated[int, Meta(ge=1)] = 1
+class _Graph(Struct, forbid_unknown_fields=True):
+    period: Annotated[int, Meta(ge=1, le=100_000)] = 1
     name: str | None = None
+    description: str | None = None
 
 
-class _File(Struct):
+class _File(Struct, forbid_unknown_fields=True):
     nodes: Annotated[list[_Node], Meta(min_length=1)]
     edges: list[_Edge]
     directed: bool = False
+    multigraph: bool = False
     graph: _Graph = field(default_factory=_Graph)
 
 
@@ -326,35 +328,43 @@ def unreached(agents: int, edges: Edges) -> tuple[int, int] | None:
 def connectivity(topology: Topology, rounds: int) -> int:
     """The least B such that the union of any B consecutive rounds is strongly connected.
 
-    Where the graph never repeats: rounds 1..B, B + 1.., ... of this run, each union strongly connected.
+    Where the graph never repeats: rounds 1..B, B + 1.., ... of its first rounds, each union strongly connected.
 
     Raises:
         BadInput: no B will do; names the graph, the rounds and two agents.
     """
-    last = topology.period or rounds
-    whole: Edges = frozenset().union(*(topology.edges(t) for t in range(1, last + 1)))
-    if (pair := unreached(topology.agents, whole)) is not None:
-        where = getattr(topology, "path", topology.title)
-        raise BadInput(
-            f"{where}: not connected: in the union of rounds 1 to {last} nothing that agent {pair[0]} says "
-            f"ever reaches agent {pair[1]}; add edges"
-        )
     if topology.period is None:
-        return _longest_wait(topology, rounds)
-    for b in range(1, last + 1):
-        windows = (frozenset().union(*(topology.edges(s) for s in range(t, t + b))) for t in range(1, last + 1))
+        return _longest_wait(topology, min(rounds, LONGEST_CHECK))
+    for b in range(1, topology.period + 1):
+        starts = range(1, topology.period + 1)
+        windows = (frozenset().union(*(topology.edges(s) for s in range(t, t + b))) for t in starts)
         if all(unreached(topology.agents, window) is None for window in windows):
             return b
-    return last
+    raise _unconnected(topology, topology.period)
+
+
+LONGEST_CHECK = 2000  # rounds of a graph that never repeats
+
+
+def _unconnected(topology: Topology, last: int) -> BadInput:
+    edges: Edges = frozenset().union(*(topology.edges(t) for t in range(1, last + 1)))
+    j, i = unreached(topology.agents, edges) or (0, 0)
+    where = getattr(topology, "path", topology.title)
+    return BadInput(
+        f"{where}: not connected: in the union of rounds 1 to {last} nothing that agent {j} says "
+        f"ever reaches agent {i}; add edges"
+    )
 
 
 def _longest_wait(topology: Topology, rounds: int) -> int:
     """Length of the longest run of rounds whose union, cut off as soon as it is connected, is connected."""
-    longest, length, union = 1, 0, frozenset[tuple[int, int]]()
+    longest, length, union = 0, 0, frozenset[tuple[int, int]]()
     for t in range(1, rounds + 1):
         union, length = union | topology.edges(t), length + 1
         if unreached(topology.agents, union) is None:
             longest, length, union = max(longest, length), 0, frozenset()
+    if not longest:
+        raise _unconnected(topology, rounds)
     return longest
 
 

@@ -149,13 +149,12 @@ def test_within_a_hundredth_of_dp_accounting_and_never_below_a_lower_bound(round
 
 def dpsda(rounds: int, gain: object, cap: float = 14.0) -> np.ndarray:
     """n = 7, clip 1, one coordinate, noise for ε = 1 an agent and round."""
-    made = events(rounds + 1, scale=14.0, l1=14.0, l2=14.0, hidden_cap=cap, hidden_gain=gain)
-    return made
+    return events(rounds + 1, scale=14.0, l1=14.0, l2=14.0, hidden_cap=cap, hidden_gain=gain)
 
 
 @pytest.mark.parametrize("rounds", [1, 50, 500])
 def test_dpsda_per_agent_and_joint(rounds):
-    """T data-carrying messages: Tε an agent where nothing is smooth, ε where points are public; n times that jointly."""
+    """T messages with data: Tε an agent where nothing is smooth, ε where points are public; n times that jointly."""
     worst, public = dpsda(rounds, np.inf), dpsda(rounds, 0.0)
     assert loss(worst).pure == pytest.approx(rounds)
     assert loss(worst, agents=7).pure == pytest.approx(7 * rounds)
@@ -201,7 +200,7 @@ def brute(one_agent: np.ndarray, groups, horizon: int) -> tuple[dict, dict]:
     for g in everybody:
         delta = p = r = 0.0
         for e in one_agent[:horizon]:
-            kind, scale, draws, l1, l2, used, gain, cap = e
+            _, scale, draws, l1, l2, used, gain, cap = e
             delta = min(cap, gain * delta) if delta > 0 else 0.0
             if used and g in groups(int(used)):
                 delta += l2

@@ -81,7 +81,9 @@ def test_an_algorithm_of_ones_own_from_a_file(tmp_path):
         "    boost: float = 2.0\n"
     )
     e = resolve(f"algorithm.path={file} algorithm.boost=3")
-    assert e.algorithm == {"path": str(file), "mixing": "push-sum", "boost": 3.0}
+    assert e.algorithm == {
+        "path": str(file), "gradient_at": "hidden", "mixing": "push-sum", "boost": 3.0,
+    }  # fmt: skip
     assert e.name == "mine"
     assert pt.build(e).algorithm.boost == 3.0
     with pytest.raises(BadInput, match=r"algorithm.boost = 'x': expected float, got str"):

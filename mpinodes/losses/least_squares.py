@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from mpinodes.losses.linear import LinearLoss
@@ -10,10 +11,10 @@ from mpinodes.protocol import Vector
 __all__ = ["LeastSquares"]
 
 
+@dataclass(frozen=True, slots=True)
 class LeastSquares(LinearLoss):
     """ℓ(m, b) = (m − b)², without the factor ½; ℓ'' = 2."""
 
-    __slots__ = ()
     strongly_convex_link: ClassVar[bool] = True
 
     @staticmethod

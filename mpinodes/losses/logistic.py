@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +13,10 @@ from mpinodes.protocol import Vector
 __all__ = ["Logistic"]
 
 
+@dataclass(frozen=True, slots=True)
 class Logistic(LinearLoss):
     """ℓ(m, b) = ln(1 + exp(−b m)); |ℓ'| ≤ 1, ℓ'' ≤ 1/4."""
 
-    __slots__ = ()
     needs_labels: ClassVar[bool] = True
 
     @staticmethod

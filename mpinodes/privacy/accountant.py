@@ -70,11 +70,15 @@ class Accountant:
         """Add the events of the next rounds: (rounds, agents, fields of an Event)."""
         self._chunks.append(np.array(events))
 
+    def events(self) -> Vector:
+        """All events so far: (rounds, agents, fields of an Event)."""
+        return np.concatenate(self._chunks)
+
     def losses(
         self, horizons: NDArray[np.int64], delta: float, claim: Callable[[int], float] | None, tight: bool = False
     ) -> Losses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
-        events = np.concatenate(self._chunks)
+        events = self.events()
         # Agents whose events are equal, by far the most usual case, are priced once.
         keys = [events[:, i].tobytes() for i in range(events.shape[1])]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
@@ -117,7 +121,7 @@ def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: 
 
     def rdp(group: Indices) -> Vector:
         parts = zip(ledgers, counts, read, strict=True)
-        return np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0)
+        return np.asarray(np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0))
 
     epsilon, rule = _worst_of_least(pure, zcdp, rdp, delta)
     if tight and epsilon > 0:

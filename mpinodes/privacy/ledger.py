@@ -71,7 +71,7 @@ class Costs:
         """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""
         draws = self._draws[t]
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
-        curve = rho[:, None] * ORDERS
+        curve: Vector = rho[:, None] * ORDERS
         with np.errstate(over="ignore", invalid="ignore"):
             for kind, of in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp)):
                 here = (self._kind[t] == kind) & np.isfinite(single) & (single > 0)

@@ -25,7 +25,7 @@ from mpinodes.parts import Parts, build
 from mpinodes.protocol import Event, Loss, Query, Vector
 
 SLACK = 1 + 1e-9  # rounding, relative
-TOUCHED = 1e-12  # a smaller change, relative to the claim for a use, counts as none
+ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
 
 
 class Change(NamedTuple):
@@ -179,11 +179,11 @@ def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
             carried = np.array([bool(r) and _carries(recorded.parts, r, change) for r in uses])
             bound = claimed(events, carried)[round - 1 :]
             moved, carried = replayed.moved(change), carried[round - 1 :]
-            l2 = np.linalg.norm(moved, axis=1)
-            l1 = np.abs(moved).sum(axis=1)
+            # A difference of two messages is not exact to the last bits of either.
+            floor = ROUNDING * max(1.0, float(np.abs(replayed.values).max()))
+            l2 = np.maximum(np.linalg.norm(moved, axis=1) - floor, 0.0)
+            l1 = np.maximum(np.abs(moved).sum(axis=1) - floor * moved.shape[1], 0.0)
             exceeds = np.maximum(_over(l2, bound), _over(l1, bound * ratio[round - 1 :]))
-            floor = TOUCHED * max(1.0, float(np.abs(replayed.values).max()))
-            exceeds[l2 <= floor] = 0.0  # rounding
             direct, hidden = exceeds[carried].max(initial=0.0), exceeds[~carried].max(initial=0.0)
             where = (
                 round + int(np.argmax(exceeds))
@@ -196,7 +196,7 @@ def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
                 max(worst.direct, float(direct)),
                 max(worst.hidden, float(hidden)),
                 where,
-                max(worst.touched, int((l2 > floor).sum())),
+                max(worst.touched, int((l2 > 0).sum())),
             )
     return worst
 

@@ -27,6 +27,7 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "savefig.dpi": 144,
+    "text.parse_math": False,  # titles may be a user's own
 }
 
 
@@ -89,7 +90,7 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
     figure, axes = _axes()
     for label, epsilon, colour, line in shown:
         known = epsilon > 0
-        axes.plot(t[known], epsilon[known], color=colour, ls=line, label=label)
+        axes.plot(t[known], epsilon[known], color=colour, ls=line, marker=".", label=label)
     if np.isnan(data.epsilon_proven_network.values[-1]):
         axes.set_title("nothing is proven for this run", fontsize=10)
     axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="privacy loss ε")

@@ -21,7 +21,8 @@ table { border-collapse: collapse }
 td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left } th { font-weight: 600 }
 figure { margin: 0 0 1rem }
-.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)) }
+.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)) }
+figure:last-child { grid-column: 1 / -1 }
 img { max-width: 100%; height: auto } figcaption { font-weight: 600; margin-bottom: .3rem }
 pre { background: #f6f6f6; padding: 1rem; overflow-x: auto; font-size: .85rem }
 """
@@ -76,6 +77,7 @@ def _results(s: Json) -> list[list[str]]:
     return [
         *rows,
         ["Average fitness F(T)/T", f"{s['average_fitness']:.4g}"],
+        ["Norm of the last decision ‖x(T)‖₂", f"{s['decision_norm']:.4g}"],
         ["Network regret R(T)/T", f"{s['network_regret'] / t:.4g}"],
         ["The same for the running average", f"{s['network_regret_average_iterate'] / t:.4g}"],
         [
@@ -89,12 +91,12 @@ def _results(s: Json) -> list[list[str]]:
 
 def _privacy(privacy: Json) -> str:
     if privacy["noise"] is None:
-        return "<p>None: epsilon = inf, so messages carry no noise.</p>"
+        return "<p>None: messages carry no noise.</p>"
     rows = [(f"Agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
         rows = [("Every agent", rows[0][1])]
     cells = [
-        [who, *(words.number(p[key]) for key in ("claimed", "proven_pure", "proven")), p["rule"]]
+        [who, words.number(p["claimed"], "none"), words.number(p["proven_pure"]), words.number(p["proven"]), p["rule"]]
         for who, p in [*rows, ("Network", privacy["network"])]
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]

@@ -27,9 +27,9 @@ class OLR:
 
     seed: int
     make_loss: MakeLoss
-    dimension: Annotated[int, Meta(ge=1, description="d, coordinates of the decision")] = 21
+    dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, coordinates of the decision")] = 21
     batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
-    variance: Annotated[float, Meta(ge=0, description="of the noise in b(t)")] = 0.2
+    variance: Annotated[float, Meta(ge=0, le=1e100, description="of the noise in b(t)")] = 0.2
     partition: Annotated[Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")] = (
         "shared"
     )
