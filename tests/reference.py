@@ -71,15 +71,18 @@ def dpsda(
     scale: float = 0.0,
     clip: float = np.inf,
     xi: float = 0.0,
+    public: bool = False,
 ) -> dict[str, np.ndarray]:
     """Algorithms 1 and 2 with ψ = ½‖·‖² and α(t) = 1/√t.
 
+    With `public` the gradient is taken at Π(mixed/w, α), which the agent's own gradient is not part of.
     `gradients(t, y)` are the samples' gradients of round t at y, (k, d). Returns y, the releases h (both
     (rounds, n, d)) and the push-sum weights w (rounds + 1, n).
     """
     owned = blocks(d, n)
     z, w = np.zeros((n, d)), np.ones(n)
     y = np.stack([project(np.zeros(d))] * n)
+    at = y
     ys, hs, ws = [], [], [w]
     for t in range(1, rounds + 1):
         eta = np.zeros((n, d))
@@ -89,12 +92,14 @@ def dpsda(
         ys.append(y), hs.append(h)
         u = np.zeros((n, d))
         for i, block in enumerate(owned):
-            u[i, block] = clipped(gradients(t, y[i])[:, block], clip)
+            u[i, block] = clipped(gradients(t, at[i])[:, block], clip)
             if xi:
                 u[i, block] += draws(seed, GRADIENT_NOISE, i, t).normal(0.0, np.sqrt(xi), len(block))
         matrix = matrices(t)
-        z = n * u + h + (matrix - np.eye(n)) @ h if not push_sum else n * u + matrix @ h
+        mixed = matrix @ h if push_sum else h + (matrix - np.eye(n)) @ h
+        z = n * u + mixed
         w = matrix @ w if push_sum else w
         y = np.stack([project(-(1 / np.sqrt(t)) * z[i] / w[i]) for i in range(n)])
+        at = np.stack([project(-(1 / np.sqrt(t)) * mixed[i] / w[i]) for i in range(n)]) if public else y
         ws.append(w)
     return {"y": np.array(ys), "h": np.array(hs), "w": np.array(ws)}

@@ -44,6 +44,7 @@ def expected(parts: pt.Parts, weights, *, push_sum: bool) -> dict[str, np.ndarra
         e.rounds, parts.dimension, n, sample_gradients(parts), lambda t: weights(n, parts.topology.edges(t)), project,
         push_sum=push_sum, seed=e.seed, clip=e.clip, xi=e.problem.gradient_noise,
         scale=float(e.privacy.scale) / e.epsilon if e.private else 0.0,
+        public=e.algorithm["gradient_at"] == "public",
     )  # fmt: skip
 
 
@@ -52,6 +53,8 @@ KERNELS = [
     ("algorithm.name=dpsda-c", reference.uniform, False),
     ("algorithm.name=dpsda-c algorithm.mixing=metropolis", reference.metropolis, False),
     ("algorithm.name=dpcda", reference.uniform, False),
+    ("algorithm.name=dpsda-ps algorithm.gradient_at=public", reference.column_stochastic, True),
+    ("algorithm.name=dpsda-c algorithm.gradient_at=public", reference.uniform, False),
 ]
 PROBLEMS = [
     "data.name=digits rounds=200",

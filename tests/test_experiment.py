@@ -89,7 +89,7 @@ def test_an_algorithm_of_ones_own_from_a_file(tmp_path):
     with pytest.raises(BadInput, match=r"algorithm.boost = 'x': expected float, got str"):
         resolve(f"algorithm.path={file} algorithm.boost=x")
     file.write_text("import numpy\n")
-    with pytest.raises(BadInput, match=r"must name its one class in __all__"):
+    with pytest.raises(BadInput, match=r"must name its one class, a dataclass, in __all__"):
         resolve(f"algorithm.path={file}")
 
 

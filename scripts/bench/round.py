@@ -3,8 +3,8 @@
 The bare loop is DPSDA-PS without mpinodes: the same typed exchange (persistent requests on preallocated float64
 frames, the same way of waiting), the same NumPy work (noise, mixing, gradient, projection) and the same logger
 arithmetic, written out by hand. Both run in turn within one job, several times, so that a machine whose speed drifts
-slows both; what is printed is the median of the ratios. Then the time of each stage of an agent's round, from a
-run of all agents in turn in one process, says where the rest goes.
+slows both; what is printed is the median of the ratios. Where the rest goes is printed below: the CPU time of a round
+by stage, summed over the ranks, from one more run with a clock around every stage.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +42,7 @@ CASES = {
 class Images:
     """Stands in for MNIST: 8000 rows of 784 pixels, in batches of 100."""
 
-    dimension, rounds, title = 784, None, "784 pixels"
+    dimension, rounds, title, feature_bound = 784, None, "784 pixels", 1.0
 
     def __init__(self, clip: float) -> None:
         rng = np.random.default_rng(0)
@@ -55,6 +56,9 @@ class Images:
             return self.make_loss(self.features[rows], self.targets[rows])
 
         return loss
+
+    def groups(self, t: int) -> list[int]:
+        return [(t - 1) % 80]
 
     def labelled(self) -> dict:
         return {}
@@ -195,35 +199,53 @@ def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: in
         sum_x = sums[-1]
 
 
-def stages(parts: Parts) -> dict[str, float]:
-    """Microseconds of an agent's round by stage, without MPI: medians over agents and rounds."""
-    from mpinodes.protocol import Inbox
+def stages(world: MPI.Comm, parts: Parts, wait) -> dict[str, float]:
+    """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
+    agents, comm = world.Split(int(world.rank == 7)), world.Dup()
+    e, clock = parts.experiment, time.process_time
+    spent = np.zeros(5)
+    world.Barrier()
+    if world.rank == 7:
+        from mpinodes.logger import Logger
 
-    agents = [Agent(i, parts) for i in range(7)]
-    frames = {i: a.frame for i, a in enumerate(agents)}
-    row, clock = np.empty(row_width(parts)), time.perf_counter
-    taken: dict[str, list[float]] = {"speak": [], "hear": [], "of which noise": [], "of which gradient and update": []}
-    for t in range(1, min(parts.experiment.rounds, 400) + 1):
-        spoken = []
-        for agent in agents:
-            start = clock()
-            spoken.append(agent.speak(t, row))
-            taken["speak"].append(clock() - start)
-        for agent, round in zip(agents, spoken, strict=True):
-            state = agent._state
-            inbox = Inbox([frames[j][2 : 2 + parts.dimension] for j in round.senders], [0.5] * len(round.senders), 1.0)
-            start = clock()
-            parts.algorithm.update(state, round, inbox, agent._losses(t))
-            taken["of which gradient and update"].append(clock() - start)
-            query = parts.algorithm.message(state, round)
-            out = np.empty(parts.dimension)
-            start = clock()
-            parts.mechanism.release(query, t, agent._noise, out)
-            taken["of which noise"].append(clock() - start)
-            start = clock()
-            agent.hear(round, frames)
-            taken["hear"].append(clock() - start)
-    return {stage: 1e6 * statistics.median(times) for stage, times in taken.items()}
+        with tempfile.TemporaryDirectory() as directory:
+            logger = Logger(parts, Path(directory), "", 4)
+            record, plain = logger._record, logger._record.append
+            written = [0.0]
+
+            def append(*args, **kwargs):
+                start = clock()
+                plain(*args, **kwargs)
+                written[0] += clock() - start
+
+            record.append = append
+            for chunk in receive_chunks(comm, e.rounds, row_width(parts), e.record.chunk):
+                begin = clock()
+                logger.take(chunk)
+                spent[3] += clock() - begin
+            spent[3] -= written[0]
+            spent[4] = written[0]
+        assemble(comm)
+    else:
+        agent = Agent(world.rank, parts)
+        network = Network(agents, agent.frame, wait)
+        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk, wait)
+        for t in range(1, e.rounds + 1):
+            a = clock()
+            round = agent.speak(t, channel.row(t))
+            b = clock()
+            channel.done(t)
+            network.exchange(round)
+            c = clock()
+            agent.hear(round, network.frames)
+            spent[:3] += b - a, c - b, clock() - c
+        channel.close()
+        network.close()
+        assemble(comm)
+    agents.Free(), comm.Free()
+    spent = world.allreduce(spent)
+    names = ("speak", "exchange and wait", "hear", "logger's arithmetic", "record")
+    return dict(zip(names, (1e6 * spent / e.rounds).tolist(), strict=True))
 
 
 def main() -> int:
@@ -249,10 +271,15 @@ def main() -> int:
                 f"{case}: mpinodes {ours:.0f} rounds/s, bare loop {theirs:.0f} rounds/s, "
                 f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
-            print("   an agent's round, µs:", ", ".join(f"{k} {v:.1f}" for k, v in stages(parts).items()), flush=True)
-        world.Barrier()
+        spent = stages(world, parts, wait)
+        if world.rank == 0:
+            print("   CPU µs a round, all ranks:", ", ".join(f"{k} {v:.0f}" for k, v in spent.items()), flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Exception:  # the other ranks would wait for ever
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)

@@ -99,6 +99,7 @@ def test_a_report_of_something_else_is_refused(tmp_path):
         (8, ["algorithm.name=dpsda-c"]),
         (8, ["algorithm.name=dpsda-ps"]),
         (2, ["algorithm.name=dpcda"]),
+        (8, ["algorithm.name=dpsda-ps", "algorithm.gradient_at=public", "record.transcript=true"]),
         (8, ["algorithm.name=dpsda-ps", "data.batch=20", "data.epochs=15", "record.chunk=1"]),
         (5, ["algorithm.name=dpsda-c", "algorithm.mixing=metropolis", "topology.name=erdos-renyi-each-round",
              "topology.agents=4", "data.name=olr", "problem.set=product-of-balls"]),
@@ -138,3 +139,13 @@ def test_questions_are_answered_once_with_or_without_mpirun(flag, tmp_path):
     alone, many = run_alone(*flag, cwd=tmp_path), run_mpi(8, *flag, cwd=tmp_path)
     assert (alone.code, many.code) == (0, 0), alone.err + many.err
     assert alone.out == many.out != ""
+
+
+@pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])
+def test_a_recorded_run_replays_within_its_claims(algorithm, tmp_path):
+    words = [f"algorithm.name={algorithm}", "rounds=60", "report=false", "record.transcript=true", "output.dir=run"]
+    assert run_mpi(8, *words, cwd=tmp_path).code == 0
+    done = run_alone("run", cwd=tmp_path, module="mpinodes.replay")
+    assert done.code == 0, done.out + done.err
+    assert "no claim is exceeded" in done.out
+    assert len(done.out.splitlines()) == 2 + 7 + 1
