@@ -39,7 +39,7 @@ class Logger:
         e = parts.experiment
         self._horizons: NDArray[np.int64] = log_spaced(e.rounds)
         self._meter = Meter(parts, self._horizons)
-        self._accountant = Accountant(_groups(parts))
+        self._accountant = Accountant(_groups(parts), shared=e.data["partition"] == "shared")
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
@@ -95,7 +95,11 @@ class Logger:
     def finish(self) -> Json:
         """Complete record, summary and report; returns the summary."""
         e, horizons = self._parts.experiment, self._horizons
-        comparators = [self._comparator(int(t)) for t in horizons]
+        losses_of = self._parts.stream.of(0)
+        comparators = [
+            comparator(losses_of, self._parts.feasible, t, start)
+            for t, start in zip(horizons.tolist(), self._meter.mean, strict=True)
+        ]
         values = np.array([c.value for c in comparators])
         regret = self._meter.total - values[:, None]
         claim = getattr(self._parts.algorithm, "claim", None) if e.private else None
@@ -131,13 +135,6 @@ class Logger:
 
             draw(self._directory)
         return summary
-
-    def _comparator(self, t: int) -> Comparator:
-        return comparator(self._parts.stream.of(0), self._parts.feasible, t, self._start_point(t))
-
-    def _start_point(self, t: int) -> Vector:
-        mean: Vector = self._meter.mean[np.searchsorted(self._horizons, t)]
-        return mean
 
     def _accuracies(self, name: str) -> tuple[Vector, Vector]:
         features, labels = self._parts.stream.labelled()[name]

@@ -160,7 +160,7 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
         yield buffers[k % 2, :, :size]
 
 
-def patient_wait(requests: Sequence[MPI.Request], longest: float = 0.001) -> None:
+def patient_wait(requests: Sequence[MPI.Request], longest: float = 0.0001) -> None:
     """Wait without taking the core from ranks that have work to do; look again after at most `longest` seconds."""
     pause = 5e-5
     while not MPI.Request.Testall(requests):

@@ -15,6 +15,7 @@ from scipy.integrate import quad
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant, price
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
+from mpinodes.privacy.tight import compose
 from mpinodes.protocol import Event, Kind
 
 DELTA = 1e-5
@@ -272,7 +273,7 @@ def random_run(rng: np.random.Generator, rounds: int = 20, agents: int = 3) -> n
 @settings(max_examples=25)
 def test_a_split_run_equals_the_whole(seed, cut):
     run = random_run(np.random.default_rng(seed))
-    whole, split = Accountant(by_round), Accountant(by_round)
+    whole, split = Accountant(by_round, shared=True), Accountant(by_round, shared=True)
     whole.compose(run)
     split.compose(run[:cut]), split.compose(run[cut:])
     horizons = np.array([1, 5, 20])
@@ -296,13 +297,43 @@ def test_composition_is_order_free_and_monotone_in_rounds_and_scale(seed):
 
 
 def test_the_network_pays_for_every_agent_that_sees_the_sample():
-    accountant = Accountant(by_round)
+    accountant = Accountant(by_round, shared=True)
     run = np.stack([events(3, scale=s) for s in (1.0, 2.0, 2.0)], axis=1)
     accountant.compose(run)
     losses = accountant.losses(np.array([3]), DELTA, lambda t: 5.0 * t)
     assert losses.network[0].pure == pytest.approx(1 + 0.5 + 0.5)
     assert [a.pure for a in losses.agents[0]] == pytest.approx([1, 0.5, 0.5])
     assert losses.claimed.tolist() == [15.0]
+
+
+def test_a_private_sample_costs_the_network_what_it_costs_its_owner():
+    accountant = Accountant(by_round, shared=False)
+    accountant.compose(np.stack([events(3, scale=s) for s in (1.0, 2.0, 4.0)], axis=1))
+    network = accountant.losses(np.array([3]), DELTA, None).network[0]
+    assert (network.pure, network.rule) == (pytest.approx(1.0), "pure")
+    assert network.epsilon == pytest.approx(1.0)
+
+
+def test_dp_accounting_is_given_the_shift_of_a_replaced_sample_once():
+    """Its accountant for REPLACE_ONE doubles Gaussian shifts by itself; ours are replace-one already."""
+    made = events(101, Kind.GAUSSIAN, l1=1.0, l2=1.0, scale=10.0, uses=[0] + [1] * 100)
+    ledger = open_ledger(made, Uses.of(made, lambda r: [0]))
+    ledger.at(101)
+    assert compose([ledger], [1], DELTA) == pytest.approx(curves.gdp_epsilon(1.0, DELTA), rel=1e-3)
+    assert curves.gdp_epsilon(1.0, DELTA) == pytest.approx(4.38, abs=0.01)  # the review's number; the trap gives 10.00
+
+
+def test_tight_composition_of_hidden_state_bounds_every_group():
+    """The envelope of several samples with decaying leaks, against each sample's own composition."""
+    gain = np.full(30, 0.6)
+    made = events(30, scale=4.0, hidden_gain=gain, hidden_cap=1.0)
+    ledger = open_ledger(made, Uses.of(made, by_round))
+    ledger.at(30)
+    bound = compose([ledger], [1], DELTA)
+    for first in (1, 10, 25):
+        x = 0.6 ** np.arange(30 - first) / 4.0
+        assert bound >= theirs(x, pessimistic=False)
+    assert bound <= 1.05 * theirs(0.6 ** np.arange(29) / 4.0, pessimistic=True)
 
 
 @pytest.mark.parametrize("fields", [{"kind": Kind.CLEAN, "scale": 0.0}, {"l1": np.inf, "l2": np.inf}])
@@ -323,7 +354,7 @@ def test_a_clean_message_without_data_costs_nothing():
 
 
 def seconds(run: np.ndarray) -> float:
-    accountant = Accountant(by_round)
+    accountant = Accountant(by_round, shared=True)
     accountant.compose(run)
     start = time.process_time()
     accountant.losses(np.unique(np.geomspace(1, len(run), 20).round().astype(int)), DELTA, None)

@@ -2,8 +2,9 @@
 
 The view is an eavesdropper's: every message on every link. An agent's loss is the worst over changed samples (or
 rounds) of what its own messages tell of them. Everybody sees a shared loss, so a changed sample moves every agent's
-messages, and the network's loss is the worst over samples of the sum over agents. Nothing is proven where a message
-that data has reached carries no noise, or nothing bounds its change.
+messages, and the network's loss is the worst over samples of the sum over agents. Of a private loss only its owner's
+messages tell, for given the messages all other agents' laws are the same: the network's loss is the largest of the
+agents'. Nothing is proven where a message that data has reached carries no noise, or nothing bounds its change.
 
 Proven pure ε adds up. Proven ε at δ is the least of it, of zCDP and of Rényi DP; for Gaussian noise alone it is
 exact (GDP); `tight` adds the numerical composition of privacy loss distributions.
@@ -60,10 +61,11 @@ class Accountant:
 
     Args:
         groups: the samples of a round, as `Stream.groups` numbers them.
+        shared: whether every agent sees a changed sample; if not, its owner alone does.
     """
 
-    def __init__(self, groups: Callable[[int], Sequence[int]]) -> None:
-        self._groups = groups
+    def __init__(self, groups: Callable[[int], Sequence[int]], shared: bool) -> None:
+        self._groups, self._shared = groups, shared
         self._chunks: list[Vector] = []
 
     def compose(self, events: Vector) -> None:
@@ -95,7 +97,10 @@ class Accountant:
             exact = tight and horizon == horizons[-1]
             one = {key: price([ledger], [1], horizon, delta, exact) for key, ledger in ledgers.items()}
             agents.append([one[key] for key in keys])
-            network.append(price(list(ledgers.values()), list(counts.values()), horizon, delta, exact))
+            if self._shared:
+                network.append(price(list(ledgers.values()), list(counts.values()), horizon, delta, exact))
+            else:
+                network.append(_most(agents[-1]))
         claimed = [np.nan if claim is None else claim(t) for t in horizons.tolist()]
         return Losses(np.array(claimed), agents, network)
 
@@ -130,6 +135,14 @@ def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: 
         exact = compose(ledgers, counts, delta)
         epsilon, rule = min((epsilon, rule), (exact, "PLD"))
     return Loss(worst, epsilon, rule)
+
+
+def _most(losses: Sequence[Loss]) -> Loss:
+    """The largest pure ε, and the largest ε at δ with its rule."""
+    if any(np.isnan(loss.epsilon) for loss in losses):
+        return UNPROVEN
+    worst = max(losses, key=lambda loss: loss.epsilon)
+    return worst._replace(pure=float(np.max([loss.pure for loss in losses])))
 
 
 def _padded(ledger: Agent, group: Indices, groups: int) -> Vector:
