@@ -115,11 +115,11 @@ class Channel:
     """An agent's way to the logger: rows of floats, sent a chunk at a time.
 
     Two chunks take turns: while one is on its way the other is filled. An agent that finds both full waits,
-    so memory is bounded however slow the logger is.
+    so memory is bounded however slow the logger is, and it sleeps, to leave the logger the core.
     """
 
-    def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int, wait: Wait) -> None:
-        self._comm, self._wait, self._rounds = comm, wait, rounds
+    def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int) -> None:
+        self._comm, self._rounds = comm, rounds
         self._length = chunk_rounds(chunk, width, rounds)
         self._chunks = np.empty((2, self._length, width))
         self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
@@ -128,7 +128,7 @@ class Channel:
         """Where the row of round t is to be written."""
         chunk, place = divmod(t - 1, self._length)
         if place == 0:
-            self._wait([self._sending[chunk % 2]])
+            patient_wait([self._sending[chunk % 2]])
         row: Vector = self._chunks[chunk % 2, place]
         return row
 
@@ -141,7 +141,7 @@ class Channel:
 
     def close(self) -> None:
         """Wait until everything has left."""
-        self._wait(self._sending)
+        patient_wait(self._sending)
 
 
 def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:

@@ -307,7 +307,7 @@ class Job:
         agent = Agent(self._world.rank, parts)
         network = Network(agents, agent.frame, wait)
         e = parts.experiment
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk, wait)
+        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
         for t in range(1, e.rounds + 1):
             round = agent.speak(t, channel.row(t))
             channel.done(t)

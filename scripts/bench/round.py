@@ -95,7 +95,7 @@ def with_mpinodes(world: MPI.Comm, parts: Parts, wait) -> float:
     else:
         agent = Agent(world.rank, parts)
         network = Network(agents, agent.frame, wait)
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk, wait)
+        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
         world.Barrier()
         start = time.perf_counter()
         for t in range(1, e.rounds + 1):
@@ -229,7 +229,7 @@ def stages(world: MPI.Comm, parts: Parts, wait) -> dict[str, float]:
     else:
         agent = Agent(world.rank, parts)
         network = Network(agents, agent.frame, wait)
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk, wait)
+        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
         for t in range(1, e.rounds + 1):
             a = clock()
             round = agent.speak(t, channel.row(t))

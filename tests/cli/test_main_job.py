@@ -126,11 +126,11 @@ def test_a_run_never_overwrites_another(tmp_path):
 
 def test_a_batch_log_gets_a_tidy_line_now_and_then_and_progress_is_a_file(tmp_path, monkeypatch):
     done = run_alone(
-        "--lockstep", "data.name=olr", "rounds=400", "report=false", "record.chunk=2000", "output.dir=run", cwd=tmp_path
+        "--lockstep", "data.name=olr", "rounds=400", "report=false", "record.chunk=1", "output.dir=run", cwd=tmp_path
     )
     assert done.err == ""  # done within the first few seconds
     lines = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
-    assert [line["round"] for line in lines] == [*range(10, 401, 10)]
+    assert [line["round"] for line in lines] == [*range(1, 401)]
     assert lines[-1]["average_fitness"] > 0
 
 

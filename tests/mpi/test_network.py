@@ -80,15 +80,14 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
 @pytest.mark.parametrize("slow", [False, True])
 def test_the_channel_keeps_order_and_bounds_memory(world, slow):
     """A slow logger holds the agents up; nothing is lost and nothing piles up."""
-    from mpinodes.network import Channel, make_wait, receive_chunks
+    from mpinodes.network import Channel, receive_chunks
 
     rounds, width, chunk = 103, 1000, 80_000  # ten rounds a chunk, too large to be sent eagerly
     comm = world.Dup()
-    wait = make_wait(world)
 
     def check():
         if world.rank < world.size - 1:
-            channel = Channel(comm, rounds, width, chunk, wait)
+            channel = Channel(comm, rounds, width, chunk)
             for t in range(1, rounds + 1):
                 channel.row(t)[:] = 1000 * world.rank + t
                 channel.done(t)
