@@ -62,8 +62,8 @@ class LinearLoss(ABC):
         slope = self.slope(self.features @ x, self.targets)
         rows = self.features[:, block]
         if self.clip < inf and not self.whole:
-            norms = np.abs(slope) * np.sqrt(np.einsum("kd,kd->k", rows, rows))
-            slope = slope * np.minimum(1.0, self.clip / np.maximum(norms, self.clip))
+            norms = np.abs(slope) * np.sqrt(np.vecdot(rows, rows))
+            slope = slope * (self.clip / np.maximum(norms, self.clip))
         gradient: Vector = slope @ rows
         if self.divisor != 1:
             gradient /= self.divisor

@@ -159,8 +159,8 @@ def bare(world: MPI.Comm, parts: Parts, wait) -> float:
             a, b = losses[t - 1]
             slope = -0.5 * b * (1.0 - np.tanh(0.5 * b * (a @ y)))
             own = a[:, block]
-            norms = np.abs(slope) * np.sqrt(np.einsum("kd,kd->k", own, own))
-            u = (slope * np.minimum(1.0, clip / np.maximum(norms, clip))) @ own
+            norms = np.abs(slope) * np.sqrt(np.vecdot(own, own))
+            u = (slope * (clip / np.maximum(norms, clip))) @ own
             z[block] += n * (u + xi.at(t).normal(0.0, sigma, size))
             y = z * (-1 / np.sqrt(t) / w)
             norm = np.sqrt(y @ y)
