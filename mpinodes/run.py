@@ -144,6 +144,9 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     except Diverged as error:
         say(f"error: {error}")
         return FAILED
+    except KeyboardInterrupt:
+        say("interrupted; the rounds recorded so far are kept")
+        return INTERRUPTED
     print(summary.text(result, directory))
     return 0
 

@@ -61,7 +61,7 @@ def _privacy(privacy: Json, rounds: int) -> list[str]:
     noise = privacy["noise"]
     if noise is None:
         return ["  privacy: none, messages carry no noise"]
-    rows = [("worst agent", worst(privacy["agents"])), ("network", privacy["network"])]
+    rows = [("worst agent's share", worst(privacy["agents"])), ("network", privacy["network"])]
     lines = [
         f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(

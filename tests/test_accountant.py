@@ -314,6 +314,28 @@ def test_a_private_sample_costs_the_network_what_it_costs_its_owner():
     assert network.epsilon == pytest.approx(1.0)
 
 
+def test_tight_composition_counts_a_reused_sample_with_what_stayed_hidden():
+    """One group in every message, boundless gain: every message but the first moves by l2 + cap in one."""
+    made = events(101, l1=0.05, l2=0.05, uses=[0] + [1] * 100, hidden_gain=np.inf, hidden_cap=0.05)
+    ledger = open_ledger(made, Uses.of(made, lambda r: [0]))
+    ledger.at(101)
+    assert compose([ledger], [1], DELTA) >= theirs(np.array([0.05] + [0.1] * 99), pessimistic=False)
+    assert loss(made, lambda r: [0], tight=True).epsilon >= theirs(np.array([0.05] + [0.1] * 99), pessimistic=False)
+
+
+def test_tight_composition_of_mixed_noise_takes_the_worst_of_each_kind():
+    made = events(3, Kind.GAUSSIAN, l1=[1.0, 0.1, 2.0], l2=[1.0, 0.1, 2.0])
+    made[0, 0] = Kind.LAPLACE
+    found = loss(made, tight=True)
+    assert found.epsilon == pytest.approx(curves.gdp_epsilon(2.0, DELTA), rel=0.01)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.5])
+def test_a_sample_drawn_twice_in_a_round_counts_twice(gain):
+    made = events(2, l1=0.2, l2=0.2, hidden_gain=gain, hidden_cap=0.1)
+    assert loss(made, lambda r: [0, 0]).pure == pytest.approx(0.4)
+
+
 def test_dp_accounting_is_given_the_shift_of_a_replaced_sample_once():
     """Its accountant for REPLACE_ONE doubles Gaussian shifts by itself; ours are replace-one already."""
     made = events(101, Kind.GAUSSIAN, l1=1.0, l2=1.0, scale=10.0, uses=[0] + [1] * 100)

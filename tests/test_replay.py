@@ -54,7 +54,8 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
 def test_a_change_moves_nothing_before_its_round(tmp_path):
     run = Recorded(recorded(tmp_path))
     change = next(adjacent(run, 10, np.random.default_rng(0)))
-    moved = Replayed(run, 3).moved(change)
+    moved, public = Replayed(run, 3).moved(change, last=28)
+    assert public
     assert len(moved) == 28 - 9  # messages 10 to 28; the first says nothing of round 10 yet
     assert not moved[0].any()
     assert moved[1].any()
@@ -84,6 +85,10 @@ class Lie(DPSDAPS):
         query = super().message(s, round)
         if self.lie == "small":
             return replace(query, l1=query.l1 / 2, l2=query.l2 / 2)
+        if self.lie == "once" and round.t == 20:
+            return replace(query, l1=query.l1 / 100, l2=query.l2 / 100)
+        if self.lie == "leaky":
+            return replace(query, l1=query.l1 * (1 + np.abs(s.z).max()))
         return query
 
     def update(self, s, round, inbox, loss):
@@ -117,8 +122,8 @@ def lying(tmp_path, lie: str, **experiment):
     return recorded(tmp_path, algorithm=algorithm, topology={"name": "seven-agent-digraph"}, **experiment)
 
 
-@pytest.mark.parametrize("lie", ["none", "small", "unclipped"])
-def test_a_sensitivity_too_small_and_a_clip_skipped_are_caught(tmp_path, lie, capsys):
+@pytest.mark.parametrize("lie", ["none", "small", "once", "leaky", "unclipped"])
+def test_a_sensitivity_too_small_or_leaky_and_a_clip_skipped_are_caught(tmp_path, lie, capsys):
     run = lying(tmp_path, lie, privacy={"clip": 0.3}, problem={"gradient_noise": 0.0, "loss": "logistic"})
     assert command.main([str(run)]) == (0 if lie == "none" else 1)
     printed = capsys.readouterr().out
@@ -151,6 +156,32 @@ def test_a_run_without_a_transcript_is_refused(tmp_path, capsys):
     assert "run it again with record.transcript=true" in capsys.readouterr().err
     with pytest.raises(BadInput, match="not a run directory"):
         Recorded(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 0", "seed = 9", "message 1 of agent 0 differs"),
+        ("rounds = 28", "rounds = 10", "experiment.toml is not that of the record"),
+        ("clip = 1.0", "clip = 0.01", "message 1 of agent 0 differs"),
+        ("undirected = false", "undirected = true", "the topology is not that of the record"),
+        ("seed = 0", "sead = 0", "unknown key sead; did you mean seed?"),
+        ("seed = 0", "seed = ", "not TOML"),
+    ],
+)
+def test_another_run_than_the_recorded_one_is_refused(tmp_path, capsys, old, new, message):
+    run = recorded(tmp_path)
+    text = (run / "experiment.toml").read_text()
+    assert old in text
+    (run / "experiment.toml").write_text(text.replace(old, new))
+    assert command.main([str(run)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_that_claims_nothing_is_not_said_to_pass(tmp_path, capsys):
+    run = recorded(tmp_path, privacy={"clip": "inf", "scale": 3.0})
+    assert command.main([str(run)]) == 0
+    assert "there is no claim to check" in capsys.readouterr().out
 
 
 def test_the_transcript_is_what_an_eavesdropper_sees(tmp_path):

@@ -180,16 +180,28 @@ class Saturated(Agent):
         return np.asarray(curves)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Agent.envelope`: the k-th largest use of any group, for every k, and all hidden changes."""
+        """See `Agent.envelope`: of each kind of noise the k-th largest use of any group, and all hidden changes.
+
+        Where a sample is used again its message counts with both changes, and with the hidden one once more.
+        """
         seen = self._message < self._horizon
-        message, group, cost = self._message[seen], self._group[seen], self._each[0][seen]
-        order = np.lexsort((-cost, group))
-        message, group, cost = message[order], group[order], cost[order]
-        rank = np.arange(len(group)) - np.searchsorted(group, group)
-        worst = [message[rank == k][np.argmax(cost[rank == k])] for k in range(rank.max(initial=-1) + 1)]
+        kind = self.costs.kinds(self._message)
+        rho, pure = self.costs.rho(self._message, self._direct), self.costs.pure(self._message, self._direct)
+        size = np.where(kind == Kind.GAUSSIAN, rho, pure)
+        order = np.lexsort((-size, kind, self._group))
+        order = order[seen[order]]
+        group, law = self._group[order], kind[order]
+        begins = np.append(True, (group[1:] != group[:-1]) | (law[1:] != law[:-1]))[: len(order)]
+        places = np.arange(len(order))
+        rank = places - np.maximum.accumulate(np.where(begins, places, 0))
+        worst = {}
+        for k in np.argsort(size[order], kind="stable"):
+            worst[int(law[k]), int(rank[k])] = order[k]
+        chosen = np.array(list(worst.values()), dtype=int)
         later = np.arange(min(self._first.min(initial=self._horizon) + 1, self._horizon), self._horizon)
         later = later[self._hidden[later] > 0]
-        return np.concatenate([worst, later]).astype(int), np.concatenate([self._l2[worst], self._hidden[later]])
+        changes = np.concatenate([self._direct[chosen], self._hidden[later]])
+        return np.concatenate([self._message[chosen], later]), changes
 
 
 class Recursive(Agent):
@@ -206,10 +218,10 @@ class Recursive(Agent):
         self._done = 0
         self._delta, self._pure, self._rho = np.zeros(groups), np.zeros(groups), np.zeros(groups)
         self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
-        largest = np.maximum(self._l2, self._cap)
         everything = np.arange(len(events))
         self._shift = self.costs.pure(everything, np.ones(len(events)))
-        top = float(np.max(self._shift * np.where(np.isfinite(largest), self._l2 + self._cap, 1.0)))
+        times = np.bincount(uses.message, minlength=len(events))  # no group is carried more often by one message
+        top = float(np.max(self._shift * (np.maximum(times, 1) * self._l2 + self._cap)))
         self._buckets = top * self.RATIO ** -np.arange(self.BUCKETS)[::-1]
         self._counts = np.zeros((groups, self.BUCKETS), np.int32)
         # The least ratio of L1 to L2 change turns a shift back into the largest ρ.
@@ -220,7 +232,7 @@ class Recursive(Agent):
         top = int(self._group[: self._starts[horizon]].max(initial=-1)) + 1
         for t in range(self._done, horizon):
             delta = np.minimum(self._cap[t], self._gain[t] * self._delta[:top])
-            delta[self._group[self._starts[t] : self._starts[t + 1]]] += self._l2[t]
+            np.add.at(delta, self._group[self._starts[t] : self._starts[t + 1]], self._l2[t])
             here = np.full(1, t)
             self._pure[:top] += self.costs.pure(here, delta)
             self._rho[:top] += self.costs.rho(here, delta)

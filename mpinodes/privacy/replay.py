@@ -7,22 +7,22 @@ transcript, the events and the experiment are read; ξ and all else that is not 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from mpinodes import load
-from mpinodes.agent import open_inbox
+from mpinodes.agent import HEADER, frame_width, open_inbox
 from mpinodes.errors import BadInput
-from mpinodes.experiment import Experiment, log_spaced
+from mpinodes.experiment import log_spaced, parse, resolve
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
 from mpinodes.protocol import Event, Loss, Query, Vector
+from mpinodes.seeds import Purpose
+from mpinodes.seeds import Stream as Seeds
 
 SLACK = 1 + 1e-9  # rounding, relative
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
@@ -47,6 +47,7 @@ class Finding(NamedTuple):
             of later ones; 0 where nothing is claimed.
         round: of the message where it was largest.
         touched: most messages that one changed sample moved.
+        public: whether the sensitivities stated were the same on adjacent data.
     """
 
     agent: int
@@ -55,11 +56,12 @@ class Finding(NamedTuple):
     hidden: float
     round: int
     touched: int
+    public: bool
 
     @property
     def exceeded(self) -> bool:
-        """Whether a message moved by more than its sensitivity."""
-        return max(self.direct, self.hidden) > SLACK
+        """Whether a message moved by more than its sensitivity, or its sensitivity depends on the data."""
+        return max(self.direct, self.hidden) > SLACK or not self.public
 
 
 class Recorded:
@@ -68,14 +70,22 @@ class Recorded:
     def __init__(self, directory: Path) -> None:
         try:
             data = load(directory)
-            text = (directory / "experiment.toml").read_text()
+            asked = parse(str(directory / "experiment.toml"), [])
         except (OSError, ValueError) as error:
             raise BadInput(f"{directory}: not a run directory ({error})") from error
         if "transcript" not in data:
             raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
-        self.parts: Parts = build(msgspec.convert(tomllib.loads(text), Experiment))
+        self.parts: Parts = build(resolve(asked, ranks=None))
         self.frames: Vector = data.transcript.values
         self.events: Vector = np.stack([data[f"event_{name}"].values for name in Event._fields], axis=2)
+        wanted = (self.parts.experiment.rounds, self.parts.topology.agents, frame_width(self.parts))
+        if self.frames.shape != wanted:
+            raise BadInput(
+                f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
+            )
+        for t, receiver in enumerate(data.receiver.values, 1):
+            if {(j, i) for j, i in np.argwhere(receiver).tolist()} != self.parts.topology.edges(t):
+                raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
 
 
 class Replayed:
@@ -85,7 +95,25 @@ class Replayed:
         self._parts, self._frames, self.agent = recorded.parts, recorded.frames, agent
         self._own = recorded.parts.losses(agent)
         self._starts: list[tuple[Any, Any]] = []
-        self.values = np.array([query.value for query in self._original()])
+        self._queries = list(self._original())
+        self.values = np.array([query.value for query in self._queries])
+        self._same_run(recorded)
+
+    def _same_run(self, recorded: Recorded) -> None:
+        """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases."""
+        noise = Seeds(self._parts.experiment.seed, Purpose.NOISE, self.agent)
+        out = np.empty(self._parts.dimension)
+        for t, query in enumerate(self._queries, 1):
+            event = self._parts.mechanism.release(query, t, noise, out)
+            said = self._frames[t - 1, self.agent, HEADER : HEADER + len(out)]
+            if not (
+                np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()))
+                and np.allclose(event, recorded.events[t - 1, self.agent], rtol=1e-9, equal_nan=True)
+            ):
+                raise BadInput(
+                    f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
+                    "experiment, data and code give now"
+                )
 
     def _original(self) -> Iterator[Query]:
         """The messages on the agent's own data; keeps the state at every round."""
@@ -103,15 +131,20 @@ class Replayed:
         mixed, inbox = open_inbox(self._parts.mixing, mixed, place, frames, self._parts.dimension)
         return query, algorithm.update(state, place, inbox, losses(t)), mixed
 
-    def moved(self, change: Change) -> Vector:
-        """Clean messages on adjacent data less those on the agent's own, from the changed round on: (rounds, d)."""
+    def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
+        """Clean messages on adjacent data less those on the agent's own, of rounds `change.round` to `last`: (r, d).
+
+        And whether what was said of their sensitivity is the same on both, as it must be: it is public.
+        """
         losses = self._adjacent(change)
         state, mixed = self._starts[change.round - 1]
-        moved = []
-        for t in range(change.round, len(self._frames) + 1):
+        moved, public = [], True
+        for t in range(change.round, last + 1):
             query, state, mixed = self._step(t, state, mixed, losses)
-            moved.append(query.value - self.values[t - 1])
-        return np.array(moved)
+            own = self._queries[t - 1]
+            moved.append(query.value - own.value)
+            public &= replace(query, value=own.value) == own
+        return np.array(moved), public
 
     def _adjacent(self, change: Change) -> Callable[[int], Loss]:
         samples = self._parts.stream.samples
@@ -120,13 +153,13 @@ class Replayed:
             loss = self._own(t)
             if change.sample is None:
                 return _with(loss, slice(None), change) if t == change.round else loss
-            here = samples(t)
-            return _with(loss, here.index(change.sample), change) if change.sample in here else loss
+            rows = [k for k, sample in enumerate(samples(t)) if sample == change.sample]
+            return _with(loss, rows, change) if rows else loss
 
         return losses
 
 
-def _with(loss: Any, rows: int | slice, change: Change) -> Loss:
+def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """A loss with the changed sample in some rows."""
     if isinstance(loss, NoisyGradient):
         return replace(loss, loss=_with(loss.loss, rows, change))  # type: ignore[arg-type]
@@ -168,37 +201,53 @@ def claimed(events: Vector, carried: Vector) -> Vector:
 
 
 def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
-    """Replay an agent on adjacent data that differ in one of about `rounds` log-spaced rounds."""
+    """Replay an agent on adjacent data that differ in one round, for every round.
+
+    The message that first carries the change is looked at for every round, all later ones for about `rounds`
+    log-spaced ones.
+    """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
-    events = recorded.events[:, agent]
-    uses = events[:, Event._fields.index("uses")].astype(int)
-    ratio = events[:, Event._fields.index("l1")] / events[:, Event._fields.index("l2")]
-    worst = Finding(agent, 0, 0.0, 0.0, 0, 0)
-    for round in log_spaced(max(len(events) - 1, 1), rounds).tolist():
+    total = len(recorded.frames)
+    followed = set(log_spaced(max(total - 1, 1), rounds).tolist())
+    worst = Finding(agent, 0, 0.0, 0.0, 0, 0, True)
+    for round in range(1, total):
+        last = total if round in followed else round + 1
         for change in adjacent(recorded, round, rng):
-            carried = np.array([bool(r) and _carries(recorded.parts, r, change) for r in uses])
-            bound = claimed(events, carried)[round - 1 :]
-            moved, carried = replayed.moved(change), carried[round - 1 :]
-            # A difference of two messages is not exact to the last bits of either.
-            floor = ROUNDING * max(1.0, float(np.abs(replayed.values).max()))
-            l2 = np.maximum(np.linalg.norm(moved, axis=1) - floor, 0.0)
-            l1 = np.maximum(np.abs(moved).sum(axis=1) - floor * moved.shape[1], 0.0)
-            exceeds = np.maximum(_over(l2, bound), _over(l1, bound * ratio[round - 1 :]))
-            direct, hidden = exceeds[carried].max(initial=0.0), exceeds[~carried].max(initial=0.0)
-            where = (
-                round + int(np.argmax(exceeds))
-                if max(direct, hidden) > max(worst.direct, worst.hidden)
-                else worst.round
-            )
-            worst = Finding(
-                agent,
-                worst.changes + 1,
-                max(worst.direct, float(direct)),
-                max(worst.hidden, float(hidden)),
-                where,
-                max(worst.touched, int((l2 > 0).sum())),
-            )
+            worst = _worse(worst, _try(recorded, replayed, change, last))
     return worst
+
+
+def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> Finding:
+    """One adjacent data set."""
+    events = recorded.events[:, replayed.agent]
+    uses = events[change.round - 1 : last, Event._fields.index("uses")].astype(int)
+    l1_claimed, l2_claimed = (events[change.round - 1 : last, Event._fields.index(name)] for name in ("l1", "l2"))
+    ratio = np.divide(l1_claimed, l2_claimed, out=np.ones(len(uses)), where=np.isfinite(l2_claimed))
+    carried = np.array([bool(r) and _carries(recorded.parts, r, change) for r in uses])
+    bound = claimed(events[change.round - 1 : last], carried)
+    moved, public = replayed.moved(change, last)
+    # A difference of two messages is not exact to the last bits of either.
+    floor = ROUNDING * max(1.0, float(np.abs(replayed.values).max()))
+    l2 = np.maximum(np.linalg.norm(moved, axis=1) - floor, 0.0)
+    l1 = np.maximum(np.abs(moved).sum(axis=1) - floor * moved.shape[1], 0.0)
+    over = np.maximum(_over(l2, bound), _over(l1, bound * ratio))
+    where = change.round + int(np.argmax(over))
+    direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
+    return Finding(replayed.agent, 1, direct, hidden, where, int((l2 > 0).sum()), public)
+
+
+def _worse(one: Finding, other: Finding) -> Finding:
+    """Two findings on the same agent in one."""
+    worst = max(one, other, key=lambda f: max(f.direct, f.hidden))
+    return Finding(
+        one.agent,
+        one.changes + other.changes,
+        max(one.direct, other.direct),
+        max(one.hidden, other.hidden),
+        worst.round,
+        max(one.touched, other.touched),
+        one.public and other.public,
+    )
 
 
 def _carries(parts: Parts, round: int, change: Change) -> bool:

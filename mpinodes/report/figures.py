@@ -81,8 +81,8 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
         ("claimed by the paper", data.epsilon_claimed_network.values, CLAIM, "-"),
         ("network, proven pure", data.epsilon_proven_pure_network.values, NETWORK, "--"),
         (f"network, proven at δ = {delta:g}", data.epsilon_proven_network.values, NETWORK, "-"),
-        ("worst agent, proven pure", _worst(data.epsilon_proven_pure), AVERAGE, "--"),
-        (f"worst agent, proven at δ = {delta:g}", _worst(data.epsilon_proven), AVERAGE, "-"),
+        ("worst agent's share, proven pure", _worst(data.epsilon_proven_pure), AVERAGE, "--"),
+        (f"worst agent's share, proven at δ = {delta:g}", _worst(data.epsilon_proven), AVERAGE, "-"),
     ]
     shown = [(label, e, colour, line) for label, e, colour, line in curves if np.any(e > 0)]
     if not shown:

@@ -92,9 +92,9 @@ def _results(s: Json) -> list[list[str]]:
 def _privacy(privacy: Json) -> str:
     if privacy["noise"] is None:
         return "<p>None: messages carry no noise.</p>"
-    rows = [(f"Agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
+    rows = [(f"Share of agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
-        rows = [("Every agent", rows[0][1])]
+        rows = [("Share of every agent", rows[0][1])]
     cells = [
         [who, words.number(p["claimed"], "none"), words.number(p["proven_pure"]), words.number(p["proven"]), p["rule"]]
         for who, p in [*rows, ("Network", privacy["network"])]
@@ -104,6 +104,7 @@ def _privacy(privacy: Json) -> str:
         _table(head, cells)
         + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
         "Proven: against someone who reads every message on every link. "
+        "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
         f"{escape(words.what_noise_buys(privacy['noise']))}</p>"
     )
