@@ -43,11 +43,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
     tight: Annotated[
         bool,
-        Meta(
-            Meta(
-                description="compose numerically too, at the horizon (dp-accounting, extra [tight]); may take a minute"
-            ),
-        ),
+        Meta(description="compose numerically too, at the horizon (dp-accounting, extra [tight]); may take a minute"),
     ] = False
     clip: Annotated[
         Number | Literal["inf"],
