@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from mpinodes.agent import RELEASE
+from mpinodes.agent import RELEASE, Agent
 from mpinodes.experiment import chunk_rounds
 from mpinodes.protocol import Round, Vector
 
@@ -142,6 +142,17 @@ class Channel:
     def close(self) -> None:
         """Wait until everything has left."""
         patient_wait(self._sending)
+
+
+def live(agent: Agent, network: Network, channel: Channel, rounds: int) -> None:
+    """All rounds of one agent; network and channel are closed at the end."""
+    for t in range(1, rounds + 1):
+        round = agent.speak(t, channel.row(t))
+        channel.done(t)
+        network.exchange(round)
+        agent.hear(round, network.frames)
+    channel.close()
+    network.close()
 
 
 def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:

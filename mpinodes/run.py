@@ -305,19 +305,13 @@ class Job:
     def _act(self, parts: Parts, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
         from mpinodes.agent import Agent, row_width
-        from mpinodes.network import Channel, Network, assemble
+        from mpinodes.network import Channel, Network, assemble, live
 
         agent = Agent(self._world.rank, parts)
         network = Network(agents, agent.frame, wait)
         e = parts.experiment
         channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
-        for t in range(1, e.rounds + 1):
-            round = agent.speak(t, channel.row(t))
-            channel.done(t)
-            network.exchange(round)
-            agent.hear(round, network.frames)
-        channel.close()
-        network.close()
+        live(agent, network, channel, e.rounds)
         assemble(comm)  # the logger comes once the report is written
 
     def _log(self, parts: Parts, b: int, comm: MPI.Comm) -> None:

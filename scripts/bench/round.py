@@ -29,7 +29,7 @@ from mpi4py import MPI
 from mpinodes.agent import Agent, row_width
 from mpinodes.experiment import parse, resolve
 from mpinodes.losses.logistic import Logistic
-from mpinodes.network import Channel, Network, assemble, make_wait, patient_wait, receive_chunks
+from mpinodes.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
 from mpinodes.parts import Parts, build
 from mpinodes.seeds import Purpose, Stream
 
@@ -98,14 +98,8 @@ def with_mpinodes(world: MPI.Comm, parts: Parts, wait) -> float:
         channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
         world.Barrier()
         start = time.perf_counter()
-        for t in range(1, e.rounds + 1):
-            round = agent.speak(t, channel.row(t))
-            channel.done(t)
-            network.exchange(round)
-            agent.hear(round, network.frames)
-        channel.close()
+        live(agent, network, channel, e.rounds)
         seconds = time.perf_counter() - start
-        network.close()
         assemble(comm)
     agents.Free(), comm.Free()
     return world.allreduce(seconds, MPI.MAX)
