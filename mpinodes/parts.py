@@ -57,7 +57,7 @@ class Parts:
         if variance == 0:
             return clean
         noise = Seeds(self.experiment.seed, Purpose.GRADIENT_NOISE, agent)
-        return lambda t: NoisyGradient(clean(t), variance, t, noise)  # type: ignore[arg-type]
+        return lambda t: NoisyGradient(clean(t), variance, t, noise)
 
 
 def build(experiment: Experiment) -> Parts:

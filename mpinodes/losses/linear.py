@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.protocol import Vector
+from mpinodes.protocol import Loss, Vector
 from mpinodes.seeds import Stream
 
 ALL = slice(None)
@@ -87,7 +87,7 @@ class NoisyGradient:
     ξ comes after the clipping and does not depend on the data, so it changes no sensitivity.
     """
 
-    loss: LinearLoss
+    loss: Loss
     variance: float
     t: int
     noise: Stream

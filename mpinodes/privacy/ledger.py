@@ -151,9 +151,8 @@ class Saturated(Agent):
     def _cumulative(costs: Vector) -> tuple[Vector, Vector]:
         """Sums of the finite costs, and counts of the others, of the first t messages."""
         finite = np.isfinite(costs)
-        return tuple(  # type: ignore[return-value]
-            np.concatenate([[0.0], np.cumsum(part)]) for part in (np.where(finite, costs, 0.0), ~finite)
-        )
+        sums, counts = np.cumsum(np.where(finite, costs, 0.0)), np.cumsum(~finite)
+        return np.concatenate([[0.0], sums]), np.concatenate([[0.0], counts])
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Agent.at`."""

@@ -162,7 +162,7 @@ class Replayed:
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """A loss with the changed sample in some rows."""
     if isinstance(loss, NoisyGradient):
-        return replace(loss, loss=_with(loss.loss, rows, change))  # type: ignore[arg-type]
+        return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = loss.features.copy(), loss.targets.copy()
     features[rows], targets[rows] = change.feature, change.target
     changed: LinearLoss = replace(loss, features=features, targets=targets)
