@@ -104,9 +104,10 @@ class Geometric(Periodic):
         """
         n, r = self.agents, self.radius
         hint = f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"
-        return (_first_connected(n, self.seed, self._draw, f"radius = {r:g}", hint),)
+        return (_first_connected(n, self.seed, self.draw, f"radius = {r:g}", hint),)
 
-    def _draw(self, rng: np.random.Generator) -> Matrix:
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """One, connected or not."""
         x, y = rng.random((2, self.agents))
         near: Matrix = np.hypot(x - x[:, None], y - y[:, None]) < self.radius
         np.fill_diagonal(near, False)
@@ -125,7 +126,7 @@ class SmallWorld(Periodic):
     seed: int
     neighbours: Annotated[
         int, Meta(ge=2, description="of each on the ring before edges move: even, half on each side")
-    ] = 2
+    ] = 4
     probability: Annotated[float, Meta(ge=0, le=1, description="of moving one end of each edge")] = 0.1
 
     def __post_init__(self) -> None:
@@ -137,8 +138,8 @@ class SmallWorld(Periodic):
 
     @property
     def title(self) -> str:
-        """With its parameters."""
-        return f"small world of {self.neighbours} neighbours, p = {self.probability:g}"
+        """With its neighbours, k, and p."""
+        return f"small world, k = {self.neighbours}, p = {self.probability:g}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
@@ -148,9 +149,10 @@ class SmallWorld(Periodic):
             BadInput: none of 1000 draws was connected.
         """
         hint = "more neighbours, or a lower topology.probability, would do"
-        return (_first_connected(self.agents, self.seed, self._draw, f"neighbours = {self.neighbours}", hint),)
+        return (_first_connected(self.agents, self.seed, self.draw, f"neighbours = {self.neighbours}", hint),)
 
-    def _draw(self, rng: np.random.Generator) -> Matrix:
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """One, connected or not."""
         import networkx as nx
 
         graph = nx.watts_strogatz_graph(self.agents, self.neighbours, self.probability, seed=rng)
@@ -167,7 +169,7 @@ class BarabasiAlbert(Periodic):
 
     agents: Agents
     seed: int
-    attachments: Annotated[int, Meta(ge=1, description="edges that a new agent comes with")] = 1
+    attachments: Annotated[int, Meta(ge=1, description="edges that a new agent comes with")] = 2
 
     def __post_init__(self) -> None:
         if self.attachments >= self.agents:
@@ -177,8 +179,8 @@ class BarabasiAlbert(Periodic):
 
     @property
     def title(self) -> str:
-        """With its attachments."""
-        return f"Barabási–Albert graph, {self.attachments} edges to each new agent"
+        """With its attachments, m."""
+        return f"Barabási–Albert graph, m = {self.attachments}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -84,9 +84,9 @@ def _unconnected(topology: Topology, rounds: int, needed: int | None) -> BadInpu
     """The error of a graph that is not connected in these rounds, but in so many as are needed, or never."""
     j, i = unreached(_union(topology, rounds)) or (0, 0)
     where = getattr(topology, "path", topology.title)
-    far = "not connected" if needed is None else f"not connected in a run of only {rounds} rounds"
-    remedy = "add edges or rounds" if topology.period is None else "add edges"
-    remedy = remedy if needed is None else f"set rounds={needed} or more, or {remedy}"
+    far, remedy = "not connected", "add edges or rounds" if topology.period is None else "add edges"
+    if needed is not None:
+        far, remedy = f"{far} in a run of only {rounds} rounds", f"set rounds={needed} or more, or add edges"
     return BadInput(
         f"{where}: {far}: in the union of rounds 1 to {rounds} nothing that agent {j} says "
         f"ever reaches agent {i}; {remedy}"
