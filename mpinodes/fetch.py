@@ -157,7 +157,8 @@ def _download(wanted: Wanted, folder: Path) -> Path:
     try:
         return Path(pooch.retrieve(wanted.url, wanted.sha256, wanted.file, folder, downloader=plain))
     except HTTPError as error:
-        error.response.close()  # pooch leaves it open
+        if error.response is not None:
+            error.response.close()  # pooch leaves it open
         raise
 
 

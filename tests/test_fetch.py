@@ -235,7 +235,11 @@ def test_an_archive_that_writes_elsewhere_or_links_gets_nowhere(server, mine, tm
     assert everything(mine) == []
 
 
-@pytest.mark.parametrize("broken", [PACKED[:-30], b"<html>please log in</html>", PACKED[:50] + bytes(50), b""])
+@pytest.mark.parametrize(
+    "broken",
+    [PACKED[:-30], b"<html>please log in</html>", PACKED[:50] + bytes(50), b""],
+    ids=["cut", "a page", "corrupt", "empty"],
+)
 def test_a_broken_archive_leaves_nothing_half_written(server, mine, broken):
     server.files["cifar-10-binary.tar.gz"] = broken
     assert "cifar-10-binary.tar.gz cannot be unpacked: " in (said := message(batches(server), mine))

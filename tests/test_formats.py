@@ -108,6 +108,8 @@ def test_cifar_rows_are_counted_from_file_to_file(tmp_path):
     np.testing.assert_array_equal(dense(source), whole[:, 1:] / 255)
     rows = np.array([4, 0, 3])
     np.testing.assert_array_equal(source.features(rows), whole[rows, 1:] / 255)
+    with pytest.raises(IndexError):
+        source.features(np.array([5]))
 
 
 @pytest.mark.parametrize(

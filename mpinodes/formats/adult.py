@@ -9,7 +9,6 @@ unknown occupation, hence in no row that stays.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +52,7 @@ FIELDS: dict[str, str | float] = {
 LABELS = {"<=50K": -1.0, ">50K": 1.0}
 UPSTREAM = {"adult.data": 30_162, "adult.test": 15_060}  # rows without a ?
 
-_Codes: TypeAlias = dict[str, int]
-_CATEGORIES: dict[str, _Codes] = {
+_CATEGORIES: dict[str, dict[str, int]] = {
     name: {value: code for code, value in enumerate(kind.split())}
     for name, kind in FIELDS.items()
     if isinstance(kind, str)

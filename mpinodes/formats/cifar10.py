@@ -45,9 +45,9 @@ def read(files: Sequence[Path]) -> Source:
 
     def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
         pixels = np.empty((len(rows), PIXELS))
-        for start, part in zip(starts, records, strict=False):
-            mine = (start <= rows) & (rows < start + len(part))
-            pixels[mine] = part[rows[mine] - start, 1:]
+        file = np.searchsorted(starts, rows, side="right") - 1
+        for k in np.unique(file):
+            pixels[file == k] = records[k][rows[file == k] - starts[k], 1:]
         pixels /= 255
         return pixels
 

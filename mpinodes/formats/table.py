@@ -50,7 +50,7 @@ def _source(path: Path, features: NDArray[Any], targets: NDArray[np.float64]) ->
 
 def _npz(path: Path) -> Source:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if not {"features", "targets"} <= set(file):
                 raise BadInput(
                     f"{path}: holds {', '.join(file)}; dense `features` (N, d) and `targets` (N,) expected "
