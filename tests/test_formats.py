@@ -208,7 +208,7 @@ def test_without_a_dimension_some_line_must_have_a_feature_and_none_an_absurd_on
 # adult
 
 ADULT = (
-    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 2500, 40, "
     "United-States, <=50K\n"
     "18, ?, 103497, Some-college, 10, Never-married, ?, Own-child, White, Female, 0, 0, 30, United-States, <=50K\n"
     "90, Private, 1600000, 5th-6th, 3, Widowed, Sales, Wife, Black, Female, 99999, 5001, 99, Holand-Netherlands, >50K\n"
@@ -228,7 +228,7 @@ def test_adult_rows_have_105_features_of_norm_one(tmp_path):
     starts = np.cumsum([0, 7, 16, 7, 14, 6, 5, 2])
     assert np.flatnonzero(first[:98]).tolist() == (starts + np.array([5, 0, 2, 8, 3, 0, 1, 0])).tolist()
     assert np.flatnonzero(last[:98]).tolist() == (starts + np.array([0, 14, 4, 3, 0, 4, 0, 40])).tolist()
-    np.testing.assert_allclose(first[98:], [0.39, 77516 / 1.5e6, 13 / 16, 2174 / 99_999, 0, 0.4, 1])
+    np.testing.assert_allclose(first[98:], [0.39, 77516 / 1.5e6, 13 / 16, 2174 / 99_999, 0.5, 0.4, 1])
     np.testing.assert_allclose(last[98:], [0.9, 1, 3 / 16, 1, 1, 0.99, 1])
 
 
