@@ -1,0 +1,100 @@
+"""What every format reads into, and the bytes they all read from."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.errors import BadInput
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Features: TypeAlias = "NDArray[np.float64] | scipy.sparse.csr_array[np.float64, tuple[int, int]]"
+Bytes: TypeAlias = bytearray | mmap
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples on file: the target of each, and features of those rows that are asked for.
+
+    Attributes:
+        targets: (N,) the file's own class numbers (digit, CIFAR class, LIBSVM label, −1 and +1) or real targets.
+        dimension: How many features a sample has.
+        features: Rows (k,), counted from 0 -> (k, dimension). Only the rows asked for become numbers, so that a
+            rank that owns 1/64 of them holds no more. The LIBSVM reader checks a row's pairs only here: BadInput.
+        upstream: How many records the upstream files of this name have; None: unknown.
+        files: Where the samples come from.
+    """
+
+    targets: NDArray[np.float64]
+    dimension: int
+    features: Callable[[NDArray[np.int64]], Features]
+    upstream: int | None
+    files: tuple[Path, ...]
+
+
+def content(path: Path) -> Bytes:
+    """The bytes of a file, unpacked if it is gzip or bzip2, whatever its name says.
+
+    A plain file is mapped, so that all ranks of a machine share one copy; a packed one takes its unpacked size
+    of memory on each rank, for as long as the `Source` lives.
+
+    Raises:
+        BadInput: missing, unreadable, empty, or its packed data are truncated or corrupt.
+    """
+    try:
+        with path.open("rb") as file:
+            match file.read(3):
+                case b"":
+                    raise BadInput(f"{path}: empty")
+                case b"BZh":
+                    return _unpacked(path, bz2.open(path))
+                case start if start[:2] == b"\x1f\x8b":
+                    return _unpacked(path, gzip.open(path))
+            return mmap(file.fileno(), 0, access=ACCESS_READ)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _unpacked(path: Path, packed: BufferedIOBase) -> bytearray:
+    data = bytearray()  # grows in place: joining chunks at the end would take twice the memory
+    try:
+        with packed:
+            while chunk := packed.read(1 << 16):
+                data += chunk
+    except EOFError as error:
+        size = path.stat().st_size
+        raise BadInput(f"{path}: truncated: the file ends at byte {size}, before its packed data do") from error
+    except (OSError, zlib.error) as error:
+        raise BadInput(f"{path}: corrupt packed data past unpacked byte {len(data)}: {error}") from error
+    if not data:
+        raise BadInput(f"{path}: empty")
+    return data
+
+
+def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
+    """Of each line that is not blank: its number from 1, where it starts, where its newline is."""
+    number, start = 1, 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if data[start:end].strip():
+            yield number, start, end
+        number, start = number + 1, end + 1
+
+
+def shown(text: bytes | str) -> str:
+    """A piece of a file, fit for an error message."""
+    text = text if isinstance(text, str) else text.decode(errors="replace")
+    return repr(text if len(text) <= 24 else f"{text[:24]}...")
