@@ -1,25 +1,31 @@
-"""The comparator: min over v in 𝒳 of Σ_t f^t(v), with a certificate of how far off it may be.
+"""The comparator: min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certificate of how far off it may be.
 
-Bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès
-2015), since all it needs of a set is its exact projection; the certificate is the Frank-Wolfe gap
-max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. All of R^d: L-BFGS by scipy; losses
-are never negative, so F(x) itself bounds the error, and for least squares so does ‖∇F‖²/(2μ) with μ the
-least positive eigenvalue of the Hessian.
+Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
+Candès 2015), since all it needs of a set is its exact projection; the certificate is the Frank-Wolfe gap
+max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: L-BFGS by scipy; losses are
+never negative, so F(x) itself bounds the error, and where F is μ-strongly convex so does ‖∇F‖²/(2μ).
+
+Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
+gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
+min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from mpinodes.losses.linear import LinearLoss
+from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
 from mpinodes.protocol import Vector
-from mpinodes.sets import Set
+from mpinodes.sets import Ball, Box, ProductOfBalls, Set
 
 TOLERANCE = 1e-9  # of the certificate, relative to the value
 ITERATIONS = 20_000
+DENSE = 2000  # a Gram matrix up to this size is made whole
 
 
 class Comparator(NamedTuple):
@@ -38,10 +44,14 @@ class Comparator(NamedTuple):
 
 def best(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
     """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it."""
-    gram = np.linalg.eigvalsh(total.features.T @ total.features)
-    scale = total.curvature() / total.divisor
+    if isinstance(total, PiecewiseLinearLoss):
+        return _conic(total, feasible)
     if feasible.bounded:
-        return _projected_gradient(total, feasible, start, scale * float(gram[-1]))
+        return _projected_gradient(total, feasible, start)
+    return _unconstrained(total, start)
+
+
+def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
     found = minimize(
         total.value,
         start,
@@ -49,15 +59,39 @@ def best(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
         method="L-BFGS-B",
         options={"maxiter": ITERATIONS, "ftol": 1e-15, "gtol": 1e-12},
     )
-    gradient = total.grad(found.x)
-    value = total.value(found.x)
-    least = scale * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
-    gap = float(gradient @ gradient) / (2 * least) if total.strongly_convex_link else np.inf
+    gradient, value = total.grad(found.x), total.value(found.x)
+    modulus = _modulus(total)
+    gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
     return Comparator(found.x, value, min(gap, value))
 
 
-def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, smoothness: float) -> Comparator:
-    step = 1 / max(smoothness, np.finfo(float).tiny)
+def _modulus(total: LinearLoss) -> float:
+    """Of strong convexity: the regularizer's, and for least squares that of the samples on the span they have."""
+    if total.regularizer or not total.strongly_convex_link or total.features.shape[1] > DENSE:
+        return total.regularizer
+    gram = np.linalg.eigvalsh(_dense(total.features.T @ total.features))
+    return total.curvature() / total.divisor * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
+
+
+def _smoothness(total: LinearLoss) -> float:
+    """Of F: the largest eigenvalue of its Hessian is at most this."""
+    a = total.features
+    if min(a.shape) <= DENSE:
+        small = _dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
+        largest = float(np.linalg.eigvalsh(small)[-1])
+    else:
+        d = a.shape[1]
+        gram = LinearOperator((d, d), matvec=lambda v: a.T @ (a @ v), dtype=np.float64)
+        largest = 1.01 * float(eigsh(gram, k=1, v0=np.ones(d), return_eigenvectors=False)[0])
+    return total.curvature() / total.divisor * largest + total.regularizer
+
+
+def _dense(matrix: Any) -> Vector:
+    return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
+
+
+def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
+    step = 1 / max(_smoothness(total), np.finfo(float).tiny)
     x = y = feasible.project(start)
     momentum = 1.0
     point, lowest = x, np.inf
@@ -82,3 +116,73 @@ def _certified(total: LinearLoss, feasible: Set, x: Vector) -> tuple[float, floa
     """F(x), and the Frank-Wolfe gap there (or F(x), where that is less)."""
     gradient, value = total.grad(x), total.value(x)
     return value, min(max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
+
+
+def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
+    """Min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
+
+    Coordinates that no sample has are left out: the best value there is 0.
+    """
+    import clarabel
+
+    a = sparse.csr_array(total.features)
+    used = np.unique(a.indices)
+    a, n = a[:, used], len(total.targets)
+    d = len(used)
+    lo, hi = total.slopes(total.targets)
+    below = [sparse.diags_array(s) @ a for s in (lo, hi)]
+    minus = -sparse.eye_array(n)
+    set_rows, set_bounds, set_cones = _cones(feasible, used)
+    constraints = sparse.block_array([[below[0], minus], [below[1], minus]], format="csc")
+    bounds = np.concatenate([lo * total.targets, hi * total.targets])
+    if set_bounds.size:
+        wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
+        constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
+    quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
+    linear = np.concatenate([np.zeros(d), np.full(n, 1 / total.divisor)])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]
+    solution = clarabel.DefaultSolver(quadratic, linear, constraints, bounds, cones, settings).solve()
+    x = np.zeros(total.features.shape[1])
+    x[used] = solution.x[:d]
+    x = feasible.project(x)
+    multipliers = np.maximum(np.array(solution.z[: 2 * n]), 0.0)
+    value = total.value(x)
+    lower = _dual(total, feasible, multipliers[:n], multipliers[n:])
+    return Comparator(x, value, min(max(value - lower, 0.0), value))
+
+
+def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
+    """𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
+    import clarabel
+
+    d = len(used)
+    one = sparse.eye_array(d, format="csr")
+    match feasible:
+        case Box(radius):
+            return sparse.vstack([one, -one]), np.full(2 * d, radius), [clarabel.NonnegativeConeT(2 * d)]
+        case Ball(radius):
+            blocks = [np.arange(d)]
+        case ProductOfBalls(radius, owned):
+            blocks = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in owned]
+        case _:
+            return sparse.csr_array((0, d)), np.zeros(0), []
+    rows = [sparse.vstack([sparse.csr_array((1, d)), -one[block]]) for block in blocks]
+    bounds = [np.append(radius, np.zeros(len(block))) for block in blocks]
+    cones = [clarabel.SecondOrderConeT(len(block) + 1) for block in blocks]
+    return sparse.vstack(rows), np.concatenate(bounds), cones
+
+
+def _dual(total: PiecewiseLinearLoss, feasible: Set, below: Vector, above: Vector) -> float:
+    """A lower bound on F, from the multipliers of the two slopes of each sample."""
+    lo, hi = total.slopes(total.targets)
+    weight = below + above
+    share = np.divide(above, weight, out=np.full_like(above, 0.5), where=weight > 0)
+    slope = (lo + share * (hi - lo)) / total.divisor
+    pull = np.asarray(slope @ total.features)
+    constant = -float(slope @ total.targets)
+    if not total.regularizer:
+        return constant - feasible.support(-pull)
+    v = feasible.project(-pull / total.regularizer)
+    return constant + float(pull @ v) + 0.5 * total.regularizer * float(v @ v)

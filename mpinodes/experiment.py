@@ -16,13 +16,16 @@ from msgspec import Meta, Struct, field
 from mpinodes import registry, schedules, topology
 from mpinodes.errors import BadInput
 
-ALGORITHM_FACTS = frozenset({"agents", "dimension", "blocks", "step", "feasible", "change", "spread", "smoothness"})
-STREAM_FACTS = frozenset({"seed", "make_loss"})
+ALGORITHM_FACTS = frozenset(
+    {"agents", "dimension", "blocks", "step", "feasible", "change", "spread", "smoothness", "regularizer"}
+)
+STREAM_FACTS = frozenset({"seed", "agents", "make_loss"})
 TOPOLOGY_FACTS = frozenset({"seed"})
 LOCKSTEP_AGENTS = 7
 
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
+SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
@@ -67,6 +70,10 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
         Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
     ] = 5.0
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
+    regularizer: Annotated[
+        float,
+        Meta(ge=0, le=1e100, description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it"),
+    ] = 0.0
     gradient_noise: Annotated[
         float,
         Meta(
@@ -83,6 +90,9 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
     transcript: Annotated[
         bool, Meta(description="keep every frame on every link, as an eavesdropper sees it; replay reads it")
+    ] = False
+    dynamic_regret: Annotated[
+        bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
     ] = False
     chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
         65536
@@ -102,6 +112,14 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
+    repeats: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="runs in one job, with the seeds seed, seed + 1, ...; data.seed fixes the data",
+        ),
+    ]
     name: Annotated[str, Meta(min_length=1, pattern=r"^[\w.+-]+$", description="names the run directory and the page")]
     algorithm: Annotated[dict[str, Any], Meta(description="name or path, and its hyper-parameters")]
     step: Annotated[dict[str, Any], Meta(description="kind of step schedule, and its parameters")]
@@ -224,10 +242,10 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     if isinstance(algorithm_section.get("path"), str):  # the experiment runs again from any directory
         algorithm_section["path"] = str(Path(algorithm_section["path"]).absolute())
     algorithm = find_algorithm(algorithm_section)
-    data_section = merge({"name": "digits"}, getattr(algorithm, "defaults", {}).get("data", {}), asked.get("data", {}))
+    data_section = _data_section(algorithm, asked)
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     tree = merge(
-        {"seed": 0, "step": {"kind": "inverse-sqrt"}},
+        {"seed": 0, "repeats": 1, "step": {"kind": "inverse-sqrt"}},
         getattr(stream, "defaults", {}),
         _without_other(getattr(algorithm, "defaults", {}), asked),
         asked,
@@ -235,12 +253,58 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     )
     tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
     tree["algorithm"] = _filled(algorithm, tree["algorithm"], ALGORITHM_FACTS, "algorithm", ("name", "path"))
-    tree["step"] = _filled(schedule(tree["step"]), tree["step"], frozenset(), "step", ("kind",))
-    tree["data"] = _filled(stream, tree["data"], STREAM_FACTS, "data", ("name",))
+    tree["step"] = _step_section(tree, algorithm)
+    tree["data"] = _filled(stream, tree["data"], STREAM_FACTS, "data", ("name", "seed"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
-    _require_labels(tree)
-    tree["rounds"] = _rounds(tree)
+    _require_partition(tree, algorithm)
+    registry.checked(tree["seed"], SEED, "seed")
+    graph = make_topology(tree["topology"], tree["seed"])
+    made = make_stream(tree["data"], tree["seed"], graph.agents, lambda features, targets: None)
+    _require_labels(tree, made)
+    tree["rounds"] = _rounds(tree, made)
     return _typed(tree)
+
+
+def _data_section(algorithm: Any, asked: Tree) -> Tree:
+    """The data's keys, from the algorithm's defaults and the user, with absolute paths."""
+    given = asked.get("data", {})
+    default = getattr(algorithm, "defaults", {}).get("data", {})
+    if "file" in given and "name" not in given:
+        given = {"name": "file"} | given
+    other = "name" in given and given["name"] != default.get("name")  # the defaults fit the algorithm's own data
+    partition = "even" if algorithm.decomposable else "shared"
+    section = merge({"name": "digits", "partition": partition}, {} if other else default, given)
+    for key in ("dir", "file"):
+        if section.get(key):
+            section[key] = str(Path(_text(section, key, "data")).expanduser().absolute())
+    if "seed" in section:
+        registry.checked(section["seed"], SEED, "data.seed")
+    return section
+
+
+def _step_section(tree: Tree, algorithm: Any) -> Tree:
+    """The step's keys; a modulus not given comes from the losses' own strong convexity."""
+    section, kind = dict(tree["step"]), schedule(tree["step"])
+    regularizer = tree.get("problem", {}).get("regularizer", 0.0)
+    if "modulus" in kind.__dataclass_fields__ and "modulus" not in section:
+        if not regularizer:
+            raise BadInput(
+                f"step.kind = {section['kind']!r} needs strongly convex losses or a step.modulus: set "
+                "problem.regularizer or step.modulus above 0, or step.kind=inverse-sqrt"
+            )
+        registry.checked(regularizer, Finite, "problem.regularizer")
+        section["modulus"] = getattr(algorithm, "modulus_share", 1.0) * regularizer
+    return _filled(kind, section, frozenset(), "step", ("kind",))
+
+
+def _require_partition(tree: Tree, algorithm: Any) -> None:
+    """Refuse data of its own for each agent where all agents share one loss."""
+    partition = tree["data"]["partition"]
+    if not algorithm.decomposable and partition != "shared":
+        raise BadInput(
+            f"data.partition = {partition!r}: the agents of {tree['name']} share one loss and decide a block of "
+            "coordinates each; set data.partition=shared, or algorithm.name=dola"
+        )
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:
@@ -285,35 +349,55 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
     return {k: section[k] for k in ("name", "file") if k in section} | {"undirected": undirected}
 
 
-def _require_labels(tree: Tree) -> None:
+def make_topology(section: Mapping[str, Any], seed: int) -> topology.Topology:
+    """The graph that a resolved `topology` section names.
+
+    Raises:
+        BadInput: its file is missing or malformed.
+    """
+    rest = dict(section)
+    if "file" in rest:
+        return topology.read(Path(rest["file"]), rest["undirected"])
+    name = rest.pop("name")
+    if name not in topology.KINDS:
+        return topology.read(topology.folder() / f"{name}.json", rest["undirected"])
+    kind: Any = topology.KINDS[name]
+    facts = {"seed": seed} if "seed" in kind.__dataclass_fields__ else {}
+    made: topology.Topology = kind(**rest, **facts)
+    return made
+
+
+def _require_labels(tree: Tree, stream: Any) -> None:
     """Refuse a loss for labels ±1 on data without labels."""
     problem = tree.get("problem", {})
     if not isinstance(problem.get("loss"), str):
         return
     loss = registry.find("losses", problem["loss"], "problem.loss")
-    stream = registry.find("streams", tree["data"]["name"], "data.name")
-    if loss.needs_labels and not getattr(stream, "labels", True):
+    if loss.needs_labels and not stream.labels:
         raise BadInput(
             f"problem.loss = {problem['loss']!r} needs labels -1 and +1, and data.name = {tree['data']['name']!r} "
-            "has real targets; set problem.loss=least-squares"
+            "has real targets; set problem.loss=least-squares, or absolute"
         )
 
 
-def _rounds(tree: Tree) -> Any:
+def _rounds(tree: Tree, stream: Any) -> Any:
     """`rounds`, checked against the length of the data, or that length."""
-    stream = make_stream(tree["data"], tree["seed"], lambda features, targets: None)
-    rounds = tree.get("rounds")
-    if stream.rounds == 0:
-        raise BadInput(f"data.batch = {tree['data']['batch']}: larger than the training set; lower data.batch")
-    if rounds is None:
-        if stream.rounds is None:
-            raise BadInput(f"rounds is missing, and data.name = {tree['data']['name']!r} has no end; set rounds")
-        return stream.rounds
-    registry.checked(rounds, Annotated[int, Meta(ge=1)], "rounds")
-    if stream.rounds is not None and rounds > stream.rounds:
-        epochs = -(-rounds * tree["data"]["epochs"] // stream.rounds)
+    rounds, length = tree.get("rounds"), stream.rounds
+    if length == 0:
         raise BadInput(
-            f"rounds = {rounds}: the data lasts {stream.rounds} rounds (data.batch = {tree['data']['batch']}, "
+            f"data.batch = {tree['data']['batch']}: larger than "
+            + ("the training set" if tree["data"]["partition"] == "shared" else "the smallest share of an agent")
+            + "; lower data.batch"
+        )
+    if rounds is None:
+        if length is None:
+            raise BadInput(f"rounds is missing, and data.name = {tree['data']['name']!r} has no end; set rounds")
+        return length
+    registry.checked(rounds, Annotated[int, Meta(ge=1)], "rounds")
+    if length is not None and rounds > length:
+        epochs = -(-rounds * tree["data"]["epochs"] // length)
+        raise BadInput(
+            f"rounds = {rounds}: the data lasts {length} rounds (data.batch = {tree['data']['batch']}, "
             f"data.epochs = {tree['data']['epochs']}); set data.epochs={epochs}, or fewer rounds"
         )
     return rounds
@@ -351,10 +435,20 @@ def _located(message: str, tree: Tree) -> str:
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
 
 
-def make_stream(section: Mapping[str, Any], seed: int, make_loss: Callable[..., Any]) -> Any:
-    """The stream of losses that a resolved `data` section names."""
+def make_stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Callable[..., Any]) -> Any:
+    """The stream of losses that a resolved `data` section names.
+
+    Raises:
+        BadInput: files are missing or malformed.
+    """
     part = registry.find("streams", section["name"], "data.name")
-    return part(**{k: v for k, v in section.items() if k != "name"}, seed=seed, make_loss=make_loss)
+    given = {"seed": seed} | {k: v for k, v in section.items() if k != "name"}
+    return part(**given, agents=agents, make_loss=make_loss)
+
+
+def single_run(experiment: Experiment, repeat: int) -> Experiment:
+    """The run that a repeat of an experiment is."""
+    return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:

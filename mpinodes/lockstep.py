@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mpinodes import repeats
 from mpinodes.agent import Agent, row_width
 from mpinodes.experiment import chunk_rounds, parse, resolve
-from mpinodes.logger import Json, Logger
+from mpinodes.logger import Json
 from mpinodes.parts import Parts, build, check
 from mpinodes.protocol import Vector
 from mpinodes.record import make_directory
@@ -43,9 +44,7 @@ def run(asked: dict[str, Any]) -> tuple[Path, Json]:
         parts = build(resolve(asked, ranks=None))
         b = check(parts, ranks=None)
         directory = make_directory(parts.experiment)
-        logger = Logger(parts, directory, "none (lockstep)", b)
-        logger.follow(simulate(parts))
-        return directory, logger.finish()
+        return directory, repeats.log(parts, directory, "none (lockstep)", b, simulate)
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:

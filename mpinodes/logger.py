@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,11 @@ from mpinodes.experiment import Experiment, log_spaced, resolve
 from mpinodes.parts import Parts
 from mpinodes.privacy.accountant import Accountant, Loss, Losses
 from mpinodes.progress import Progress
-from mpinodes.protocol import Event, Vector
+from mpinodes.protocol import Diverged, Event, Vector
 from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
-from mpinodes.regret import Meter, accuracy
-from mpinodes.sets import Set
+from mpinodes.regret import gathered, make_meter
 
 Json = dict[str, Any]
-
-
-class Diverged(RuntimeError):
-    """An agent's estimate is no longer a number."""
 
 
 class Logger:
@@ -38,7 +34,7 @@ class Logger:
         self._parts, self._directory, self._b = parts, directory, b
         e = parts.experiment
         self._horizons: NDArray[np.int64] = log_spaced(e.rounds)
-        self._meter = Meter(parts, self._horizons)
+        self._meter = make_meter(parts, self._horizons)
         self._accountant = Accountant(_groups(parts), shared=e.data["partition"] == "shared")
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
@@ -95,18 +91,13 @@ class Logger:
     def finish(self) -> Json:
         """Complete record, summary and report; returns the summary."""
         e, horizons = self._parts.experiment, self._horizons
-        losses_of = self._parts.stream.of(0)
-        comparators = [
-            comparator(losses_of, self._parts.feasible, t, start)
-            for t, start in zip(horizons.tolist(), self._meter.mean, strict=True)
-        ]
+        comparators, dynamic = self._comparators()
         values = np.array([c.value for c in comparators])
         regret = self._meter.total - values[:, None]
         claim = getattr(self._parts.algorithm, "claim", None) if e.private else None
         losses = self._accountant.losses(
             horizons, e.privacy.delta, claim and (lambda t: claim(e.epsilon, t)), e.privacy.tight
         )
-        scores = {name: self._accuracies(name) for name in self._parts.stream.labelled()}
         along, each = ("horizon",), ("horizon", "agent")
         variables = {
             "network_regret": (along, regret[:, 0]),
@@ -124,40 +115,76 @@ class Logger:
             "decision_last": (("horizon", "coordinate"), self._meter.last),
             "decision_mean": (("horizon", "coordinate"), self._meter.mean),
         }
-        for name, (of_mean, of_last) in scores.items():
+        for name, found in self._meter.accuracy.items():
             suffix = "" if name == "test" else f"_{name}"
+            of_mean, of_last = found.mean(axis=2).T
             variables |= {f"accuracy{suffix}": (along, of_mean), f"accuracy{suffix}_last": (along, of_last)}
+            if found.shape[2] > 1:
+                variables |= {f"accuracy{suffix}_agents": (each, found[:, 0])}
+        if dynamic is not None:
+            variables |= {
+                "dynamic_regret": (along, self._meter.total[:, 0] - dynamic[0]),
+                "path_length": (along, dynamic[1]),
+            }
+        if gap := self._optimality_gap(comparators[-1]):
+            variables["optimality_gap"] = (each, gap[0])
         self._record.finish(horizons, variables)
-        summary = self._summary(regret, comparators[-1], losses, scores)
-        write_text(self._directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+        summary = self._summary(comparators[-1], losses, variables)
+        write_text(self._directory / "summary.json", json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
         if e.report:
             from mpinodes.report import draw
 
             draw(self._directory)
         return summary
 
-    def _accuracies(self, name: str) -> tuple[Vector, Vector]:
-        features, labels = self._parts.stream.labelled()[name]
-        return accuracy(self._meter.mean, features, labels), accuracy(self._meter.last, features, labels)
+    def _comparators(self) -> tuple[list[Comparator], Vector | None]:
+        """The best fixed decision at every horizon; where asked for, what the best one of each round gives.
 
-    def _summary(self, regret: Vector, least: Comparator, losses: Losses, scores: dict[str, Any]) -> Json:
+        That is (2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path.
+        """
+        everything, feasible = gathered(self._parts), self._parts.feasible
+        starts = zip(self._horizons.tolist(), self._meter.mean, strict=True)
+        fixed = [best(everything.upto(t), feasible, start) for t, start in starts]
+        if not self._parts.experiment.record.dynamic_regret:
+            return fixed, None
+        path = [fixed[0]]
+        for t in range(2, self._parts.experiment.rounds + 1):
+            path.append(best(everything.upto(t, first=t), feasible, path[-1].point))
+        steps = [0.0, *(float(np.linalg.norm(b.point - a.point)) for a, b in pairwise(path))]
+        sums = np.cumsum([[c.value for c in path], steps], axis=1)
+        return fixed, sums[:, self._horizons - 1]
+
+    def _optimality_gap(self, least: Comparator) -> tuple[Vector, float] | None:
+        """F of every agent's average decision less its minimum, (h, n), and the certificate; offline methods only."""
+        if not getattr(self._parts.algorithm, "offline", False):
+            return None
+        losses = self._parts.experiment.rounds * self._parts.topology.agents
+        return (self._meter.whole - least.value) / losses, least.certificate / losses
+
+    def _summary(self, least: Comparator, losses: Losses, variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
+        last = {name: values[-1] for name, (_, values) in variables.items()}
         network = _privacy(losses.claimed[-1], losses.network[-1])
         agents = [_privacy(losses.claimed[-1], loss) for loss in losses.agents[-1]]
+        sets = self._meter.accuracy
+        suffix = {name: "" if name == "test" else f"_{name}" for name in sets}
         return {
             "name": e.name,
             "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
             "data": self._parts.stream.title,
+            "partition": e.data["partition"],
             "topology": self._parts.topology.title,
             "connectivity": self._b,
             "agents": n,
             "rounds": e.rounds,
             "dimension": self._parts.dimension,
             "seed": e.seed,
-            "network_regret": regret[-1, 0],
-            "network_regret_average_iterate": regret[-1, 1],
-            "agent_regret": regret[-1, 2:].tolist(),
-            "average_fitness": self._meter.total[-1, 0] / e.rounds,
+            "network_regret": float(last["network_regret"]),
+            "network_regret_average_iterate": float(last["network_regret_average_iterate"]),
+            "agent_regret": last["agent_regret"].tolist(),
+            "dynamic_regret": float(last["dynamic_regret"]) if "dynamic_regret" in last else None,
+            "optimality_gap": last["optimality_gap"].tolist() if "optimality_gap" in last else None,
+            "average_fitness": float(last["average_fitness"]),
             "comparator": {"value": least.value, "certificate": least.certificate},
             "decision_norm": float(np.linalg.norm(self._meter.last[-1])),
             "privacy": {
@@ -166,35 +193,31 @@ class Logger:
                 "network": network,
                 "noise": _noise(self._parts, self._accountant.events()),
             },
-            "accuracy": {name: float(of_mean[-1]) for name, (of_mean, _) in scores.items()} or None,
-            "accuracy_last_decision": {name: float(of_last[-1]) for name, (_, of_last) in scores.items()} or None,
+            "accuracy": {name: float(last[f"accuracy{suffix[name]}"]) for name in sets} or None,
+            "accuracy_last_decision": {name: float(last[f"accuracy{suffix[name]}_last"]) for name in sets} or None,
             "seconds": self._seconds,
             "rounds_per_second": e.rounds / self._seconds,
             "versions": self._versions,
         }
 
 
-def comparator(losses: Callable[[int], Any], feasible: Set, rounds: int, start: Vector) -> Comparator:
-    """The best fixed decision for the losses of rounds 1 to `rounds`."""
-    seen = [losses(t) for t in range(1, rounds + 1)]
-    features = np.concatenate([loss.features for loss in seen])
-    targets = np.concatenate([loss.targets for loss in seen])
-    return best(type(seen[0])(features, targets, divisor=seen[0].divisor), feasible, start)
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no infinity: a number that is not finite (a run that almost diverged) becomes null."""
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _groups(parts: Parts) -> Callable[[int], Sequence[int]]:
+def _by_round(t: int) -> list[int]:
+    return [t - 1]
+
+
+def _groups(parts: Parts) -> Callable[[int], Callable[[int], Sequence[int]]]:
     """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
     if parts.experiment.privacy.adjacency == "one-round":
-        return lambda t: [t - 1]
+        return lambda agent: _by_round
     return parts.stream.groups
 
 
@@ -211,17 +234,24 @@ def _privacy(claimed: float, loss: Loss) -> Json:
 
 
 def _noise(parts: Parts, events: Vector) -> Json | None:
-    """The largest scale used, and the one that would make the label true of every release: (rounds, agents, fields)."""
+    """The scales used, and the one that would make the label true of every release: (rounds, agents, fields)."""
     e = parts.experiment
     if not e.private:
         return None
-    scale, l1 = (float(events[..., Event._fields.index(name)].max()) for name in ("scale", "l1"))
-    needed = l1 / e.epsilon
+    scale, l1, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "uses"))
+    data = uses > 0
+    if not data.any():
+        data = np.ones_like(data)
+    with np.errstate(divide="ignore"):
+        release = float((l1[data] / scale[data]).max())
+    needed = float(l1[data].max()) / e.epsilon
     return {
         "epsilon": e.epsilon,
-        "scale": scale,
+        "scale": float(scale[data].max()),
+        "least_scale": float(scale[data].min()),
         "calibrated_scale": None if math.isinf(needed) else needed,
         "calibrated": e.privacy.scale == "calibrated",
+        "release": None if math.isinf(release) else release,
         "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
     }
 

@@ -6,34 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
 from mpinodes import registry, sets, topology
 from mpinodes.errors import BadInput
-from mpinodes.experiment import Experiment, find_algorithm, make_stream, schedule
+from mpinodes.experiment import Experiment, find_algorithm, make_stream, make_topology, schedule
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
-
-
-def make_topology(experiment: Experiment) -> topology.Topology:
-    """The graph of an experiment.
-
-    Raises:
-        BadInput: its file is missing or malformed.
-    """
-    section = dict(experiment.topology)
-    if "file" in section:
-        return topology.read(Path(section["file"]), section["undirected"])
-    name = section.pop("name")
-    if name not in topology.KINDS:
-        return topology.read(topology.folder() / f"{name}.json", section["undirected"])
-    kind: Any = topology.KINDS[name]
-    facts = {"seed": experiment.seed} if "seed" in kind.__dataclass_fields__ else {}
-    made: topology.Topology = kind(**section, **facts)
-    return made
 
 
 @dataclass(frozen=True)
@@ -66,35 +47,64 @@ def build(experiment: Experiment) -> Parts:
     Raises:
         BadInput: a file is missing or malformed, or the parts do not fit together.
     """
-    graph = make_topology(experiment)
+    graph = make_topology(experiment.topology, experiment.seed)
     problem, privacy = experiment.problem, experiment.privacy
     loss = registry.find("losses", problem.loss, "problem.loss")
-    whole = privacy.adjacency == "one-round"
-    divisor = float(experiment.data.get("batch", 1)) if problem.average else 1.0
-    make_loss = partial(loss, clip=experiment.clip, whole=whole, divisor=divisor)
-    stream = make_stream(experiment.data, experiment.seed, make_loss)
-    dimension = stream.dimension
-    try:
-        blocks = sets.blocks(dimension, graph.agents)
-    except ValueError as error:
-        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
-    feasible = sets.make(problem.set, problem.radius, blocks)
     algorithm = find_algorithm(experiment.algorithm)
+    make_loss = partial(
+        loss,
+        clip=experiment.clip,
+        whole=privacy.adjacency == "one-round",
+        divisor=float(experiment.data.get("batch", 1)) if problem.average else 1.0,
+        regularizer=problem.regularizer,
+    )
+    stream = make_stream(experiment.data, experiment.seed, graph.agents, make_loss)
+    dimension = stream.dimension
+    if algorithm.decomposable and problem.set == "product-of-balls":
+        raise BadInput(
+            f"problem.set = 'product-of-balls': the agents of {experiment.name} own no blocks of coordinates; "
+            "choose box, ball or none"
+        )
+    blocks = _blocks(dimension, graph.agents, algorithm.decomposable)
+    feasible = sets.make(problem.set, problem.radius, blocks)
     facts = {
         "agents": graph.agents,
         "dimension": dimension,
         "blocks": blocks,
         "step": schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
         "feasible": feasible,
+        "regularizer": problem.regularizer,
         **_gradient_bounds(experiment, loss, stream, blocks, feasible),
     }
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
     made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
     return Parts(
-        experiment, graph, stream, stream.dimension, blocks, feasible, made,
-        mixing=registry.find("mixing", made.mixing, "algorithm.mixing")(),
+        experiment, graph, stream, dimension, blocks, feasible, made,
+        mixing=_mixing(made.mixing, graph, experiment.rounds),
         mechanism=_mechanism(experiment),
     )  # fmt: skip
+
+
+def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:
+    """The coordinates that each agent's gradients are taken of: all, or its own."""
+    if decomposable:
+        return (slice(0, dimension),) * agents
+    try:
+        return sets.blocks(dimension, agents)
+    except ValueError as error:
+        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
+
+
+def _mixing(name: str, graph: topology.Topology, rounds: int) -> Mixing:
+    """The mixing, with the public facts of the graph that it asks for."""
+    part = registry.find("mixing", name, "algorithm.mixing")
+    facts: dict[str, Callable[[], float]] = {
+        "agents": lambda: graph.agents,
+        "start": lambda: 1 / (graph.agents if topology.eulerian(graph, rounds) else topology.out_edges(graph, rounds)),
+        "laplacian_max": lambda: topology.laplacian_max(graph, rounds),
+    }
+    made: Mixing = part(**{key: fact() for key, fact in facts.items() if key in part.__dataclass_fields__})
+    return made
 
 
 def _gradient_bounds(
@@ -107,6 +117,8 @@ def _gradient_bounds(
     smoothness: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
         point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
     spread: between any two points of 𝒳, on the same data.
+
+    The regularizer's gradient is no part of it: λ times the point, whatever the data.
     """
     batch, clip = experiment.data.get("batch", 1), experiment.clip
     whole = experiment.privacy.adjacency == "one-round"
@@ -117,7 +129,8 @@ def _gradient_bounds(
     for block in blocks:
         size = block.stop - block.start
         moving = size if feasible.by_blocks else stream.dimension
-        smooth = terms * loss.curvature() * stream.feature_bound**2 * sqrt(size * moving)
+        norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
+        smooth = terms * loss.curvature() * norms[0] * norms[1]
         smoothness.append(smooth)
         spread.append(min(largest, smooth * feasible.diameter(moving)))
     return {"change": change, "spread": spread, "smoothness": smoothness}
@@ -154,10 +167,17 @@ def check(parts: Parts, ranks: int | None) -> int:
             f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
             f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
         )
+    if getattr(parts.mixing, "fixed", False) and graph.period != 1:
+        raise BadInput(
+            f"{where}: it changes from round to round, and {parts.algorithm.mixing} weights need a fixed graph: "
+            "set topology.name=random-digraph, or another that stays"
+        )
     if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
         t, j, i = edge
         raise BadInput(
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
-            f"weights need an undirected graph: set topology.undirected=true, or algorithm.name=dpsda-ps"
+            f"weights need an undirected graph: set topology.undirected=true, or topology.name=ring"
         )
+    for r in range(1, parts.experiment.repeats):  # a graph drawn from another seed
+        topology.connectivity(make_topology(parts.experiment.topology, parts.experiment.seed + r), rounds)
     return topology.connectivity(graph, rounds)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mpinodes.seeds import Stream as Seeds
 
 Vector = NDArray[np.float64]
+Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 S = TypeVar("S")
 
 
@@ -52,25 +53,34 @@ class Query:
         uses: the round whose loss first reaches the network with this value; 0: none does.
         hidden_gain: what an older change of L2 size 1 in the agent's last message (beyond what was released) makes of
             this one, by public constants; 0: nothing, the step starts from what was released; inf: no bound.
-        hidden_cap: what an older change makes of this message at most, in L2. Its L1 size is at most l1/l2 times its
-            L2 size.
+        hidden_cap: what an older change makes of this message at most by that gain, in L2. Its L1 size is at most l1/l2
+            times its L2 size.
+        hidden_keep: what an older change of L2 size 1 makes of this message beside that, without a cap: a regularizer's
+            share, taken at a hidden point.
+        nominal: the L1 sensitivity that the noise is calibrated to; None: l1. A paper's own, where that is not l1; 0: a
+            message that holds no data and, in this paper, carries no noise.
 
     Raises:
-        ValueError: a sensitivity that is not positive, or a gain or cap below 0.
+        ValueError: a sensitivity that is not positive, or a gain, cap, share or nominal sensitivity below 0.
     """
 
     value: Vector
     l1: float
     l2: float
     uses: int
-    hidden_gain: float
-    hidden_cap: float
+    hidden_gain: float = 0.0
+    hidden_cap: float = 0.0
+    hidden_keep: float = 0.0
+    nominal: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.l1 > 0 and self.l2 > 0):
             raise ValueError(f"a sensitivity must be > 0, not L1 {self.l1}, L2 {self.l2}")
-        if not (self.hidden_gain >= 0 and self.hidden_cap >= 0):
-            raise ValueError(f"hidden gain and cap must be >= 0, not {self.hidden_gain}, {self.hidden_cap}")
+        hidden = (self.hidden_gain, self.hidden_cap, self.hidden_keep)
+        if not all(share >= 0 for share in hidden):
+            raise ValueError(f"hidden gain, cap and keep must be >= 0, not {hidden}")
+        if self.nominal is not None and not self.nominal >= 0:
+            raise ValueError(f"the nominal sensitivity must be >= 0, not {self.nominal}")
 
 
 class Kind(IntEnum):
@@ -96,11 +106,13 @@ class Event(NamedTuple):
     uses: float
     hidden_gain: float
     hidden_cap: float
+    hidden_keep: float
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float) -> Event:
         """The event of releasing a query once."""
-        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, query.hidden_gain, query.hidden_cap)
+        hidden = (query.hidden_gain, query.hidden_cap, query.hidden_keep)
+        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +140,18 @@ class Inbox:
 
 
 class Loss(Protocol):
-    """f^t as one agent sees it."""
+    """f^t as one agent sees it: a loss of its samples, and perhaps a regularizer (λ/2)‖x‖²."""
 
     def value(self, x: Vector) -> float:
         """f(x) at x: (d,)."""
         ...
 
     def grad(self, x: Vector, block: slice = ...) -> Vector:
-        """The coordinates `block` of ∇f(x), clipped."""
+        """The coordinates `block` of ∇f(x); the samples' part of it is clipped."""
+        ...
+
+    def data_grad(self, x: Vector, block: slice = ...) -> Vector:
+        """The same without the regularizer."""
         ...
 
 
@@ -143,10 +159,16 @@ class Algorithm(Protocol[S]):
     """A frozen dataclass of hyper-parameters whose methods are pure functions of explicit state.
 
     Fields named like a fact of the run (`agents`, `dimension`, `blocks`, `step`, `feasible`, `change`, `spread`,
-    `smoothness`) are filled in by the experiment; every other field is a key `algorithm.<field>`.
+    `smoothness`, `regularizer`) are filled in by the experiment; every other field is a key `algorithm.<field>`.
+
+    Class attributes, all but `decomposable` optional: `defaults`, the experiment it runs alone; `only_agents`, the one
+    number of agents it is for; `average`, how the agents' iterates are averaged ("uniform" or "linear" in t);
+    `offline`, whether it is to be judged by an optimality gap; `modulus_share`, of the losses' strong convexity, the
+    largest modulus for its steps; `theorem`, the name of the file in bounds/ with the paper's regret bound.
     """
 
     mixing: str
+    decomposable: bool  # whether every agent has a loss of its own, or all share one and decide a block each
 
     def init(self, x: Vector) -> S:
         """The state before round 1, from a data-free x: (d,)."""
@@ -180,26 +202,42 @@ class Stream(Protocol):
     rounds: int | None  # how long it lasts; None: for ever
     title: str
     feature_bound: float  # largest |entry| of a feature, known without looking at the data
+    feature_norm: float  # largest ‖·‖₂ of a sample's features, likewise
 
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses that this agent sees, by round from 1."""
         ...
 
-    def groups(self, t: int) -> Sequence[int]:
-        """Numbers from 0 for the samples of round t; samples that are always used together share one."""
+    def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round, numbers from 0 for the agent's samples; samples that are always used together share one.
+
+        Agents whose samples come alike get equal answers.
+        """
         ...
 
-    def samples(self, t: int) -> Sequence[int]:
-        """The number of every sample of round t, in the order of the rows of its loss."""
+    def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round, the number of each of the agent's samples, in the order of the rows of its loss."""
         ...
 
-    def labelled(self) -> Mapping[str, tuple[Vector, Vector]]:
-        """The "train" and "test" sets (features (N, d), labels ±1 (N,)); empty where there are no labels."""
+    def labelled(self) -> Mapping[str, Any]:
+        """The "train" and "test" sets, each a `formats.Source` of labels ±1; empty where there are no labels."""
         ...
+
+    def forget(self) -> None:
+        """Let go of what was read from files; losses that `of` made keep their own samples."""
+        ...
+
+
+class Diverged(RuntimeError):
+    """The run has left what its method is sound for; the message says where and why."""
 
 
 class Mixing(Protocol):
-    """Weights a_ij, and the public scalars an agent sends so that receivers can know them."""
+    """Weights a_ij, and the public scalars an agent sends so that receivers can know them.
+
+    A dataclass whose fields are public facts of the topology (`agents`; `start`, the weight that balancing starts from;
+    `laplacian_max`), filled in by the experiment.
+    """
 
     @property
     def width(self) -> int:

@@ -82,6 +82,11 @@ def _commit() -> str:
         return ""
 
 
+def fresh_file(path: Path) -> h5py.File:
+    """A new HDF5 file whose variables keep the order they are made in."""
+    return h5py.File(path, "w", track_order=True)
+
+
 class Record:
     """`record.h5`, open for appending."""
 
@@ -94,7 +99,7 @@ class Record:
         decisions: bool = False,
         words: int = 0,
     ) -> None:
-        self._file = h5py.File(path, "w", track_order=True)
+        self._file = fresh_file(path)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._rounds = 0
         # Looking a dataset up by its name costs as much as a small write to it.

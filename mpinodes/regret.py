@@ -1,75 +1,238 @@
 """What a run cost: regret, average fitness and consensus error, in one place, one formula each.
 
-Nondecomposable objectives: everybody sees f^t, agent i decides the block B_i. With y_i(t) agent i's full
-estimate, x(t) the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the mean of
-x(1), ..., x(t):
+Nondecomposable objectives: everybody sees f^t, agent i decides the block B_i. With y_i(t) agent i's full estimate, x(t)
+the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the mean of x(1), ..., x(t):
 
     network regret R(T)          = Σ_t f^t(x(t))   − min_{v ∈ 𝒳} Σ_t f^t(v)
     running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min
     agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
-    average fitness F(T)/T       = Σ_t f^t(x(t)) / T
+
+Decomposable objectives: agent i sees f_i^t and decides x_i(t). With x̃_i(t) the average of x_i(1), ..., x_i(t), each
+with weight 1 or, where the algorithm says so, with weight s for x_i(s):
+
+    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
+    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
+    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
+    optimality gap of agent j    = F(x̃_j(t)) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run; offline only
+
+And for both, with y_i(t) = x_i(t) in the second:
+
+    average fitness F(T)/T       = the first sum of network regret, / T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
-The network's decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full
-vector), so a regret may be negative.
+A nondecomposable decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full vector), nor
+need a point made of noisy messages, so a regret may be negative.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.formats import Source
+from mpinodes.losses.linear import LinearLoss, stack
 from mpinodes.parts import Parts
 from mpinodes.protocol import Vector
+
+NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
+ROWS_AT_ONCE = 4096  # of features turned into numbers
 
 
 class Rounds(NamedTuple):
     """What a stretch of rounds gave."""
 
-    loss: Vector  # (rounds,) f^t(x(t))
+    loss: Vector  # (rounds,) the summand of network regret
     consensus_error: Vector  # (rounds,)
 
 
-class Meter:
+class Meter(ABC):
     """Adds up losses chunk by chunk, and keeps them at the horizons.
+
+    With k deciders (the network of a nondecomposable objective, or the n agents of a decomposable one):
 
     Attributes:
         horizons: (h,) the rounds at which a run is judged.
-        total: (h, 2 + n) Σ_t f^t at x(t), at x̃(t), and at every y_i(t).
-        last, mean: (h, d) x(T) and x̃(T).
+        total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
+        last, mean: (h, d) last and average decision, averaged over the deciders.
+        accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
+        whole: (h, k) F at the average decisions, of offline methods.
     """
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        self._losses: Any = parts.stream.of(0)
-        self._blocks = parts.blocks
-        self._seen = 0
-        self._sum_x = np.zeros(parts.dimension)
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int, objective: LinearLoss | None) -> None:
+        d, h = parts.dimension, len(horizons)
+        self._losses: list[Any] = [parts.stream.of(i) for i in range(self._owners(parts))]
+        self._regularizer = parts.experiment.problem.regularizer
+        self._linear = getattr(parts.algorithm, "average", "uniform") == "linear"
+        self._labelled: Mapping[str, Source] = parts.stream.labelled()
+        self._objective = objective
+        self._seen, self._weight = 0, 0.0
+        self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + parts.topology.agents)
         self.horizons = horizons
-        self.total = np.zeros((len(horizons), len(self._sum_f)))
-        self.last = np.zeros((len(horizons), parts.dimension))
-        self.mean = np.zeros_like(self.last)
+        self.total = np.zeros((h, len(self._sum_f)))
+        self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
+        self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
+        self.whole = np.zeros((h, deciders))
+
+    @staticmethod
+    @abstractmethod
+    def _owners(parts: Parts) -> int:
+        """How many agents' losses there are."""
+
+    @abstractmethod
+    def _decisions(self, estimates: Vector) -> Vector:
+        """(rounds, agents, d) -> (rounds, k, d)."""
+
+    @abstractmethod
+    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
+        """The summands of the sums, of round `first` on: (rounds, 2 + n)."""
 
     def take(self, estimates: Vector) -> Rounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
-        rounds = range(self._seen + 1, self._seen + 1 + len(estimates))
-        x = np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)
-        sums = self._sum_x + np.cumsum(x, axis=0)
-        mean = sums / np.array(rounds)[:, None]
-        losses = [self._losses(t) for t in rounds]
-        points = np.concatenate([x[:, None], mean[:, None], estimates], axis=1)
-        values = type(losses[0]).values(losses, points)
+        rounds = np.arange(self._seen + 1, self._seen + 1 + len(estimates))
+        x = self._decisions(estimates)
+        weight = rounds.astype(float) if self._linear else np.ones(len(rounds))
+        sums = self._sum_x + np.cumsum(weight[:, None, None] * x, axis=0)
+        weights = self._weight + np.cumsum(weight)
+        average = sums / weights[:, None, None]
+        values = self._values(int(rounds[0]), x, average, estimates)
         totals = self._sum_f + np.cumsum(values, axis=0)
-        here = np.isin(self.horizons, rounds)
-        rows = self.horizons[here] - rounds.start
-        self.total[here], self.last[here], self.mean[here] = totals[rows], x[rows], mean[rows]
-        self._seen, self._sum_x, self._sum_f = rounds[-1], sums[-1], totals[-1]
+        for at in np.flatnonzero(np.isin(self.horizons, rounds)):
+            row = self.horizons[at] - rounds[0]
+            self.total[at] = totals[row]
+            self._judge(int(at), x[row], average[row])
+        self._seen, self._weight = int(rounds[-1]), float(weights[-1])
+        self._sum_x, self._sum_f = sums[-1], totals[-1]
         spread = estimates - estimates.mean(axis=1, keepdims=True)
         return Rounds(values[:, 0], np.sqrt((spread**2).sum(axis=2).mean(axis=1)))
 
+    def _judge(self, at: int, last: Vector, average: Vector) -> None:
+        self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
+        for name, source in self._labelled.items():
+            right = accuracy(np.concatenate([average, last]), source)
+            self.accuracy[name][at] = right.reshape(2, -1)
+        if self._objective is not None:
+            self.whole[at] = [self._objective.value(point) for point in average]
 
-def accuracy(points: Vector, features: Vector, labels: Vector) -> Vector:
-    """Share of samples whose label ±1 is the sign of a·x, for every point x: (h, d) -> (h,)."""
-    return np.asarray(((points @ features.T > 0) == (labels > 0)).mean(axis=1))
+    def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
+        """Losses of every sample of every owner at points, averaged or not as the problem has it.
+
+        (rounds, points, d) -> (rounds, points, owners, samples of one)
+        """
+        seen = [[loss(t) for loss in self._losses] for t in rounds]
+        one = seen[0][0]
+        features = [stack([loss.features for loss in row]) for row in seen]
+        targets = [np.concatenate([loss.targets for loss in row]) for row in seen]
+        together = [type(one)(a, b) for a, b in zip(features, targets, strict=True)]
+        values = type(one).values(together, points) / one.divisor
+        return np.asarray(values.reshape(*values.shape[:2], len(self._losses), -1))
+
+    def _penalty(self, points: Vector) -> Vector:
+        """(λ/2)‖·‖²: (..., d) -> (...)."""
+        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
+
+
+class Nondecomposable(Meter):
+    """Of objectives that all agents share, each with a block of the decision."""
+
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+        super().__init__(parts, horizons, deciders=1, objective=None)
+        self._blocks = parts.blocks
+
+    @staticmethod
+    def _owners(parts: Parts) -> int:
+        return 1
+
+    def _decisions(self, estimates: Vector) -> Vector:
+        parts = [estimates[:, i, block] for i, block in enumerate(self._blocks)]
+        return np.concatenate(parts, axis=1)[:, None]
+
+    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
+        points = np.concatenate([decisions, averages, estimates], axis=1)
+        found = self._sample_losses(range(first, first + len(points)), points)
+        return np.asarray(found.sum(axis=(2, 3)) + self._penalty(points))
+
+
+class Decomposable(Meter):
+    """Of objectives that are sums of the agents' own."""
+
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+        offline = getattr(parts.algorithm, "offline", False)
+        objective = gathered(parts).upto(parts.experiment.rounds) if offline else None
+        super().__init__(parts, horizons, parts.topology.agents, objective)
+
+    @staticmethod
+    def _owners(parts: Parts) -> int:
+        return parts.topology.agents
+
+    def _decisions(self, estimates: Vector) -> Vector:
+        return estimates
+
+    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
+        n, samples = len(self._losses), len(self._losses[0](first).targets)
+        at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * samples))
+        parts = []
+        for start in range(0, len(decisions), at_once):
+            here = slice(start, start + at_once)
+            points = np.concatenate([decisions[here], averages[here]], axis=1)
+            rounds = range(first + start, first + start + len(points))
+            of = self._sample_losses(rounds, points).sum(axis=3) + self._penalty(points)[:, :, None]
+            own, averaged = (np.einsum("tii->t", of[:, k : k + n]) for k in (0, n))
+            parts.append(np.column_stack([own, averaged, of[:, :n].sum(axis=2)]))
+        return np.concatenate(parts)
+
+
+def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
+    """The meter for the algorithm's kind of objective."""
+    return (Decomposable if parts.algorithm.decomposable else Nondecomposable)(parts, horizons)
+
+
+class Gathered(NamedTuple):
+    """All samples of a run, round by round, agent by agent, to be summed up to any round.
+
+    Attributes:
+        kind: the class of the loss.
+        features, targets: of all samples.
+        samples: of all owners in one round.
+        divisor: of each owner's loss.
+        regularizer: of one round: λ times the number of owners.
+    """
+
+    kind: type[LinearLoss]
+    features: Any
+    targets: Vector
+    samples: int
+    divisor: float
+    regularizer: float
+
+    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
+        """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
+        rows = slice((first - 1) * self.samples, rounds * self.samples)
+        regularizer = (rounds - first + 1) * self.regularizer
+        return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
+
+
+def gathered(parts: Parts) -> Gathered:
+    """All samples of a run."""
+    owners = parts.topology.agents if parts.algorithm.decomposable else 1
+    losses: list[Any] = [parts.stream.of(i) for i in range(owners)]
+    seen = [loss(t) for t in range(1, parts.experiment.rounds + 1) for loss in losses]
+    one = seen[0]
+    return Gathered(
+        type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
+        samples=owners * len(one.targets), divisor=one.divisor, regularizer=owners * one.regularizer,
+    )  # fmt: skip
+
+
+def accuracy(points: Vector, source: Source) -> Vector:
+    """Share of samples whose label ±1 is the sign of a·x, for every point x: (k, d) -> (k,)."""
+    right = np.zeros(len(points))
+    for start in range(0, len(source.targets), ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(source.targets)))
+        signs = np.asarray(source.features(rows) @ points.T) > 0
+        right += (signs == (source.targets[rows] > 0)[:, None]).sum(axis=0)
+    return right / len(source.targets)

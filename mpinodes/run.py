@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpinodes.parts import Parts
+    from mpinodes.protocol import Vector
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
 
@@ -137,7 +138,7 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
     from mpinodes import lockstep, summary
-    from mpinodes.logger import Diverged
+    from mpinodes.protocol import Diverged
 
     try:
         directory, result = lockstep.run(_asked(options.words))
@@ -200,12 +201,16 @@ class Job:
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
+        from mpinodes.protocol import Diverged
+
         try:
             return work()
         except BaseException as error:
             code = FAILED
             what = f"{type(error).__name__}: {error}"
-            if isinstance(error, SystemExit):
+            if isinstance(error, Diverged):
+                what = str(error)
+            elif isinstance(error, SystemExit):
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
                 code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
@@ -305,29 +310,34 @@ class Job:
     def _act(self, parts: Parts, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
         from mpinodes.agent import Agent, row_width
+        from mpinodes.experiment import single_run
         from mpinodes.network import Channel, Network, assemble, live
+        from mpinodes.parts import build
 
-        agent = Agent(self._world.rank, parts)
-        network = Network(agents, agent.frame, wait)
-        e = parts.experiment
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
-        live(agent, network, channel, e.rounds)
+        for r in range(parts.experiment.repeats):
+            mine = parts if r == 0 else build(single_run(parts.experiment, r))
+            e = mine.experiment
+            agent = Agent(self._world.rank, mine)
+            mine.stream.forget()
+            channel = Channel(comm, e.rounds, row_width(mine), e.record.chunk)
+            live(agent, Network(agents, agent.frame, wait), channel, e.rounds)
         assemble(comm)  # the logger comes once the report is written
 
     def _log(self, parts: Parts, b: int, comm: MPI.Comm) -> None:
         """The logger's."""
         from mpi4py import MPI
 
-        from mpinodes import summary
+        from mpinodes import repeats, summary
         from mpinodes.agent import row_width
-        from mpinodes.logger import Logger
         from mpinodes.network import assemble, receive_chunks
 
         assert self._directory is not None
-        e = parts.experiment
-        logger = Logger(parts, self._directory, MPI.Get_library_version().splitlines()[0].strip().rstrip("\0"), b)
-        logger.follow(receive_chunks(comm, e.rounds, row_width(parts), e.record.chunk))
-        text = summary.text(logger.finish(), self._directory)
+        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+
+        def rows(run: Parts) -> Iterator[Vector]:
+            return receive_chunks(comm, run.experiment.rounds, row_width(run), run.experiment.record.chunk)
+
+        text = summary.text(repeats.log(parts, self._directory, library, b, rows), self._directory)
         with (self._directory / "log.txt").open("a") as log:
             log.write(text + "\n")
         print(text, flush=True)

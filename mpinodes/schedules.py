@@ -36,6 +36,32 @@ class Inverse:
 
 
 @dataclass(frozen=True)
+class StronglyConvex:
+    """alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
+
+    modulus: Annotated[
+        Positive,
+        Meta(description="of the steps; default: that of the losses (problem.regularizer), or half of it if so proven"),
+    ]
+    offset: Annotated[float, Meta(ge=0, le=1e9, description="added to t")] = 0.0
+
+    def __call__(self, t: int) -> float:
+        """The step of round t."""
+        return 1 / (self.modulus * (t + self.offset))
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
+
+    initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
+
+    def __call__(self, t: int) -> float:
+        """The step of round t."""
+        return self.initial / sqrt(1 << (t.bit_length() - 1))
+
+
+@dataclass(frozen=True)
 class Constant:
     """alpha(t) = value."""
 
@@ -46,4 +72,10 @@ class Constant:
         return self.value
 
 
-KINDS: dict[str, type] = {"inverse-sqrt": InverseSqrt, "inverse": Inverse, "constant": Constant}
+KINDS: dict[str, type] = {
+    "inverse-sqrt": InverseSqrt,
+    "inverse": Inverse,
+    "strongly-convex": StronglyConvex,
+    "doubling": Doubling,
+    "constant": Constant,
+}

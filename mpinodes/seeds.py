@@ -22,6 +22,8 @@ class Purpose(IntEnum):
     SHUFFLE = 5
     SPLIT = 6
     TRUTH = 7
+    PARTITION = 8
+    TEST = 9
 
 
 class Stream:

@@ -77,14 +77,18 @@ def _privacy(privacy: Json, rounds: int) -> list[str]:
 
 def what_noise_buys(noise: Json) -> str:
     """The scale used beside the scale that the label needs, in whole sentences."""
-    used, needed = noise["scale"], noise["calibrated_scale"]
+    used, least, needed, release = noise["scale"], noise["least_scale"], noise["calibrated_scale"], noise["release"]
+    text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
     if needed is None:
-        return f"Noise of scale {used:.4g}; gradients are not clipped, so no sensitivity bounds what it hides."
+        return f"{text}; gradients are not clipped, so no sensitivity bounds what it hides."
+    really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"
     if noise["calibrated"]:
-        return f"Noise of scale {used:.4g}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
+        if release is not None and release <= noise["epsilon"] * (1 + 1e-9):
+            return f"{text}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
+        return f"{text}, calibrated as the paper prints it: a release of an agent {really}."
     return (
-        f"Noise of scale {used:.4g}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "
-        f"{needed / used:.3g} times as much: a release of an agent is really {noise['epsilon'] * needed / used:.3g}-DP."
+        f"{text}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "
+        f"{needed / used:.3g} times as much: a release of an agent {really}."
         f"{' ' if noise['remark'] else ''}{noise['remark']}"
     )
 

@@ -26,7 +26,7 @@ def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> np.ndarr
     made = np.zeros((rounds, len(Event._fields)))
     defaults = {
         "kind": kind, "scale": 1.0, "draws": 1.0, "l1": 1.0, "l2": 1.0,
-        "uses": np.arange(rounds), "hidden_gain": 0.0, "hidden_cap": 0.0,
+        "uses": np.arange(rounds), "hidden_gain": 0.0, "hidden_cap": 0.0, "hidden_keep": 0.0,
     }  # fmt: skip
     for name, value in (defaults | fields).items():
         made[:, Event._fields.index(name)] = value
@@ -193,6 +193,8 @@ def test_a_private_sample_used_once_costs_one_event():
 
 # ---- brute force
 
+STYLES = ["public", "boundless", "smooth", "kept", "boundless and kept"]
+
 
 def brute(one_agent: np.ndarray, groups, horizon: int) -> tuple[dict, dict]:
     """Pure ε and ρ by group, from the recursion written out."""
@@ -201,8 +203,8 @@ def brute(one_agent: np.ndarray, groups, horizon: int) -> tuple[dict, dict]:
     for g in everybody:
         delta = p = r = 0.0
         for e in one_agent[:horizon]:
-            _, scale, draws, l1, l2, used, gain, cap = e
-            delta = min(cap, gain * delta) if delta > 0 else 0.0
+            _, scale, draws, l1, l2, used, gain, cap, keep = e
+            delta = min(cap, gain * delta) + keep * delta if delta > 0 else 0.0
             if used and g in groups(int(used)):
                 delta += l2
             if delta == 0:
@@ -213,7 +215,7 @@ def brute(one_agent: np.ndarray, groups, horizon: int) -> tuple[dict, dict]:
     return pure, rho
 
 
-@given(seed=st.integers(0, 2**31), style=st.sampled_from(["public", "boundless", "smooth"]))
+@given(seed=st.integers(0, 2**31), style=st.sampled_from(STYLES))
 @settings(max_examples=60)
 def test_ledgers_equal_the_recursion_written_out(seed, style):
     rng = np.random.default_rng(seed)
@@ -225,11 +227,12 @@ def test_ledgers_equal_the_recursion_written_out(seed, style):
         l2=l2,
         uses=rng.integers(0, 13, 25),
         hidden_cap=rng.uniform(0, 2, 25) if style != "public" else 0.0,
-        hidden_gain={"public": 0.0, "boundless": np.inf, "smooth": rng.uniform(0, 1.5, 25)}[style],
+        hidden_gain=np.inf if "boundless" in style else rng.uniform(0, 1.5, 25) if style != "public" else 0.0,
+        hidden_keep=rng.uniform(0, 0.9, 25) if "kept" in style else 0.0,
     )
     samples = [sorted(set(rng.integers(0, 8, 3).tolist())) for _ in range(14)]
     ledger = open_ledger(made, Uses.of(made, samples.__getitem__))
-    assert isinstance(ledger, Recursive if style == "smooth" else Saturated)
+    assert isinstance(ledger, Saturated if style in ("public", "boundless") else Recursive)
     for horizon in (1, 7, 25):
         pure, rho = ledger.at(horizon)
         wanted_pure, wanted_rho = brute(made, samples.__getitem__, horizon)
@@ -254,7 +257,7 @@ def test_renyi_curves_equal_the_sum_of_the_messages(seed):
     ledger = open_ledger(made, Uses.of(made, lambda r: [0]))
     ledger.at(12)
     np.testing.assert_allclose(ledger.rdp(np.array([0]))[0], exact, rtol=5e-3)
-    made[:, 6:] = (1e-9, 1.0)  # the same by the recursion, whose buckets are coarser and rounded up
+    made[:, 6:] = (1e-9, 1.0, 0.0)  # the same by the recursion, whose buckets are coarser and rounded up
     recursive = open_ledger(made, Uses.of(made, lambda r: [0]))
     recursive.at(12)
     found = recursive.rdp(np.array([0]))[0]
@@ -273,7 +276,7 @@ def random_run(rng: np.random.Generator, rounds: int = 20, agents: int = 3) -> n
 @settings(max_examples=25)
 def test_a_split_run_equals_the_whole(seed, cut):
     run = random_run(np.random.default_rng(seed))
-    whole, split = Accountant(by_round, shared=True), Accountant(by_round, shared=True)
+    whole, split = Accountant(lambda agent: by_round, shared=True), Accountant(lambda agent: by_round, shared=True)
     whole.compose(run)
     split.compose(run[:cut]), split.compose(run[cut:])
     horizons = np.array([1, 5, 20])
@@ -297,7 +300,7 @@ def test_composition_is_order_free_and_monotone_in_rounds_and_scale(seed):
 
 
 def test_the_network_pays_for_every_agent_that_sees_the_sample():
-    accountant = Accountant(by_round, shared=True)
+    accountant = Accountant(lambda agent: by_round, shared=True)
     run = np.stack([events(3, scale=s) for s in (1.0, 2.0, 2.0)], axis=1)
     accountant.compose(run)
     losses = accountant.losses(np.array([3]), DELTA, lambda t: 5.0 * t)
@@ -307,7 +310,7 @@ def test_the_network_pays_for_every_agent_that_sees_the_sample():
 
 
 def test_a_private_sample_costs_the_network_what_it_costs_its_owner():
-    accountant = Accountant(by_round, shared=False)
+    accountant = Accountant(lambda agent: by_round, shared=False)
     accountant.compose(np.stack([events(3, scale=s) for s in (1.0, 2.0, 4.0)], axis=1))
     network = accountant.losses(np.array([3]), DELTA, None).network[0]
     assert (network.pure, network.rule) == (pytest.approx(1.0), "pure")
@@ -376,7 +379,7 @@ def test_a_clean_message_without_data_costs_nothing():
 
 
 def seconds(run: np.ndarray) -> float:
-    accountant = Accountant(by_round, shared=True)
+    accountant = Accountant(lambda agent: by_round, shared=True)
     accountant.compose(run)
     start = time.process_time()
     accountant.losses(np.unique(np.geomspace(1, len(run), 20).round().astype(int)), DELTA, None)

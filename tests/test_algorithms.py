@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpinodes import comparator, regret
 from mpinodes import experiment as ex
 from mpinodes import parts as pt
-from mpinodes import regret
 from mpinodes.agent import Agent, row_width
 from mpinodes.lockstep import simulate
 from tests import reference
@@ -124,9 +124,9 @@ def mean_accuracy(words: str) -> float:
     found = []
     for seed in range(20):
         parts = parts_of(f"{words} seed={seed}")
-        meter = regret.Meter(parts, np.array([parts.experiment.rounds]))
+        meter = regret.make_meter(parts, np.array([parts.experiment.rounds]))
         meter.take(estimates(parts))
-        found.append(regret.accuracy(meter.mean, *parts.stream.labelled()["test"])[0])
+        found.append(meter.accuracy["test"][0, 0, 0])
     return 100 * float(np.mean(found))
 
 
@@ -142,11 +142,10 @@ def test_the_running_mean_learns_the_digits_without_noise_and_the_label_one_cost
 def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
     parts = parts_of(f"algorithm.name={algorithm} data.name=olr rounds=2000 privacy.epsilon=inf")
     horizons = np.array([100, 400, 2000])
-    meter = regret.Meter(parts, horizons)
+    meter = regret.make_meter(parts, horizons)
     meter.take(estimates(parts))
-    from mpinodes.logger import comparator
-
-    best = [comparator(parts.stream.of(0), parts.feasible, int(t), meter.mean[-1]).value for t in horizons]
+    everything = regret.gathered(parts)
+    best = [comparator.best(everything.upto(t), parts.feasible, meter.mean[-1]).value for t in horizons.tolist()]
     per_round = (meter.total[:, 0] - best) / horizons
     assert per_round[0] > 1.5 * per_round[1] > 1.5 * 1.5 * per_round[2] > 0
 

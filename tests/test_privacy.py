@@ -16,7 +16,7 @@ from tests.test_algorithms import parts_of
 
 def test_laplace_noise_has_its_law_and_scale():
     """50,000 draws against the exact distribution; the p-value is fixed by the seed."""
-    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=1, hidden_gain=0.0, hidden_cap=0.0)
+    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=1)
     out = np.empty(50_000)
     event = Laplace(epsilon=2.0, constant=None).release(query, 5, Stream(0, Purpose.NOISE, 0), out)
     assert event == Event.of(query, Kind.LAPLACE, 2.0)
@@ -27,9 +27,9 @@ def test_laplace_noise_has_its_law_and_scale():
 
 def test_a_query_without_sensitivity_is_refused():
     with pytest.raises(ValueError, match="sensitivity must be > 0"):
-        Query(np.zeros(3), l1=0.0, l2=1.0, uses=0, hidden_gain=0.0, hidden_cap=0.0)
-    with pytest.raises(ValueError, match="hidden gain and cap must be >= 0"):
-        Query(np.zeros(3), l1=1.0, l2=1.0, uses=0, hidden_gain=-1.0, hidden_cap=0.0)
+        Query(np.zeros(3), l1=0.0, l2=1.0, uses=0)
+    with pytest.raises(ValueError, match="hidden gain, cap and keep must be >= 0"):
+        Query(np.zeros(3), l1=1.0, l2=1.0, uses=0, hidden_gain=-1.0)
 
 
 @pytest.mark.parametrize("words", ["algorithm.name=dpsda-c", "algorithm.name=dpsda-ps", "algorithm.name=dpcda"])

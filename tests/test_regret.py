@@ -9,10 +9,9 @@ from scipy.optimize import lsq_linear, minimize
 from mpinodes import sets
 from mpinodes.comparator import best
 from mpinodes.lockstep import simulate
-from mpinodes.logger import comparator
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
-from mpinodes.regret import Meter
+from mpinodes.regret import gathered, make_meter
 from tests.test_algorithms import parts_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
@@ -80,7 +79,7 @@ def test_the_certificate_of_a_point_that_is_not_the_best_says_how_far():
 def test_the_meter_equals_the_formulas_written_out(words):
     parts = parts_of(words)
     horizons = np.array([1, 3, 17, 40])
-    meter, y, per_round = Meter(parts, horizons), [], []
+    meter, y, per_round = make_meter(parts, horizons), [], []
     for rows in simulate(parts):
         estimates = rows.transpose(1, 0, 2)[:, :, : parts.dimension]
         y.append(estimates.copy())
@@ -106,6 +105,6 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
     parts = parts_of("rounds=30")
-    found = comparator(parts.stream.of(0), parts.feasible, 30, np.zeros(64))
+    found = best(gathered(parts).upto(30), parts.feasible, np.zeros(64))
     losses = parts.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)

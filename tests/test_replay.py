@@ -53,7 +53,7 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
 
 def test_a_change_moves_nothing_before_its_round(tmp_path):
     run = Recorded(recorded(tmp_path))
-    change = next(adjacent(run, 10, np.random.default_rng(0)))
+    change = next(adjacent(run, 3, 10, np.random.default_rng(0)))
     moved, public = Replayed(run, 3).moved(change, last=28)
     assert public
     assert len(moved) == 28 - 9  # messages 10 to 28; the first says nothing of round 10 yet
@@ -65,9 +65,9 @@ def test_the_bound_is_the_ledgers_recursion():
     from mpinodes.protocol import Event
 
     events = np.zeros((4, len(Event._fields)))
-    events[:, 4], events[:, 6], events[:, 7] = 2.0, (0, 0.5, 10, 0.5), 3.0
+    events[:, 4], events[:, 6], events[:, 7], events[:, 8] = 2.0, (0, 0.5, 10, 0.5), 3.0, (0, 0, 0, 0.25)
     carried = np.array([False, True, False, False])
-    assert claimed(events, carried).tolist() == [0.0, 2.0, 3.0, 1.5]
+    assert claimed(events, carried).tolist() == [0.0, 2.0, 3.0, 2.25]
 
 
 LIE = """
@@ -96,7 +96,7 @@ class Lie(DPSDAPS):
             loss = replace(loss, clip=inf)
         after = super().update(s, round, inbox, loss)
         if self.lie == "index" and round.t > 1:  # the step of this round, not the larger one that made y
-            return replace(after, gain=after.gain * self.step(round.t) / self.step(round.t - 1))
+            return replace(after, pulled=after.pulled * self.step(round.t) / self.step(round.t - 1))
         return after
 """
 
@@ -151,7 +151,7 @@ def test_a_wrong_step_index_is_caught(tmp_path, lie, monkeypatch):
 
 
 def test_a_run_without_a_transcript_is_refused(tmp_path, capsys):
-    run = mpinodes.run_lockstep({"rounds": 3, "report": False, "output": {"dir": str(tmp_path / "run")}})
+    run = mpinodes.run_lockstep({"rounds": 4, "report": False, "output": {"dir": str(tmp_path / "run")}})
     assert command.main([str(run)]) == 2
     assert "run it again with record.transcript=true" in capsys.readouterr().err
     with pytest.raises(BadInput, match="not a run directory"):

@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.streams.digits import Digits
 from mpinodes.streams.olr import OLR
+
+
+def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:
+    return Digits(seed=seed, agents=agents, make_loss=Logistic, **settings)
+
+
+def whole(source: Source) -> np.ndarray:
+    return source.features(np.arange(len(source.targets)))
 
 
 def rows(stream: Digits, rounds: range) -> np.ndarray:
@@ -17,38 +26,39 @@ def rows(stream: Digits, rounds: range) -> np.ndarray:
 
 
 def test_the_digits_are_355_split_80_to_20():
-    stream = Digits(seed=0, make_loss=Logistic)
-    (train, train_labels), (test, test_labels) = stream.tables()
-    assert (len(train), len(test)) == (284, 71)
+    stream = digits()
+    sets = stream.labelled()
+    assert [len(sets[name].targets) for name in ("train", "test")] == [284, 71]
     assert stream.rounds == 284
+    train = whole(sets["train"])
     assert (stream.dimension, train.min(), train.max()) == (64, 0.0, 1.0)
-    assert (np.concatenate([train_labels, test_labels]) == 1).sum() == 174
-    assert set(np.unique(train_labels)) == {-1.0, 1.0}
+    assert sum((source.targets == 1).sum() for source in sets.values()) == 174
+    assert set(np.unique(sets["train"].targets)) == {-1.0, 1.0}
 
 
 def test_the_split_is_the_same_for_every_seed():
-    one, other = (Digits(seed=s, make_loss=Logistic).tables() for s in (0, 1))
-    np.testing.assert_array_equal(one[1][0], other[1][0])
+    one, other = (whole(digits(seed=s).labelled()["test"]) for s in (0, 1))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_an_epoch_shows_every_training_sample_once_and_epochs_differ():
-    stream = Digits(seed=3, make_loss=Logistic, epochs=2)
-    train = stream.tables()[0][0]
+    stream = digits(seed=3, epochs=2)
+    train = whole(stream.labelled()["train"])
     first, second = rows(stream, range(1, 285)), rows(stream, range(285, 569))
     for epoch in (first, second):
         np.testing.assert_array_equal(np.unique(epoch, axis=0), np.unique(train, axis=0))
     assert not np.array_equal(first, second)
-    plain = Digits(seed=3, make_loss=Logistic, shuffle=False)
+    plain = digits(seed=3, shuffle=False)
     np.testing.assert_array_equal(rows(plain, range(1, 285)), train)
 
 
 def test_batches_leave_the_rest_out():
-    stream = Digits(seed=0, make_loss=Logistic, batch=100, epochs=3)
+    stream = digits(batch=100, epochs=3)
     assert stream.rounds == 6
     assert rows(stream, range(1, 3)).shape == (200, 64)
 
 
-@pytest.mark.parametrize("stream", [Digits(0, Logistic, epochs=2), OLR(0, LeastSquares)])
+@pytest.mark.parametrize("stream", [digits(epochs=2), OLR(0, 7, LeastSquares)])
 def test_rounds_are_random_access_and_alike_for_all_agents(stream):
     forward, backward, other = stream.of(0), stream.of(0), stream.of(3)
     ahead = {t: forward(t).features.copy() for t in (1, 2, 300, 5)}
@@ -59,7 +69,7 @@ def test_rounds_are_random_access_and_alike_for_all_agents(stream):
 
 def test_olr_has_the_papers_law():
     """10,000 rounds: features uniform on [−½, ½], noise of variance 0.2 (4 standard errors)."""
-    losses = OLR(5, LeastSquares).of(0)
+    losses = OLR(5, 7, LeastSquares).of(0)
     rounds = [losses(t) for t in range(1, 10_001)]
     a = np.concatenate([f.features for f in rounds])
     b = np.concatenate([f.targets for f in rounds])

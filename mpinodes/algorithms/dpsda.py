@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class State:
     y: Vector  # (d,) primal estimate
     point: Vector  # (d,) where the next gradient is taken
     pull: float  # α/w_i: how far y_i moves at most when z_i moves by 1
-    gain: float  # what a change of L2 size 1 in the z_i before last made of this z_i, at most
+    pulled: float  # the same of the y_i before, at which the gradient in z_i was taken; 0: at none
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ class DPSDA(ABC):
     change: float  # 2L̂: largest L2 change of u_i between adjacent data sets, at one point
     spread: Sequence[float]  # by agent, largest L2 change of u_i between two points, on the same data
     smoothness: Sequence[float]  # G by agent: L2 change of u_i per L2 change of y_i; inf = unknown
+    regularizer: float  # λ of the loss's (λ/2)‖x‖²; no part of spread and smoothness
     gradient_at: Literal["hidden", "public"] = "hidden"
+
+    decomposable: ClassVar[bool] = False
+    theorem: ClassVar[str] = "dpsda"
 
     @abstractmethod
     def average(self, inbox: Inbox) -> Vector:
@@ -69,7 +73,7 @@ class DPSDA(ABC):
         """z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
         zero = np.zeros_like(x)
         y = self.feasible.project(zero)
-        return State(z=zero, y=y, point=y, pull=1.0, gain=0.0)
+        return State(z=zero, y=y, point=y, pull=1.0, pulled=0.0)
 
     def message(self, s: State, round: Round) -> Query:
         """(4). The first message carries noise too, as printed, though it holds no data."""
@@ -80,8 +84,9 @@ class DPSDA(ABC):
             l1=sqrt(block.stop - block.start) * l2,
             l2=l2,
             uses=round.t - 1,
-            hidden_gain=s.gain,
+            hidden_gain=self.agents * self.smoothness[round.me] * s.pulled if s.pulled else 0.0,
             hidden_cap=0.0 if self.gradient_at == "public" else self.agents * self.spread[round.me],
+            hidden_keep=self.agents * self.regularizer * s.pulled,
         )
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
@@ -94,9 +99,8 @@ class DPSDA(ABC):
         z[block] += self.agents * u
         y = self.feasible.prox_step(self.unbias(z, inbox), alpha)
         if self.gradient_at == "public":
-            return State(z, y, point, pull=0.0, gain=0.0)
-        gain = self.agents * self.smoothness[round.me] * s.pull
-        return State(z, y, point=y, pull=alpha / inbox.scale, gain=gain)
+            return State(z, y, point, pull=0.0, pulled=0.0)
+        return State(z, y, point=y, pull=alpha / inbox.scale, pulled=s.pull)
 
     def decision(self, s: State) -> Vector:
         """y_i: the agent commits to the block B_i of it."""

@@ -1,5 +1,5 @@
 """One module per file format of the papers' data sets: `read(path)` gives a `Source`."""
 
-from mpinodes.formats.source import Features, Source
+from mpinodes.formats.source import Source
 
-__all__ = ["Features", "Source"]
+__all__ = ["Source"]

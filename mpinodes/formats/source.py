@@ -10,23 +10,20 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.errors import BadInput
+from mpinodes.protocol import Features
 
-if TYPE_CHECKING:
-    import scipy.sparse
-
-Features: TypeAlias = "NDArray[np.float64] | scipy.sparse.csr_array[np.float64, tuple[int, int]]"
 Bytes: TypeAlias = bytearray | mmap
 
 
 @dataclass(frozen=True)
 class Source:
-    """Samples on file: the target of each, and features of those rows that are asked for.
+    """Samples, on file or not: the target of each, and features of those rows that are asked for.
 
     Attributes:
         targets: (N,) the file's own class numbers (digit, CIFAR class, LIBSVM label, −1 and +1) or real targets.
@@ -35,13 +32,19 @@ class Source:
             rank that owns 1/64 of them holds no more. The LIBSVM reader checks a row's pairs only here: BadInput.
         upstream: How many records the upstream files of this name have; None: unknown.
         files: Where the samples come from.
+        records: How many these files have; -1: as many as there are targets.
     """
 
     targets: NDArray[np.float64]
     dimension: int
     features: Callable[[NDArray[np.int64]], Features]
-    upstream: int | None
-    files: tuple[Path, ...]
+    upstream: int | None = None
+    files: tuple[Path, ...] = ()
+    records: int = -1
+
+    def __post_init__(self) -> None:
+        if self.records < 0:
+            object.__setattr__(self, "records", len(self.targets))
 
 
 def content(path: Path) -> Bytes:

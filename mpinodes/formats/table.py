@@ -19,8 +19,8 @@ from mpinodes.formats.source import Source, content, lines, shown
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
-def read(path: Path) -> Source:
-    """Targets and features of a file, which is told by the end of its name.
+def read(path: Path, dimension: int | None = None) -> Source:
+    """Targets and features of a file, which is told by the end of its name; `dimension` is for LIBSVM text.
 
     `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, the last of
     each line the target, with or without a line of names on top. `.libsvm`, `.svm`, `.txt`, also with `.gz` or
@@ -35,7 +35,7 @@ def read(path: Path) -> Source:
     if path.suffix == ".csv":
         return _csv(path)
     if ending in SPARSE:
-        return libsvm.read(path)
+        return libsvm.read(path, dimension)
     raise BadInput(
         f"{path}: a file of one's own ends in .npz, .csv or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
     )

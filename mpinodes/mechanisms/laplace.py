@@ -14,13 +14,14 @@ __all__ = ["Laplace"]
 
 @dataclass(frozen=True)
 class Laplace:
-    """Scale D1/epsilon, or c/epsilon where a constant c is given."""
+    """Scale D1/epsilon, D1 the query's nominal L1 sensitivity, or c/epsilon where a constant c is given."""
 
     epsilon: float
     constant: float | None
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
-        scale = (query.l1 if self.constant is None else self.constant) / self.epsilon
+        nominal = query.l1 if query.nominal is None else query.nominal
+        scale = (nominal if self.constant is None else self.constant) / self.epsilon
         np.add(query.value, noise.at(t).laplace(0.0, scale, out.shape), out=out)
         return Event.of(query, Kind.LAPLACE, scale)

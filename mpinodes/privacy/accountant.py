@@ -15,7 +15,7 @@ exact (GDP); `tight` adds the numerical composition of privacy loss distribution
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,11 +62,11 @@ class Accountant:
     """Collects events chunk by chunk, and prices them at the end.
 
     Args:
-        groups: the samples of a round, as `Stream.groups` numbers them.
+        groups: by agent, the samples of a round, as `Stream.groups` numbers them.
         shared: whether every agent sees a changed sample; if not, its owner alone does.
     """
 
-    def __init__(self, groups: Callable[[int], Sequence[int]], shared: bool) -> None:
+    def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
         self._chunks: list[Vector] = []
 
@@ -83,15 +83,16 @@ class Accountant:
     ) -> Losses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
         events = self.events()
-        # Agents whose events are equal, by far the most usual case, are priced once.
-        keys = [events[:, i].tobytes() for i in range(events.shape[1])]
+        # Agents whose events and samples come alike, by far the most usual case, are priced once.
+        groups = [self._groups(i) for i in range(events.shape[1])]
+        keys = [(events[:, i].tobytes(), groups[i]) for i in range(events.shape[1])]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
-        uses: dict[bytes, Uses] = {}
+        uses: dict[Any, Uses] = {}
         ledgers = {}
         for key, i in first.items():
-            column = events[:, i, Event._fields.index("uses")].tobytes()
+            column = (events[:, i, Event._fields.index("uses")].tobytes(), groups[i])
             if column not in uses:
-                uses[column] = Uses.of(events[:, i], self._groups)
+                uses[column] = Uses.of(events[:, i], groups[i])
             ledgers[key] = open_ledger(events[:, i], uses[column])
         counts = {key: keys.count(key) for key in ledgers}
         agents, network = [], []

@@ -3,7 +3,8 @@
 A changed sample (or round, by the adjacency) moves the message that first carries it by the event's l2. What it left
 in the agent's hidden state moves later messages too: with δ(t) the L2 change of message t given everything released,
 
-    δ(t) = l2(t) if message t first carries a round of this sample, and in any case + min(cap(t), gain(t)·δ(t − 1)).
+    δ(t) = l2(t) if message t first carries a round of this sample,
+           and in any case + min(cap(t), gain(t)·δ(t − 1)) + keep(t)·δ(t − 1).
 
 A message whose change is δ costs by its noise's law, with L1 change δ·l1/l2. Samples that are always used together
 share one row of a ledger, a group.
@@ -103,7 +104,19 @@ class Agent(ABC):
         self._message, self._group = uses
         self._l2 = events[:, Event._fields.index("l2")]
         self._cap = events[:, Event._fields.index("hidden_cap")]
-        self._gain = events[:, Event._fields.index("hidden_gain")]
+        self._gain = np.minimum(events[:, Event._fields.index("hidden_gain")], 1e300)  # times no change it is then 0
+        self._keep = events[:, Event._fields.index("hidden_keep")]
+
+    def _reach(self) -> Vector:
+        """What δ can be after each message at most, for any group."""
+        uses = np.bincount(self._message, minlength=len(self._l2))  # no group is carried more often by one message
+        new = np.maximum(uses, 1) * self._l2 + self._cap
+        if not self._keep.any():
+            return np.asarray(new)
+        reach, so_far = np.empty_like(new), 0.0
+        for t, (more, keep) in enumerate(zip(new.tolist(), self._keep.tolist(), strict=True)):
+            reach[t] = so_far = more + keep * so_far
+        return reach
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
@@ -121,7 +134,8 @@ class Agent(ABC):
 class Saturated(Agent):
     """For gains that are 0 or boundless: after its first use a sample moves every message by the cap, or none.
 
-    Costs are then sums over uses plus a stretch of a cumulative sum.
+    Costs are then sums over uses plus a stretch of a cumulative sum. Other gains count as boundless, and what a message
+    keeps of an older change as the most it can be.
     """
 
     def __init__(self, events: Vector, uses: Uses) -> None:
@@ -129,6 +143,8 @@ class Saturated(Agent):
         message, group = uses
         everything = np.arange(len(events))
         hidden = np.where(self._gain > 0, self._cap, 0.0)
+        if self._keep.any():
+            hidden += self._keep * np.append(0.0, self._reach()[:-1])
         self._hidden = hidden
         self._first = np.full(uses.groups, len(events))
         np.minimum.at(self._first, group, message)
@@ -217,26 +233,26 @@ class Recursive(Agent):
         self._done = 0
         self._delta, self._pure, self._rho = np.zeros(groups), np.zeros(groups), np.zeros(groups)
         self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
-        everything = np.arange(len(events))
-        self._shift = self.costs.pure(everything, np.ones(len(events)))
-        times = np.bincount(uses.message, minlength=len(events))  # no group is carried more often by one message
-        top = float(np.max(self._shift * (np.maximum(times, 1) * self._l2 + self._cap)))
+        noised = np.flatnonzero(events[:, Event._fields.index("scale")] > 0)
+        self._shift = self.costs.pure(np.arange(len(events)), np.ones(len(events)))
+        top = float(np.max((self._shift * self._reach())[noised], initial=np.finfo(float).tiny))
         self._buckets = top * self.RATIO ** -np.arange(self.BUCKETS)[::-1]
         self._counts = np.zeros((groups, self.BUCKETS), np.int32)
         # The least ratio of L1 to L2 change turns a shift back into the largest ρ.
-        self._rho_per_shift = float(np.max(self.costs.rho(everything, np.ones(len(events))) / self._shift**2))
+        rho = self.costs.rho(noised, np.ones(len(noised)))
+        self._rho_per_shift = float(np.max(rho / self._shift[noised] ** 2, initial=0.0))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Agent.at`."""
         top = int(self._group[: self._starts[horizon]].max(initial=-1)) + 1
         for t in range(self._done, horizon):
-            delta = np.minimum(self._cap[t], self._gain[t] * self._delta[:top])
+            delta = np.minimum(self._cap[t], self._gain[t] * self._delta[:top]) + self._keep[t] * self._delta[:top]
             np.add.at(delta, self._group[self._starts[t] : self._starts[t + 1]], self._l2[t])
             here = np.full(1, t)
             self._pure[:top] += self.costs.pure(here, delta)
             self._rho[:top] += self.costs.rho(here, delta)
             moved = np.flatnonzero(delta)
-            bucket = np.searchsorted(self._buckets, delta[moved] * self._shift[t] * (1 - 1e-12))
+            bucket = np.searchsorted(self._buckets[:-1], delta[moved] * self._shift[t] * (1 - 1e-12))
             self._counts[moved, bucket] += 1
             self._delta[:top] = delta
         self._done = horizon
@@ -254,20 +270,20 @@ class Recursive(Agent):
         above = self._counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         counts = above - np.append(above[1:], 0)
         shifts = np.repeat(self._buckets, counts)
-        first = int(np.argmax(self._shift))
+        first = int(np.argmax(np.where(np.isfinite(self._shift), self._shift, -1.0)))
         return np.full(len(shifts), first), shifts / self._shift[first]
 
 
 def open_ledger(events: Vector, uses: Uses) -> Agent:
     """The ledger of one agent's events: (rounds, fields of an Event)."""
-    gain, cap = (events[:, Event._fields.index(name)] for name in ("hidden_gain", "hidden_cap"))
-    live = cap > 0
-    plain = ~live | (gain == 0) | np.isinf(gain)
-    costs = Costs(events)
+    gain, cap, keep, l1, l2 = (
+        events[:, Event._fields.index(name)] for name in ("hidden_gain", "hidden_cap", "hidden_keep", "l1", "l2")
+    )
+    plain = (keep == 0) & ((cap == 0) | (gain == 0) | np.isinf(gain))
     recursive = (
         not plain.all()
         and len(events) <= LONGEST_RECURSION
-        and costs.is_all(Kind.LAPLACE)
-        and bool(np.isfinite(events).all())
+        and Costs(events).is_all(Kind.LAPLACE)
+        and bool(np.isfinite([cap, keep, l1, l2]).all())
     )
     return (Recursive if recursive else Saturated)(events, uses)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from mpinodes.errors import BadInput
 from mpinodes.experiment import log_spaced, parse, resolve
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
-from mpinodes.protocol import Event, Loss, Query, Vector
+from mpinodes.protocol import Event, Features, Loss, Query, Vector
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
 
@@ -83,6 +84,7 @@ class Recorded:
             raise BadInput(
                 f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
             )
+        self.losses = lru_cache(self.parts.stream.of)
         for t, receiver in enumerate(data.receiver.values, 1):
             if {(j, i) for j, i in np.argwhere(receiver).tolist()} != self.parts.topology.edges(t):
                 raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
@@ -147,7 +149,7 @@ class Replayed:
         return np.array(moved), public
 
     def _adjacent(self, change: Change) -> Callable[[int], Loss]:
-        samples = self._parts.stream.samples
+        samples = self._parts.stream.samples(self.agent)
 
         def losses(t: int) -> Loss:
             loss = self._own(t)
@@ -163,21 +165,27 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """A loss with the changed sample in some rows."""
     if isinstance(loss, NoisyGradient):
         return replace(loss, loss=_with(loss.loss, rows, change))
-    features, targets = loss.features.copy(), loss.targets.copy()
+    features, targets = _dense(loss.features).copy(), loss.targets.copy()
     features[rows], targets[rows] = change.feature, change.target
     changed: LinearLoss = replace(loss, features=features, targets=targets)
     return changed
 
 
-def adjacent(recorded: Recorded, round: int, rng: np.random.Generator) -> Iterator[Change]:
+def _dense(features: Features) -> Vector:
+    return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
+
+
+def adjacent(recorded: Recorded, agent: int, round: int, rng: np.random.Generator) -> Iterator[Change]:
     """Adjacent data sets that differ in a sample of a round: its label turned, and samples at the domain's edge."""
     parts = recorded.parts
-    loss: Any = parts.stream.of(0)(round)
+    loss: Any = recorded.losses(agent)(round)
     row = int(rng.integers(len(loss.targets)))
     whole = parts.experiment.privacy.adjacency == "one-round"
-    sample = None if whole else parts.stream.samples(round)[row]
-    feature, target = loss.features[row], float(loss.targets[row])
-    edge = parts.stream.feature_bound * rng.choice([-1.0, 1.0], feature.shape)
+    sample = None if whole else parts.stream.samples(agent)(round)[row]
+    feature, target = _dense(loss.features[[row]])[0], float(loss.targets[row])
+    bound = parts.stream.feature_bound
+    edge = min(bound if np.isfinite(bound) else 1.0, parts.stream.feature_norm / np.sqrt(len(feature)))
+    edge = edge * rng.choice([-1.0, 1.0], feature.shape)
     labels = loss.needs_labels
     yield Change(round, sample, feature, -target)
     for turned in (feature, edge, np.abs(edge)):
@@ -192,10 +200,14 @@ def claimed(events: Vector, carried: Vector) -> Vector:
         events: (rounds, fields of an Event) of one agent.
         carried: (rounds,) whether a message first carries a round of the changed sample.
     """
-    l2, gain, cap = (events[:, Event._fields.index(name)] for name in ("l2", "hidden_gain", "hidden_cap"))
+    names = ("l2", "hidden_gain", "hidden_cap", "hidden_keep")
+    l2, gain, cap, keep = (events[:, Event._fields.index(name)] for name in names)
     bound, bounds = 0.0, []
     for t in range(len(events)):
-        bound = (min(cap[t], gain[t] * bound) if bound > 0 else 0.0) + (l2[t] if carried[t] else 0.0)
+        older = 0.0
+        if bound > 0:
+            older = min(cap[t], gain[t] * bound if gain[t] else 0.0) + (keep[t] * bound if keep[t] else 0.0)
+        bound = older + (l2[t] if carried[t] else 0.0)
         bounds.append(bound)
     return np.array(bounds)
 
@@ -212,7 +224,7 @@ def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
     worst = Finding(agent, 0, 0.0, 0.0, 0, 0, True)
     for round in range(1, total):
         last = total if round in followed else round + 1
-        for change in adjacent(recorded, round, rng):
+        for change in adjacent(recorded, agent, round, rng):
             worst = _worse(worst, _try(recorded, replayed, change, last))
     return worst
 
@@ -223,7 +235,7 @@ def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> F
     uses = events[change.round - 1 : last, Event._fields.index("uses")].astype(int)
     l1_claimed, l2_claimed = (events[change.round - 1 : last, Event._fields.index(name)] for name in ("l1", "l2"))
     ratio = np.divide(l1_claimed, l2_claimed, out=np.ones(len(uses)), where=np.isfinite(l2_claimed))
-    carried = np.array([bool(r) and _carries(recorded.parts, r, change) for r in uses])
+    carried = np.array([bool(r) and _carries(recorded.parts, replayed.agent, r, change) for r in uses])
     bound = claimed(events[change.round - 1 : last], carried)
     moved, public = replayed.moved(change, last)
     # A difference of two messages is not exact to the last bits of either.
@@ -250,8 +262,8 @@ def _worse(one: Finding, other: Finding) -> Finding:
     )
 
 
-def _carries(parts: Parts, round: int, change: Change) -> bool:
-    return round == change.round if change.sample is None else change.sample in parts.stream.samples(round)
+def _carries(parts: Parts, agent: int, round: int, change: Change) -> bool:
+    return round == change.round if change.sample is None else change.sample in parts.stream.samples(agent)(round)
 
 
 def _over(realised: Vector, bound: Vector) -> Vector:

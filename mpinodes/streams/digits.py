@@ -14,7 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from mpinodes.errors import BadInput
-from mpinodes.streams.labelled import LabelledStream, Table, scaled, split
+from mpinodes.formats import Source
+from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 
 __all__ = ["Digits"]
 
@@ -32,7 +33,7 @@ class Digits(LabelledStream):
     """6 against 8."""
 
     feature_bound: ClassVar[float] = 1.0
-    title: ClassVar[str] = "digits, 6 against 8"
+    name: ClassVar[str] = "digits, 6 against 8"
     remark: ClassVar[str] = (
         "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 58 % of the test data "
         "right (mean over 20 seeds), where guessing gets 52 %."
@@ -45,7 +46,7 @@ class Digits(LabelledStream):
         "privacy": {"clip": 1.0, "scale": 4.5},
     }
 
-    def tables(self) -> tuple[Table, Table]:
+    def open(self) -> tuple[Source, Source | None]:
         """Rows of 64 pixels in [0, 1], split 80/20.
 
         Raises:
@@ -61,4 +62,5 @@ class Digits(LabelledStream):
             raise BadInput(f"{path}: rows of 64 pixels and a digit expected, found shape {table.shape}")
         digit = table[:, -1]
         rows = table[(digit == 6) | (digit == 8)]
-        return split(scaled(rows[:, :-1], 16), np.where(rows[:, -1] == 8, 1.0, -1.0), train_share=0.8)
+        labels = np.where(rows[:, -1] == 8, 1.0, -1.0)
+        return split(in_memory(scaled(rows[:, :-1], 16), labels), train=0.8)

@@ -1,110 +1,257 @@
-"""Labelled data in rounds: a fixed training set, seen in batches, once per epoch."""
+"""Samples in rounds: a fixed training set, dealt to the agents, seen in batches, once per epoch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from math import sqrt
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.losses.linear import LinearLoss
-from mpinodes.protocol import Loss, Vector
+from mpinodes.errors import BadInput
+from mpinodes.formats import Source
+from mpinodes.losses.linear import LinearLoss, stack
+from mpinodes.protocol import Features, Loss, Vector
 from mpinodes.seeds import Purpose, Stream
 
-MakeLoss = Callable[[Vector, Vector], LinearLoss]
-Table = tuple[Vector, Vector]  # features (N, d), labels ±1 (N,)
+MakeLoss = Callable[[Features, Vector], LinearLoss]
+Indices = NDArray[np.int64]
+Partition = Literal["shared", "even", "uneven", "by-label"]
+Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round")]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Groups of samples that come round after round in the same batches."""
+
+    batches: int
+
+    def __call__(self, t: int) -> list[int]:
+        """The place of round t."""
+        return [(t - 1) % self.batches]
 
 
 @dataclass(frozen=True)
 class LabelledStream(ABC):
-    """Round t sees the next `batch` training samples; a rest smaller than a batch is left out of an epoch."""
+    """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch."""
 
     seed: int
+    agents: int
     make_loss: MakeLoss
-    batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
+    batch: Batch = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
     shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
-    partition: Annotated[Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")] = (
-        "shared"
-    )
+    partition: Annotated[
+        Partition,
+        Meta(
+            description="who sees which samples; shared: every agent all of them; the others deal them out: evenly, in "
+            "shares of different sizes (data.sizes or data.concentration), or sorted by label. "
+            "Default: shared where the algorithm's agents share one loss, else even"
+        ),
+    ] = "shared"
+    sizes: Annotated[
+        tuple[int, ...], Meta(description="uneven: training samples of each agent; empty: drawn (data.concentration)")
+    ] = ()
+    concentration: Annotated[
+        float, Meta(gt=0, le=1e6, description="uneven: of the Dirichlet law of the shares; large: nearly even")
+    ] = 1.0
 
-    labels: ClassVar[bool] = True
-    feature_bound: ClassVar[float]
+    @property
+    def labels(self) -> bool:
+        """Whether targets are labels ±1."""
+        return True
+
+    @property
+    @abstractmethod
+    def feature_bound(self) -> float:
+        """The largest |feature| there can be, known without looking at the data."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What a person would call the data."""
 
     @abstractmethod
-    def tables(self) -> tuple[Table, Table]:
-        """Training and test set."""
+    def open(self) -> tuple[Source, Source | None]:
+        """Training and test set, labels ±1.
+
+        Raises:
+            BadInput: files are missing or malformed.
+        """
 
     @cached_property
-    def _tables(self) -> tuple[Table, Table]:
-        return self.tables()
+    def _sources(self) -> tuple[Source, Source | None]:
+        return self.open()
+
+    def forget(self) -> None:
+        """Let go of what was read from files: losses made by `of` keep their own samples."""
+        self.__dict__.pop("_sources", None)
+        self.__dict__.pop("_everything", None)
 
     @property
+    def title(self) -> str:
+        """The data's name, and how much of the upstream set was found."""
+        return self.name + subset(*(source for source in self._sources if source))
+
+    @cached_property
     def dimension(self) -> int:
         """Features of a sample."""
-        return int(self._tables[0][0].shape[1])
+        return self._sources[0].dimension
 
     @property
-    def rounds_per_epoch(self) -> int:
-        """Whole batches in the training set."""
-        return len(self._tables[0][0]) // self.batch
+    def feature_norm(self) -> float:
+        """Of d entries of the largest size."""
+        return sqrt(self.dimension) * self.feature_bound
 
-    @property
+    @cached_property
+    def shares(self) -> tuple[Indices, ...]:
+        """The training rows of every agent, ascending.
+
+        Raises:
+            BadInput: they do not fit the data.
+        """
+        return deal(self._sources[0].targets, self)
+
+    @cached_property
     def rounds(self) -> int:
-        """Rounds in all epochs."""
-        return self.epochs * self.rounds_per_epoch
+        """Rounds in all epochs of the smallest share."""
+        return self.epochs * min(map(self._batches, range(self.agents)))
+
+    def _batches(self, agent: int) -> int:
+        return len(self.shares[agent]) // self.batch
+
+    @cached_property
+    def _everything(self) -> Features:
+        return self._sources[0].features(self.shares[0])
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """The losses by round: the same for every agent, for the data is shared."""
-        (features, labels), _ = self._tables
-        # One copy of the data in the order of the current epoch: a round is then a view of it.
-        epoch, shuffled = -1, (features, labels)
+        """The losses by round, of the agent's own samples."""
+        train, rows = self._sources[0], self.shares[agent]
+        features = self._everything if self.partition == "shared" else train.features(rows)
+        targets = train.targets[rows]
+        batches = self._batches(agent)
+        # One copy of the samples in the order of the current epoch: a round is then a view of it.
+        epoch, shuffled = -1, (features, targets)
 
         def loss(t: int) -> LinearLoss:
             nonlocal epoch, shuffled
-            now, place = divmod(t - 1, self.rounds_per_epoch)
+            now, place = divmod(t - 1, batches)
             if self.shuffle and now != epoch:
-                permutation = self._order(now)
-                epoch, shuffled = now, (features[permutation], labels[permutation])
+                permutation = self._order(agent, now)
+                epoch, shuffled = now, (features[permutation], targets[permutation])
             rows = slice(place * self.batch, (place + 1) * self.batch)
             return self.make_loss(shuffled[0][rows], shuffled[1][rows])
 
         return loss
 
-    def groups(self, t: int) -> Sequence[int]:
-        """The place of a round in its epoch; where epochs are shuffled, every sample by itself."""
+    def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round its place in the epoch; where epochs are shuffled, every sample by itself."""
         if not self.shuffle or self.epochs == 1:
-            return [(t - 1) % self.rounds_per_epoch]
-        return self.samples(t)
+            return Cycle(self._batches(agent))
+        return self.samples(agent)
 
-    def samples(self, t: int) -> Sequence[int]:
-        """The training samples of round t, by row of the training set."""
-        epoch, place = divmod(t - 1, self.rounds_per_epoch)
-        rows = slice(place * self.batch, (place + 1) * self.batch)
-        order = self._order(epoch) if self.shuffle else np.arange(len(self._tables[0][0]))
-        found: list[int] = order[rows].tolist()
-        return found
+    def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round the agent's training samples, by their place in its share."""
+        batches, size = self._batches(agent), len(self.shares[agent])
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        return Stream(self.seed, Purpose.SHUFFLE).at(epoch).permutation(len(self._tables[0][0]))
+        def samples(t: int) -> list[int]:
+            epoch, place = divmod(t - 1, batches)
+            order = self._order(agent, epoch) if self.shuffle else np.arange(size)
+            found: list[int] = order[place * self.batch : (place + 1) * self.batch].tolist()
+            return found
 
-    def labelled(self) -> Mapping[str, Table]:
+        return samples
+
+    def _order(self, agent: int, epoch: int) -> Indices:
+        owner = 0 if self.partition == "shared" else agent
+        return Stream(self.seed, Purpose.SHUFFLE, owner).at(epoch).permutation(len(self.shares[agent]))
+
+    def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
-        train, test = self._tables
-        return {"train": train, "test": test}
+        train, test = self._sources
+        return {} if not self.labels else {"train": train} | ({"test": test} if test else {})
 
 
-def split(features: Vector, labels: Vector, train_share: float) -> tuple[Table, Table]:
-    """A fixed split into training and test set, the same for every seed of a run."""
-    order = Stream(0, Purpose.SPLIT).at(0).permutation(len(features))
-    cut = round(train_share * len(features))
-    train, test = order[:cut], order[cut:]
-    return (features[train], labels[train]), (features[test], labels[test])
+def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
+    """The training rows of every agent, by the stream's partition.
+
+    Raises:
+        BadInput: sizes that do not fit the data.
+    """
+    total, n = len(targets), stream.agents
+    if stream.partition == "shared":
+        return (np.arange(total),) * n
+    if total < n * stream.batch:
+        raise BadInput(
+            f"data.partition = {stream.partition!r}: {total} training samples do not give {n} agents a batch of "
+            f"{stream.batch} each; fewer agents, or a smaller data.batch"
+        )
+    draws = Stream(stream.seed, Purpose.PARTITION).at(0)
+    order = draws.permutation(total)
+    if stream.partition == "by-label":
+        order = order[np.argsort(targets[order], kind="stable")]
+    sizes = _sizes(total, stream, draws) if stream.partition == "uneven" else None
+    cuts = n if sizes is None else np.cumsum(sizes)
+    return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
+
+
+def _sizes(total: int, stream: LabelledStream, draws: np.random.Generator) -> Sequence[int]:
+    n, least = stream.agents, stream.batch
+    if not stream.sizes:
+        shares = draws.dirichlet([stream.concentration] * n)
+        return [least + int(share * (total - n * least)) for share in shares]
+    if len(stream.sizes) != n or min(stream.sizes) < least or sum(stream.sizes) > total:
+        raise BadInput(
+            f"data.sizes = {list(stream.sizes)}: expected {n} sizes, one for each agent, each at least data.batch = "
+            f"{least}, together at most {total}"
+        )
+    return stream.sizes
+
+
+def subset(*sources: Source) -> str:
+    """What to add to a title where files hold fewer records than upstream's of the same name."""
+    files = {source.files: (source.records, source.upstream) for source in sources if source.files}
+    found, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
+    return f" (subset: {found:,} of {upstream:,})" if found < upstream else ""
+
+
+def choose(source: Source, rows: Indices, targets: Vector) -> Source:
+    """Some rows of a source, with new targets."""
+    return replace(source, targets=targets, features=lambda wanted: source.features(rows[wanted]))
+
+
+def joined(sources: Sequence[Source]) -> Source:
+    """The rows of several sources, one after the other."""
+    ends = np.cumsum([len(source.targets) for source in sources])
+
+    def features(rows: Indices) -> Features:
+        which = np.searchsorted(ends, rows, side="right")
+        parts = [source.features(rows[which == k] - (ends[k - 1] if k else 0)) for k, source in enumerate(sources)]
+        back = np.argsort(np.argsort(which, kind="stable"), kind="stable")
+        return stack([part for part in parts if part.shape[0]])[back]
+
+    targets = np.concatenate([source.targets for source in sources])
+    files = tuple(file for source in sources for file in source.files)
+    return Source(targets, sources[0].dimension, features, files=files)
+
+
+def in_memory(features: Features, targets: Vector) -> Source:
+    """A source of samples that are there already."""
+    return Source(targets, features.shape[1], lambda rows: features[rows])
+
+
+def split(source: Source, train: float) -> tuple[Source, Source]:
+    """A fixed split into training and test set, the same for every seed of a run; `train`: a share, or a number."""
+    total = len(source.targets)
+    order = Stream(0, Purpose.SPLIT).at(0).permutation(total)
+    cut = round(train * total) if train <= 1 else min(round(train), total)
+    parts = (order[:cut], order[cut:])
+    return (choose(source, parts[0], source.targets[parts[0]]), choose(source, parts[1], source.targets[parts[1]]))
 
 
 def scaled(pixels: np.ndarray, largest: float) -> Vector:

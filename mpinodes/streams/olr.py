@@ -13,12 +13,18 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 from mpinodes.protocol import Loss
 from mpinodes.seeds import Purpose, Stream
-from mpinodes.streams.labelled import MakeLoss, Table
+from mpinodes.streams.labelled import Batch, MakeLoss
 
 __all__ = ["OLR"]
+
+
+def every_round(t: int) -> range:
+    """Every round has samples of its own."""
+    return range(t - 1, t)
 
 
 @dataclass(frozen=True)
@@ -26,13 +32,15 @@ class OLR:
     """One sample a round by default; x̂ and every a(t), b(t) come from the seed."""
 
     seed: int
+    agents: int
     make_loss: MakeLoss
     dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, coordinates of the decision")] = 21
-    batch: Annotated[int, Meta(ge=1, description="samples a round")] = 1
+    batch: Batch = 1
     variance: Annotated[float, Meta(ge=0, le=1e100, description="of the noise in b(t)")] = 0.2
-    partition: Annotated[Literal["shared"], Meta(description="who sees a round's samples; shared: every agent")] = (
-        "shared"
-    )
+    partition: Annotated[
+        Literal["shared", "even"],
+        Meta(description="shared: every agent sees the same samples; even: each draws its own, with one x̂"),
+    ] = "shared"
 
     labels: ClassVar[bool] = False
     rounds: ClassVar[None] = None
@@ -44,10 +52,15 @@ class OLR:
         "privacy": {"clip": 5.0, "scale": 1.0},
     }
 
+    @property
+    def feature_norm(self) -> float:
+        """0.5 √d."""
+        return 0.5 * sqrt(self.dimension)
+
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """The losses by round: the same for every agent."""
+        """The losses by round."""
         truth = Stream(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
-        data = Stream(self.seed, Purpose.DATA)
+        data = Stream(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         deviation = sqrt(self.variance)
 
         def loss(t: int) -> LinearLoss:
@@ -58,14 +71,17 @@ class OLR:
 
         return loss
 
-    def groups(self, t: int) -> range:
+    def groups(self, agent: int) -> Callable[[int], range]:
         """Every round has samples of its own."""
-        return range(t - 1, t)
+        return every_round
 
-    def samples(self, t: int) -> range:
+    def samples(self, agent: int) -> Callable[[int], range]:
         """Every sample is used once."""
-        return range((t - 1) * self.batch, t * self.batch)
+        return lambda t: range((t - 1) * self.batch, t * self.batch)
 
-    def labelled(self) -> Mapping[str, Table]:
+    def labelled(self) -> Mapping[str, Source]:
         """None."""
         return {}
+
+    def forget(self) -> None:
+        """Nothing to let go of."""

@@ -32,6 +32,7 @@ from mpinodes.losses.logistic import Logistic
 from mpinodes.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
 from mpinodes.parts import Parts, build
 from mpinodes.seeds import Purpose, Stream
+from mpinodes.streams.labelled import Cycle
 
 CASES = {
     "default": ["data.epochs=20", "rounds=5000"],
@@ -43,6 +44,7 @@ class Images:
     """Stands in for MNIST: 8000 rows of 784 pixels, in batches of 100."""
 
     dimension, rounds, title, feature_bound = 784, None, "784 pixels", 1.0
+    feature_norm = 28.0
 
     def __init__(self, clip: float) -> None:
         rng = np.random.default_rng(0)
@@ -57,8 +59,8 @@ class Images:
 
         return loss
 
-    def groups(self, t: int) -> list[int]:
-        return [(t - 1) % 80]
+    def groups(self, agent: int) -> Cycle:
+        return Cycle(80)
 
     def labelled(self) -> dict:
         return {}

@@ -115,7 +115,7 @@ def test_mpi_equals_lockstep_bit_for_bit(ranks, words, tmp_path):
 
 
 def test_a_run_never_overwrites_another(tmp_path):
-    words = ["--lockstep", "rounds=3", "report=false"]
+    words = ["--lockstep", "rounds=4", "report=false"]
     for number in ("001", "002"):
         assert run_alone(*words, cwd=tmp_path).code == 0
         assert (tmp_path / "runs" / f"dpsda-ps-{number}" / "summary.json").exists()

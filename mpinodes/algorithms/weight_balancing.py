@@ -1,0 +1,101 @@
+"""Differentially private weight-balancing subgradient method, on digraphs that it is sound on.
+
+J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
+Networks", with d_i the out-degree of agent i without itself:
+
+    (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
+    (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          over in-neighbours j
+    (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the x_i from before the mixing
+    (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
+
+σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1), though x_i(t) was made with α(t − 1), which is larger: that is
+noise_index = "paper"; "corrected" calibrates to α(t − 1), and to nothing in round 1, when x_i holds no data. The bound
+L is enforced by clipping.
+
+As printed, g_i is taken at the hidden x_i: a sample that changed x_i by δ changes every later g_i too, by at most
+min(2L, βδ) where the losses' gradients are β-Lipschitz, and a regularizer's by λδ; the paper's parallel composition
+leaves that out. With gradient_at = "public", g_i is taken at z_i, which is made of releases alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar, Literal
+
+from mpinodes.protocol import Inbox, Loss, Query, Round, Vector
+from mpinodes.schedules import Step
+
+__all__ = ["WeightBalancing"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next round needs."""
+
+    x: Vector  # (d,)
+    made_with: float  # the step α that made x; 0: none yet
+
+
+@dataclass(frozen=True)
+class WeightBalancing:
+    """(6) to (8)."""
+
+    step: Step  # α
+    change: float  # 2L: largest L2 change of g_i between adjacent data sets, at one point
+    spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
+    smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
+    regularizer: float  # λ
+    gradient_at: Literal["hidden", "public"] = "hidden"
+    noise_index: Literal["paper", "corrected"] = "paper"
+    mixing: Literal["balancing"] = "balancing"
+
+    decomposable: ClassVar[bool] = True
+    average: ClassVar[str] = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
+    # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.
+    modulus_share: ClassVar[float] = 0.5
+    theorem: ClassVar[str] = "weight_balancing"
+    defaults: ClassVar = {
+        "data": {"name": "unit-ball", "total": 20_000},
+        "problem": {"loss": "logistic", "regularizer": 0.1, "set": "none"},
+        "step": {"kind": "strongly-convex", "offset": 1.0},
+        "topology": {"name": "random-digraph"},
+        "privacy": {"clip": 1.0},
+    }
+
+    def init(self, x: Vector) -> State:
+        """x_i = x."""
+        return State(x, made_with=0.0)
+
+    def message(self, s: State, round: Round) -> Query:
+        """(6)."""
+        printed = self.noise_index == "paper"
+        l2 = self.change * (s.made_with or self.step(1))  # in round 1 of no one's data
+        hidden = s.made_with if self.gradient_at == "hidden" else 0.0
+        return Query(
+            s.x,
+            l1=sqrt(len(s.x)) * l2,
+            l2=l2,
+            uses=round.t - 1,
+            hidden_gain=hidden * self.smoothness[round.me] if hidden else 0.0,
+            hidden_cap=hidden * self.spread[round.me] if hidden else 0.0,
+            hidden_keep=hidden * self.regularizer,
+            nominal=sqrt(len(s.x)) * self.change * (self.step(round.t) if printed else s.made_with),
+        )
+
+    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+        """(7) and (8)."""
+        alpha = self.step(round.t)
+        z = inbox.mix()
+        g = loss.grad(s.x if self.gradient_at == "hidden" else z)
+        return State(z - alpha * g, made_with=alpha)
+
+    def decision(self, s: State) -> Vector:
+        """x_i."""
+        return s.x
+
+    @staticmethod
+    def claim(epsilon: float, rounds: int) -> float:
+        """Theorem 1: ε in all, whatever the rounds."""
+        return epsilon

@@ -1,0 +1,41 @@
+"""Hinge loss, max(0, 1 − b a·x), for labels b = ±1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from mpinodes.losses.linear import PiecewiseLinearLoss
+from mpinodes.protocol import Vector
+
+__all__ = ["Hinge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hinge(PiecewiseLinearLoss):
+    """ℓ(m, b) = max(0, 1 − b m) = max(0, −b (m − b)), for b² = 1; at the kink the subgradient is 0."""
+
+    needs_labels: ClassVar[bool] = True
+
+    @staticmethod
+    def point(prediction: Vector, target: Vector) -> Vector:
+        """ℓ."""
+        return np.maximum(0.0, 1.0 - target * prediction)
+
+    @staticmethod
+    def slope(prediction: Vector, target: Vector) -> Vector:
+        """−b where b m < 1, else 0."""
+        return np.where(target * prediction < 1.0, -target, 0.0)
+
+    @staticmethod
+    def curvature() -> float:
+        """Inf."""
+        return inf
+
+    @staticmethod
+    def slopes(target: Vector) -> tuple[Vector, Vector]:
+        """0 and −b."""
+        return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

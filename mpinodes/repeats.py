@@ -1,0 +1,129 @@
+"""Repeats of an experiment: repeat r is the run with seed + r, in a run directory of its own below the job's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from msgspec.structs import replace
+
+from mpinodes.experiment import Experiment, Output, single_run
+from mpinodes.logger import Logger, plain
+from mpinodes.parts import Parts, build
+from mpinodes.protocol import Vector
+from mpinodes.record import fresh_file, write_text
+
+Json = dict[str, Any]
+
+SPREAD = (
+    "network_regret", "network_regret_average_iterate", "dynamic_regret", "average_fitness", "decision_norm",
+)  # fmt: skip
+PER_AGENT = ("agent_regret", "optimality_gap")
+PER_SET = ("accuracy", "accuracy_last_decision")
+
+
+def experiments(experiment: Experiment, directory: Path) -> list[Experiment]:
+    """The single runs of an experiment; each runs again by itself to the same bits."""
+    if experiment.repeats == 1:
+        return [experiment]
+    width = len(str(experiment.repeats - 1))
+    return [
+        replace(single_run(experiment, r), report=False, output=Output(str(directory / f"repeat-{r:0{width}}")))
+        for r in range(experiment.repeats)
+    ]
+
+
+def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts], Iterable[Vector]]) -> Json:
+    """Follow every run of an experiment, whose first parts are built already; returns the summary of them all."""
+    summaries = []
+    singles = experiments(parts.experiment, directory)
+    for single in singles:
+        mine = parts if single is parts.experiment else build(single)
+        place = directory if single is parts.experiment or single.output is None else Path(single.output.dir)
+        place.mkdir(exist_ok=True)
+        logger = Logger(mine, place, mpi, b)
+        logger.follow(rows(mine))
+        summaries.append(logger.finish())
+    if len(singles) == 1:
+        return summaries[0]
+    write_text(directory / "experiment.toml", parts.experiment.toml())
+    return combine(parts.experiment, directory, summaries)
+
+
+def combine(experiment: Experiment, directory: Path, summaries: list[Json]) -> Json:
+    """Write record, summary and report of all repeats together; returns the summary, means with their spread."""
+    runs = [Path(e.output.dir) for e in experiments(experiment, directory) if e.output]
+    _combine_records(directory / "record.h5", [run / "record.h5" for run in runs])
+    summary = _combined(experiment, summaries)
+    write_text(directory / "summary.json", json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
+    if experiment.report:
+        from mpinodes.report import draw
+
+        draw(directory)
+    return summary
+
+
+def _combine_records(path: Path, records: list[Path]) -> None:
+    """Everything known by horizon, with a dimension `repeat` in front; decisions stay with the repeats."""
+    with fresh_file(path) as whole:
+        sources = [h5py.File(record) for record in records]
+        first = sources[0]
+        whole.attrs.update(first.attrs)
+        for name, values in (
+            ("repeat", np.arange(len(records))),
+            ("horizon", first["horizon"]),
+            ("agent", first["agent"]),
+        ):
+            whole.create_dataset(name, data=values[:]).make_scale(name)
+        for name, dataset in first.items():
+            dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
+            if dimensions[:1] != ["horizon"] or "coordinate" in dimensions or name == "horizon":
+                continue
+            made = whole.create_dataset(name, data=np.stack([source[name][:] for source in sources]))
+            for axis, dimension in enumerate(["repeat", *dimensions]):
+                made.dims[axis].attach_scale(whole[dimension])
+        for source in sources:
+            source.close()
+
+
+def _combined(experiment: Experiment, summaries: list[Json]) -> Json:
+    """The first summary, with means in the place of its numbers, the worst privacy, and the spread beside them."""
+    whole = dict(summaries[0])
+    spread = {}
+    for key in SPREAD:
+        if whole[key] is not None:
+            values = np.array([s[key] for s in summaries], dtype=float)
+            whole[key] = float(values.mean())
+            spread[key] = _spread(values)
+    for key in PER_AGENT:
+        if whole[key] is not None:
+            values = np.array([s[key] for s in summaries], dtype=float)
+            whole[key] = values.mean(axis=0).tolist()
+            spread[key] = _spread(values.mean(axis=1))
+    for key in PER_SET:
+        if whole[key] is not None:
+            table = {name: np.array([s[key][name] for s in summaries]) for name in whole[key]}
+            whole[key] = {name: float(values.mean()) for name, values in table.items()}
+            spread[key] = {name: _spread(values) for name, values in table.items()}
+    least = [s["comparator"] for s in summaries]
+    whole["comparator"] = {
+        "value": float(np.mean([c["value"] for c in least])),
+        "certificate": float(np.max([c["certificate"] for c in least])),
+    }
+    worst = max(summaries, key=lambda s: _order(s["privacy"]["network"]["proven"]))
+    whole["privacy"] = worst["privacy"]
+    whole["seconds"] = float(np.sum([s["seconds"] for s in summaries]))
+    whole["rounds_per_second"] = experiment.rounds * len(summaries) / whole["seconds"]
+    return whole | {"repeats": len(summaries), "seeds": [s["seed"] for s in summaries], "spread": spread}
+
+
+def _order(epsilon: float | None) -> float:
+    return np.inf if epsilon is None or np.isnan(epsilon) else epsilon
+
+
+def _spread(values: np.ndarray) -> Json:
+    return {"std": float(values.std(ddof=1)), "min": float(values.min()), "max": float(values.max())}

@@ -1,0 +1,37 @@
+"""CIFAR-10, cats against the other nine classes: 32 × 32 × 3 pixels in [0, 1], from the five training batches.
+
+The papers train on 42,000 of the 50,000 and test on 8,000; label +1 = cat, a tenth of the samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpinodes import fetch
+from mpinodes.formats import Source, cifar10
+from mpinodes.streams.files import FileStream, Train, against_rest
+from mpinodes.streams.labelled import split
+
+__all__ = ["Cifar10"]
+
+CAT = 3
+
+
+@dataclass(frozen=True)
+class Cifar10(FileStream):
+    """Cat against rest."""
+
+    train: Train = 0.84
+
+    wanted: ClassVar = fetch.CIFAR10[:5]
+    name: ClassVar[str] = "CIFAR-10, cat against the rest"
+    feature_bound: ClassVar[float] = 1.0
+    defaults: ClassVar = {
+        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "average": True},
+        "privacy": {"clip": 1.0},
+    }
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Both sets, from the training batches."""
+        return split(against_rest(cifar10.read(self.located()), CAT), self.train)

@@ -1,0 +1,126 @@
+"""A user's own samples: .npz, .csv or LIBSVM text, one file for all agents or one for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.errors import BadInput
+from mpinodes.formats import Source, table
+from mpinodes.protocol import Features
+from mpinodes.streams.files import Train, against_rest
+from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split
+
+__all__ = ["File"]
+
+AGENT = "{agent}"
+
+
+@dataclass(frozen=True)
+class File(LabelledStream):
+    """Targets and features as they stand in the file."""
+
+    file: Annotated[
+        str,
+        Meta(
+            description="data.name=file: .npz (arrays features, targets), .csv (the last column is the target) or "
+            "LIBSVM text; with {agent} in its name, one file for each agent: part-0.csv, part-1.csv, ..."
+        ),
+    ] = ""
+    targets: Annotated[
+        Literal["labels", "real"], Meta(description="data.name=file: two labels (the larger is +1), or real targets")
+    ] = "labels"
+    train: Train = 1.0
+    bound: Annotated[
+        Annotated[float, Meta(gt=0)] | Literal["inf"],
+        Meta(
+            description="data.name=file: the largest |feature| there can be, known without looking at the data; with "
+            "it the accountant bounds what hidden state leaks. A larger one is refused"
+        ),
+    ] = "inf"
+    columns: Annotated[int, Meta(ge=0, description="data.name=file, LIBSVM text: features; 0: the largest index")] = 0
+
+    defaults: ClassVar = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
+
+    @property
+    def labels(self) -> bool:
+        """Whether targets are labels ±1."""
+        return self.targets == "labels"
+
+    @property
+    def feature_bound(self) -> float:
+        """As the user gives it."""
+        return float(self.bound)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return Path(self.file).name
+
+    @cached_property
+    def _files(self) -> list[Source]:
+        if not self.file:
+            raise BadInput("data.file is missing: name the file of samples")
+        paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
+        found = [table.read(Path(path), self.columns or None) for path in paths]
+        for path, source in zip(paths, found, strict=True):
+            if source.dimension != found[0].dimension:
+                raise BadInput(
+                    f"{path}: {source.dimension} features, but {paths[0]} has {found[0].dimension}; "
+                    "data.columns sets the number for LIBSVM text"
+                )
+        return found
+
+    def open(self) -> tuple[Source, Source | None]:
+        """The file, or the agents' files one after the other; without a test set where all samples train."""
+        source = self._files[0] if len(self._files) == 1 else joined(self._files)
+        source = replace(source, features=lambda rows: self._bounded(rows, source.features(rows)))
+        if self.targets == "labels":
+            source = _labelled(source, self.file)
+        if self.train == 1:
+            return source, None
+        if AGENT in self.file:
+            raise BadInput(f"data.train = {self.train:g}: with one file for each agent all samples train; leave it out")
+        return split(source, self.train)
+
+    def _bounded(self, rows: Indices, features: Features) -> Features:
+        """The features, none beyond the bound."""
+        largest = features.max(axis=1) if isinstance(features, np.ndarray) else features.max(axis=1).toarray().ravel()
+        least = features.min(axis=1) if isinstance(features, np.ndarray) else features.min(axis=1).toarray().ravel()
+        size = np.maximum(largest, -least)
+        if len(size) and size.max() > self.feature_bound:
+            raise BadInput(
+                f"{self.file}: row {rows[int(size.argmax())]} (from 0) has a feature of size {size.max():g}, above "
+                f"data.bound = {self.feature_bound:g}; a bound must hold for all data there could be"
+            )
+        return features
+
+    @cached_property
+    def shares(self) -> tuple[Indices, ...]:
+        """With one file for each agent, its rows."""
+        if AGENT not in self.file or self.partition == "shared":
+            return deal(self._sources[0].targets, self)
+        ends = np.cumsum([len(source.targets) for source in self._files])
+        return tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+
+    def forget(self) -> None:
+        """Let go of what was read."""
+        super().forget()
+        self.__dict__.pop("_files", None)
+
+
+def _labelled(source: Source, file: str) -> Source:
+    """Targets of two values as −1 and +1."""
+    values = np.unique(source.targets)
+    if len(values) != 2:
+        shown = ", ".join(f"{value:g}" for value in values[:5])
+        raise BadInput(
+            f"{file}: {len(values)} different targets ({shown}{', ...' if len(values) > 5 else ''}); two labels "
+            "expected, or set data.targets=real"
+        )
+    return against_rest(source, float(values[1]))

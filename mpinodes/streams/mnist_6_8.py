@@ -1,0 +1,36 @@
+"""The sixes and eights of MNIST's training file, 28 × 28 pixels in [0, 1]: 5,918 + 5,851 = 11,769 samples.
+
+The papers train on 8,000 of them and test on the rest; label +1 = eight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpinodes import fetch
+from mpinodes.formats import Source, idx
+from mpinodes.streams.files import FileStream, Train, between
+from mpinodes.streams.labelled import split
+
+__all__ = ["Mnist"]
+
+
+@dataclass(frozen=True)
+class Mnist(FileStream):
+    """6 against 8."""
+
+    train: Train = 8000
+
+    wanted: ClassVar = fetch.MNIST[:2]
+    name: ClassVar[str] = "MNIST, 6 against 8"
+    feature_bound: ClassVar[float] = 1.0
+    defaults: ClassVar = {
+        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
+        "privacy": {"clip": 1.0},
+    }
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Both sets, from the training file."""
+        images, labels = self.located()
+        return split(between(idx.read(images, labels), 6, 8), self.train)

@@ -1,0 +1,40 @@
+"""Mushrooms, edible (−1) against poisonous (+1): 8,124 samples of 112 binary features, 21 of them 1.
+
+The papers train on 6,000. UCI's agaricus-lepiota.data, or LIBSVM's file `mushrooms` made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar
+
+from mpinodes import fetch
+from mpinodes.formats import Source, agaricus, libsvm
+from mpinodes.streams.files import FileStream, Train, between
+from mpinodes.streams.labelled import split
+
+__all__ = ["Mushrooms"]
+
+
+@dataclass(frozen=True)
+class Mushrooms(FileStream):
+    """Edible against poisonous."""
+
+    train: Train = 6000
+
+    wanted: ClassVar = fetch.MUSHROOMS
+    name: ClassVar[str] = "mushrooms"
+    feature_bound: ClassVar[float] = 1.0
+    feature_norm: ClassVar[float] = sqrt(21)
+    defaults: ClassVar = {
+        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
+        "privacy": {"clip": 1.0},
+    }
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Both sets, from one file; LIBSVM's label 2 is UCI's p."""
+        (path,) = self.located()
+        if path.name.endswith(".data"):
+            return split(agaricus.read(path), self.train)
+        return split(between(libsvm.read(path, 112), 1, 2), self.train)

@@ -1,0 +1,51 @@
+"""RCV1, two groups of topics: sparse text features of norm 1, dimension 47,236.
+
+LIBSVM's rcv1_train.binary (20,242 samples), of which a fifth tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from mpinodes import fetch
+from mpinodes.formats import Source, libsvm
+from mpinodes.losses.linear import row_norms
+from mpinodes.protocol import Features
+from mpinodes.streams.files import FileStream, Train, between
+from mpinodes.streams.labelled import split
+
+__all__ = ["Rcv1"]
+
+DIMENSION = 47_236
+
+
+@dataclass(frozen=True)
+class Rcv1(FileStream):
+    """Sparse text."""
+
+    train: Train = 0.8
+
+    wanted: ClassVar = fetch.RCV1
+    name: ClassVar[str] = "RCV1"
+    feature_bound: ClassVar[float] = 1.0
+    feature_norm: ClassVar[float] = 1.0
+    defaults: ClassVar = {
+        "problem": {"loss": "hinge", "set": "ball", "radius": 10.0},
+        "privacy": {"clip": 1.0},
+    }
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Both sets, from one file, with rows longer than 1 scaled to 1."""
+        (path,) = self.located()
+        source = between(libsvm.read(path, DIMENSION), -1, 1)
+        return split(replace(source, features=lambda rows: shortened(source.features(rows))), self.train)
+
+
+def shortened(rows: Features) -> Features:
+    """Sparse rows, those longer than 1 scaled to 1."""
+    from scipy.sparse import diags_array
+
+    return (diags_array(1 / np.maximum(row_norms(rows), 1.0)) @ rows).tocsr()

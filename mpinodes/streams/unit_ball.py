@@ -1,0 +1,50 @@
+"""Synthetic labelled samples in the unit ball.
+
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", section 6: d = 10 and
+100,000 samples; the paper does not say how they are labelled. Here a ~ uniform in the ball, b = sign(a·x̂) with x̂ a
+random direction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.formats import Source
+from mpinodes.protocol import Vector
+from mpinodes.seeds import Purpose, Stream
+from mpinodes.streams.labelled import LabelledStream, in_memory
+
+__all__ = ["UnitBall"]
+
+TEST_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class UnitBall(LabelledStream):
+    """Two half balls."""
+
+    dimension: Annotated[int, Meta(ge=1, le=100_000, description="d, coordinates of a sample")] = 10
+    total: Annotated[int, Meta(ge=1, le=10**9, description="training samples of all agents together")] = 100_000
+
+    name: ClassVar[str] = "synthetic unit ball"
+    feature_bound: ClassVar[float] = 1.0
+    feature_norm: ClassVar[float] = 1.0
+    defaults: ClassVar = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Both sets, drawn from the seed."""
+        truth = Stream(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        return (
+            self._drawn(Stream(self.seed, Purpose.DATA).at(0), self.total, truth),
+            self._drawn(Stream(self.seed, Purpose.TEST).at(0), TEST_SAMPLES, truth),
+        )
+
+    def _drawn(self, draws: np.random.Generator, number: int, truth: Vector) -> Source:
+        points = draws.standard_normal((number, self.dimension))
+        radius = draws.random(number) ** (1 / self.dimension)
+        points *= (radius / np.sqrt(np.vecdot(points, points)))[:, None]
+        return in_memory(points, np.where(points @ truth > 0, 1.0, -1.0))
