@@ -53,8 +53,8 @@ class Eulerian(EachRound):
     """In every round a new strongly connected digraph in which each agent hears as many as it sends to.
 
     It is a random directed ring of all agents, and the cycles of random permutations. A cycle that would double an
-    edge or hold an agent's edge to itself is left out whole, which takes as much from each of its agents' in-degrees
-    as from their out-degrees; so degrees differ from agent to agent.
+    edge is left out whole, which takes one from the in-degree and one from the out-degree of each of its agents: the
+    two stay equal, and differ from agent to agent.
     """
 
     agents: Agents
@@ -69,12 +69,11 @@ class Eulerian(EachRound):
     def draw(self, rng: np.random.Generator) -> Matrix:
         """The ring, and the cycles that fit in."""
         sends, agents = hamiltonian_cycle(self.agents, rng), np.arange(self.agents)
-        np.fill_diagonal(sends, True)  # taken, while cycles are added
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)
             free = ~_along_cycles(to, sends[agents, to])
             sends[agents[free], to[free]] = True
-        np.fill_diagonal(sends, False)
+        np.fill_diagonal(sends, False)  # cycles of one
         return sends
 
 
