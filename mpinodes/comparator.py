@@ -25,6 +25,7 @@ from mpinodes.sets import Ball, Box, ProductOfBalls, Set
 
 TOLERANCE = 1e-9  # of the certificate, relative to the value
 ITERATIONS = 20_000
+PRODUCTS = 5e10  # of two numbers, at most, in one solution
 DENSE = 2000  # a Gram matrix up to this size is made whole
 
 
@@ -42,12 +43,15 @@ class Comparator(NamedTuple):
     certificate: float
 
 
-def best(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
-    """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it."""
+def best(total: LinearLoss, feasible: Set, start: Vector, enough: float = 0.0) -> Comparator:
+    """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it.
+
+    It need not come closer to the minimum than `enough`.
+    """
     if isinstance(total, PiecewiseLinearLoss):
         return _conic(total, feasible)
     if feasible.bounded:
-        return _projected_gradient(total, feasible, start)
+        return _projected_gradient(total, feasible, start, enough)
     return _unconstrained(total, start)
 
 
@@ -90,12 +94,13 @@ def _dense(matrix: Any) -> Vector:
     return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
 
 
-def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector) -> Comparator:
+def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough: float) -> Comparator:
     step = 1 / max(_smoothness(total), np.finfo(float).tiny)
     x = y = feasible.project(start)
     momentum = 1.0
     point, lowest = x, np.inf
-    for iteration in range(ITERATIONS):
+    numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
+    for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / (2 * max(numbers, 1)))))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
         if (y - ahead) @ (ahead - x) > 0:
@@ -106,7 +111,7 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector) -> Comp
             value, gap = _certified(total, feasible, x)
             if gap < lowest:
                 point, lowest = x, gap
-            if lowest <= TOLERANCE * value:
+            if lowest <= max(TOLERANCE * value, enough):
                 break
     value, gap = _certified(total, feasible, point)
     return Comparator(point, value, gap)

@@ -26,6 +26,8 @@ from mpinodes.regret import gathered, make_meter
 
 Json = dict[str, Any]
 
+NEGLIGIBLE = 1e-3  # of a regret
+
 
 class Logger:
     """Follows one run; `take` every chunk of rows, then `finish`."""
@@ -143,8 +145,13 @@ class Logger:
         That is (2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path.
         """
         everything, feasible = gathered(self._parts), self._parts.feasible
-        starts = zip(self._horizons.tolist(), self._meter.mean, strict=True)
-        fixed = [best(everything.upto(t), feasible, start) for t, start in starts]
+        fixed: list[Comparator] = []
+        for t, sums, mean in zip(self._horizons.tolist(), self._meter.total, self._meter.mean, strict=True):
+            total = everything.upto(t)
+            start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
+            # The start's value is no less than the least: no regret is smaller than this.
+            least_regret = float(np.min(sums)) - total.value(feasible.project(start))
+            fixed.append(best(total, feasible, start, enough=NEGLIGIBLE * least_regret))
         if not self._parts.experiment.record.dynamic_regret:
             return fixed, None
         path = [fixed[0]]
@@ -173,6 +180,7 @@ class Logger:
             "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
             "data": self._parts.stream.title,
             "partition": e.data["partition"],
+            "decomposable": self._parts.algorithm.decomposable,
             "topology": self._parts.topology.title,
             "connectivity": self._b,
             "agents": n,

@@ -12,37 +12,75 @@ Json = dict[str, Any]
 def text(summary: Json, directory: Path) -> str:
     """What a person wants to read when a run is over."""
     s = summary
-    t = s["rounds"]
     lines = [
-        f"{s['name']}: {s['algorithm']} on {s['data']}",
-        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {t} rounds, d = {s['dimension']}, "
-        f"seed {s['seed']}: "
-        f"{s['seconds']:.2f} s, {s['rounds_per_second']:.0f} rounds/s",
+        f"{s['name']}: {s['algorithm']} on {s['data']}{partition(s)}",
+        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {s['rounds']} rounds, d = {s['dimension']}, "
+        f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
         "",
-        *_accuracy(s),
-        f"  average fitness F(T)/T        {s['average_fitness']:10.4g}",
-        f"  norm of the last decision     {s['decision_norm']:10.4g}",
-        f"  network regret R(T)/T         {s['network_regret'] / t:10.4g}    "
-        f"(running average {s['network_regret_average_iterate'] / t:.4g}; "
-        f"agents {min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g})",
-        f"  best fixed decision, Σf/T     {s['comparator']['value'] / t:10.4g}    "
-        f"(within {s['comparator']['certificate'] / t:.1g})",
+        *(f"  {label:30}{value}" for label, value in results(s)),
         "",
-        *_privacy(s["privacy"], t),
+        *_privacy(s["privacy"]),
         "",
         f"  run: {directory}",
     ]
     return "\n".join(lines)
 
 
-def _accuracy(s: Json) -> list[str]:
-    if not s["accuracy"]:
-        return []
-    mean, last = s["accuracy"], s["accuracy_last_decision"]
-    return [
-        f"  accuracy, running mean        {mean['test']:10.1%}    on test data ({mean['train']:.1%} on training data)",
-        f"  accuracy, last decision       {last['test']:10.1%}    on test data ({last['train']:.1%} on training data)",
+def seeds(s: Json) -> str:
+    """The seed, or those of the repeats."""
+    return f"seeds {s['seeds'][0]} to {s['seeds'][-1]}" if "seeds" in s else f"seed {s['seed']}"
+
+
+def partition(s: Json) -> str:
+    """How the samples are dealt out, where they are."""
+    return "" if s["partition"] == "shared" else f", {s['partition']} shares"
+
+
+def results(s: Json) -> list[tuple[str, str]]:
+    """What the run was worth: labels and values with their remarks."""
+    n, t = s["agents"], s["rounds"]
+    unit, per = (t * n, "/(nT)") if s["decomposable"] else (t, "/T")
+    least, spread = s["comparator"], s.get("spread", {})
+
+    def regret(value: float) -> str:
+        if abs(value) <= least["certificate"]:
+            return f"{'0':>10}    (below the comparator's certificate)"
+        return f"{value / unit:10.4g}"
+
+    def over(key: str, scale: float) -> str:
+        return f" ± {spread[key]['std'] / scale:.2g}" if key in spread else ""
+
+    rows = [
+        *_accuracy(s),
+        (f"average fitness F(T){per}", f"{s['average_fitness'] * t / unit:10.4g}{over('average_fitness', unit / t)}"),
+        ("norm of the last decision", f"{s['decision_norm']:10.4g}{over('decision_norm', 1)}"),
+        (
+            f"network regret R(T){per}",
+            f"{regret(s['network_regret'])}{over('network_regret', unit)}    (running average "
+            f"{s['network_regret_average_iterate'] / unit:.4g}; agents {min(s['agent_regret']) / unit:.4g} to "
+            f"{max(s['agent_regret']) / unit:.4g})",
+        ),
     ]
+    if s["dynamic_regret"] is not None:
+        rows.append((f"dynamic regret R(T){per}", f"{regret(s['dynamic_regret'])}{over('dynamic_regret', unit)}"))
+    if s["optimality_gap"] is not None:
+        gap = s["optimality_gap"]
+        shown = f"{sum(gap) / n:10.4g}{over('optimality_gap', 1)}    (agents {min(gap):.4g} to {max(gap):.4g})"
+        rows.append(("gap of the average decision", shown))
+    value = f"{least['value'] / unit:10.4g}    (within {least['certificate'] / unit:.1g})"
+    return [*rows, (f"best fixed decision, Σf{per}", value)]
+
+
+def _accuracy(s: Json) -> list[tuple[str, str]]:
+    rows = []
+    labels = (("accuracy", "accuracy, running mean"), ("accuracy_last_decision", "accuracy, last decision"))
+    for key, label in labels if s["accuracy"] else ():
+        found, spread = s[key], s.get("spread", {}).get(key, {})
+        name, words = ("test", "test data") if "test" in found else ("train", "training data")
+        shown = f"{found[name]:10.1%}" + (f" ± {spread[name]['std']:.1%}" if name in spread else "")
+        also = f" ({found['train']:.1%} on training data)" if name == "test" else ""
+        rows.append((label, f"{shown}    on {words}{also}"))
+    return rows
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -57,7 +95,7 @@ def worst(agents: list[Json]) -> Json:
     return max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
 
 
-def _privacy(privacy: Json, rounds: int) -> list[str]:
+def _privacy(privacy: Json) -> list[str]:
     noise = privacy["noise"]
     if noise is None:
         return ["  privacy: none, messages carry no noise"]

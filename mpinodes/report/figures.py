@@ -35,6 +35,7 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
     """Draw every figure that the run has the numbers for, as PNG; returns titles and files."""
     drawers: dict[str, tuple[str, Callable[[xr.Dataset, Json], Figure | None]]] = {
         "regret": ("Regret per round", regret),
+        "gap": ("Optimality gap", gap),
         "privacy": ("Privacy loss", privacy),
         "accuracy": ("Accuracy", accuracy),
         "topology": ("Topology", topology),
@@ -54,21 +55,56 @@ def _axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
+def _line(axes: Axes, t: np.ndarray, values: xr.DataArray, colour: str, **style: Any) -> None:
+    """A curve; of repeats their mean, and a band from the least to the largest."""
+    if "repeat" in values.dims:
+        axes.fill_between(t, values.min("repeat"), values.max("repeat"), color=colour, alpha=0.15, lw=0)
+        values = values.mean("repeat")
+    axes.plot(t, values, color=colour, **style)
+
+
+def _title(axes: Axes, summary: Json) -> None:
+    repeats = f", mean and range of {summary['repeats']} seeds" if "repeats" in summary else ""
+    axes.set_title(f"{summary['algorithm']} on {summary['data']}, {summary['agents']} agents{repeats}", fontsize=9)
+
+
 def regret(data: xr.Dataset, summary: Json) -> Figure:
-    """R(T)/T of the network, of every agent, and of the running average."""
+    """R(T)/T of the network, of every agent, and of the running average; per agent too where each has its losses."""
     figure, axes = _axes()
     t = data.horizon.values
-    agents = data.agent_regret.values / t[:, None]
-    if agents.shape[1] > 1:
+    unit = data.horizon * (summary["agents"] if summary["decomposable"] else 1)
+    agents = data.agent_regret / unit
+    if agents.sizes["agent"] > 1:
+        rest = [dim for dim in agents.dims if dim != "horizon"]
         axes.fill_between(
-            t, agents.min(axis=1), agents.max(axis=1), color=AGENT, alpha=0.3, lw=0, label="agents, least to most"
+            t, agents.min(rest), agents.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most"
         )
-    axes.plot(t, data.network_regret / t, color=NETWORK, marker="o", ms=3, label="network")
-    axes.plot(
-        t, data.network_regret_average_iterate / t, color=AVERAGE, marker="s", ms=3, label="network, running average"
-    )
+    _line(axes, t, data.network_regret / unit, NETWORK, marker="o", ms=3, label="network")
+    average = data.network_regret_average_iterate / unit
+    _line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
+    if "dynamic_regret" in data:
+        _line(axes, t, data.dynamic_regret / unit, CLAIM, marker="^", ms=3, label="network, dynamic")
     axes.axhline(0, color="black", lw=0.8)
-    axes.set(xscale="log", xlabel="horizon T (rounds)", ylabel="R(T) / T")
+    per = "R(T) / (nT)" if summary["decomposable"] else "R(T) / T"
+    axes.set(xscale="log", xlabel="horizon T (rounds)", ylabel=per)
+    _title(axes, summary)
+    axes.legend()
+    return figure
+
+
+def gap(data: xr.Dataset, summary: Json) -> Figure | None:
+    """Optimality gap of the agents' average decisions, of offline methods."""
+    if "optimality_gap" not in data:
+        return None
+    figure, axes = _axes()
+    t, found = data.horizon.values, data.optimality_gap
+    rest = [dim for dim in found.dims if dim != "horizon"]
+    axes.fill_between(t, found.min(rest), found.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
+    _line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
+    axes.set(xscale="log", xlabel="rounds", ylabel="F(average decision) − min F, per sample")
+    if float(found.min()) > 0:
+        axes.set_yscale("log")
+    _title(axes, summary)
     axes.legend()
     return figure
 
@@ -78,20 +114,21 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
     t = data.horizon.values
     delta = summary["privacy"]["delta"]
     curves = [
-        ("claimed by the paper", data.epsilon_claimed_network.values, CLAIM, "-"),
-        ("network, proven pure", data.epsilon_proven_pure_network.values, NETWORK, "--"),
-        (f"network, proven at δ = {delta:g}", data.epsilon_proven_network.values, NETWORK, "-"),
-        ("worst agent's share, proven pure", _worst(data.epsilon_proven_pure), AVERAGE, "--"),
-        (f"worst agent's share, proven at δ = {delta:g}", _worst(data.epsilon_proven), AVERAGE, "-"),
+        ("claimed by the paper", data.epsilon_claimed_network, CLAIM, "-"),
+        ("network, proven pure", data.epsilon_proven_pure_network, NETWORK, "--"),
+        (f"network, proven at δ = {delta:g}", data.epsilon_proven_network, NETWORK, "-"),
+        ("worst agent's share, proven pure", data.epsilon_proven_pure, AVERAGE, "--"),
+        (f"worst agent's share, proven at δ = {delta:g}", data.epsilon_proven, AVERAGE, "-"),
     ]
-    shown = [(label, e, colour, line) for label, e, colour, line in curves if np.any(e > 0)]
+    worst = [(label, _worst(e), colour, line) for label, e, colour, line in curves]
+    shown = [(label, e, colour, line) for label, e, colour, line in worst if np.any(e > 0)]
     if not shown:
         return None
     figure, axes = _axes()
     for label, epsilon, colour, line in shown:
         known = epsilon > 0
         axes.plot(t[known], epsilon[known], color=colour, ls=line, marker=".", label=label)
-    if np.isnan(data.epsilon_proven_network.values[-1]):
+    if np.isnan(_worst(data.epsilon_proven_network)[-1]):
         axes.set_title("nothing is proven for this run", fontsize=10)
     axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="privacy loss ε")
     axes.legend(fontsize=8)
@@ -99,19 +136,22 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
 
 
 def _worst(epsilon: xr.DataArray) -> np.ndarray:
-    return np.asarray(epsilon.max("agent", skipna=False))
+    """Over agents and repeats, by horizon."""
+    return np.asarray(epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False))
 
 
 def accuracy(data: xr.Dataset, summary: Json) -> Figure | None:
-    """Test accuracy of the running mean and of the last decision against rounds."""
-    if "accuracy" not in data:
+    """Accuracy of the running mean and of the last decision against rounds, on test data where there are some."""
+    if "accuracy_train" not in data:
         return None
     figure, axes = _axes()
     t = data.horizon.values
-    axes.plot(t, 100 * data.accuracy, color=NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
-    axes.plot(t, 100 * data.accuracy_train, color=NETWORK, ls=":", label="running mean, training")
-    axes.plot(t, 100 * data.accuracy_last, color=AVERAGE, marker="s", ms=3, label="last decision, test")
+    if "accuracy" in data:
+        _line(axes, t, 100 * data.accuracy, NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
+        _line(axes, t, 100 * data.accuracy_last, AVERAGE, marker="s", ms=3, label="last decision, test")
+    _line(axes, t, 100 * data.accuracy_train, NETWORK, ls=":", label="running mean, training")
     axes.set(xscale="log", xlabel="rounds", ylabel="accuracy (%)")
+    _title(axes, summary)
     axes.legend(loc="lower right")
     return figure
 

@@ -38,10 +38,11 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
 <h1>{escape(s["name"])}</h1>
-<p class="what">{escape(s["algorithm"])} on {escape(s["data"])}: {s["agents"]} agents, {s["rounds"]} rounds,
-d = {s["dimension"]}, seed {s["seed"]}; {escape(words.graph(s))}</p>
+<p class="what">{escape(s["algorithm"])} on {escape(s["data"] + words.partition(s))}: {s["agents"]} agents,
+{s["rounds"]} rounds, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
 <h2>What it was worth</h2>
-{_table(["", ""], _results(s))}
+{_table(["", ""], [[label, " ".join(value.split())] for label, value in words.results(s)])}
+<p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
 {_privacy(s["privacy"])}
 <h2>Figures</h2>
@@ -56,37 +57,19 @@ d = {s["dimension"]}, seed {s["seed"]}; {escape(words.graph(s))}</p>
     return path
 
 
+def _remarks(s: Json) -> str:
+    speed = f"{s['rounds_per_second']:.3g} rounds/s ({s['seconds']:.2f} s)."
+    if "seeds" not in s:
+        return speed
+    return f"Means over {s['repeats']} seeds, ± standard deviation between them. {speed}"
+
+
 def _table(head: list[str], rows: list[list[str]]) -> str:
     def line(tag: str, cells: list[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     top = line("th", head) if any(head) else ""
     return "<table>" + top + "".join(line("td", row) for row in rows) + "</table>"
-
-
-def _results(s: Json) -> list[list[str]]:
-    t = s["rounds"]
-    rows = []
-    if s["accuracy"]:
-        mean, last = s["accuracy"], s["accuracy_last_decision"]
-        rows += [
-            ["Test accuracy, running mean of the decisions", f"{mean['test']:.1%}"],
-            ["Test accuracy, last decision", f"{last['test']:.1%}"],
-        ]
-    least = s["comparator"]
-    return [
-        *rows,
-        ["Average fitness F(T)/T", f"{s['average_fitness']:.4g}"],
-        ["Norm of the last decision ‖x(T)‖₂", f"{s['decision_norm']:.4g}"],
-        ["Network regret R(T)/T", f"{s['network_regret'] / t:.4g}"],
-        ["The same for the running average", f"{s['network_regret_average_iterate'] / t:.4g}"],
-        [
-            "Agent regret R_i(T)/T, least to most",
-            f"{min(s['agent_regret']) / t:.4g} to {max(s['agent_regret']) / t:.4g}",
-        ],
-        ["Best fixed decision, Σ f/T", f"{least['value'] / t:.4g}, within {least['certificate'] / t:.1g}"],
-        ["Speed", f"{s['rounds_per_second']:.0f} rounds/s ({s['seconds']:.2f} s)"],
-    ]
 
 
 def _privacy(privacy: Json) -> str:

@@ -245,13 +245,17 @@ def in_memory(features: Features, targets: Vector) -> Source:
     return Source(targets, features.shape[1], lambda rows: features[rows])
 
 
-def split(source: Source, train: float) -> tuple[Source, Source]:
-    """A fixed split into training and test set, the same for every seed of a run; `train`: a share, or a number."""
+def split(source: Source, train: float) -> tuple[Source, Source | None]:
+    """A fixed split into training and test set, the same for every seed of a run; `train`: a share, or a number.
+
+    Where nothing is left to test, there is no test set.
+    """
     total = len(source.targets)
     order = Stream(0, Purpose.SPLIT).at(0).permutation(total)
     cut = round(train * total) if train <= 1 else min(round(train), total)
-    parts = (order[:cut], order[cut:])
-    return (choose(source, parts[0], source.targets[parts[0]]), choose(source, parts[1], source.targets[parts[1]]))
+    train_rows, test_rows = order[:cut], order[cut:]
+    test = choose(source, test_rows, source.targets[test_rows]) if len(test_rows) else None
+    return choose(source, train_rows, source.targets[train_rows]), test
 
 
 def scaled(pixels: np.ndarray, largest: float) -> Vector:
