@@ -11,9 +11,9 @@ Networks". L = Σ L_i, q² = Σ (L_i + ν_i)², x_j(1) = 0. As printed, for the 
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
 
 C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), are not given: C = 1 and λ = max_t ‖W(t) − J‖₂ where the
-rows of W sum to 1 too, else fitted to the products. The paper takes gradients to be bounded on all of R^d and losses strongly
-convex, which exclude each other: L_i is the bound on the samples' part, and λ times the largest mean-square norm
-that the recursion below allows x_i.
+rows of W sum to 1 too, else fitted to the products. The paper takes gradients to be bounded on all of R^d and losses
+strongly convex, which exclude each other: L_i is the bound on the samples' part, and λ times the largest mean-square
+norm that the recursion below allows x_i.
 
 "Checked" does not bound a regularizer's gradient, but follows it. With M_t² ≥ E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t =
 ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, and σ_t the noise's scale, for any steps and v, since Σ_i (x_i − x̄) = 0:
@@ -155,7 +155,7 @@ def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: V
     strong = isinstance(step, StronglyConvex)
     growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
-    scale = float(noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0])
+    scale = noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0]
     if not _as_paper(parts):
         first = upto(region.noise, at) / scale
         second = upto(region.noise**2 / region.alpha, at) / scale**2
