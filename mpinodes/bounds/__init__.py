@@ -1,0 +1,34 @@
+"""The papers' regret bounds, computed for a run's own constants; one file per paper, named by an algorithm's `theorem`.
+
+"As printed" is the paper's own formula. "Checked" is what its proof gives once its slips are mended: where it says so,
+the proof's sums as they stand, for the steps and the noise of the run, instead of their closed forms.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes.bounds.facts import Bound
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+
+__all__ = ["Bound", "bounds"]
+
+
+def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """The bounds that the algorithm's paper proves; none where the algorithm names no theorem.
+
+    Args:
+        parts: those of one run.
+        horizons: (h,) rounds from 1, ascending.
+        minimizer: (d,) the comparator's point at the last horizon, or (h, d) that of each.
+    """
+    name = getattr(parts.algorithm, "theorem", None)
+    if name is None:
+        return []
+    with np.errstate(all="ignore"):  # what overflows is inf
+        found: list[Bound] = importlib.import_module(f"mpinodes.bounds.{name}").bounds(parts, horizons, minimizer)
+    return found

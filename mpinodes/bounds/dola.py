@@ -1,0 +1,143 @@
+"""DOLA: Theorem 2.
+
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". For m agents, weights of at
+least η, graphs connected over any N rounds, R = diam 𝒳, θ = (1 − η/4m²)^(−2), β = (1 − η/4m²)^(1/N), as printed,
+for the regret of any one agent's decisions:
+
+    A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
+    λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
+    convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2       ((46) has mL/λ, at λ = 0)
+
+Its proof compares norms where squares are due ((32)), so "checked" is another one. With μ_t the noise's scale and G_t²
+the mean square of the gradients, taken at b_i(t), projection and A doubly stochastic give, for any steps,
+
+    E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
+
+which is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε², where G_t = L. The decisions
+are not b_i but x_i: with D_t² = E Σ_i ‖x_i − x̄‖² and K = Σ_k sup ‖A(t+k)⋯A(t) − J‖₂ over all lags,
+
+    Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
+    E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
+
+for x_i is independent of the noise in b_i. b_i may lie outside 𝒳 by the noise, which (22) overlooks, and a regularizer
+is steeper there: G_t = L + λ√(2d)μ_t.
+"""
+
+from __future__ import annotations
+
+from math import expm1, inf, log1p, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes import topology
+from mpinodes.bounds.facts import (
+    Bound,
+    Rounds,
+    algorithm,
+    before,
+    bound,
+    calibrated,
+    clipped,
+    first_broken,
+    largest_gradient,
+    noise_scales,
+    steps,
+    unclipped,
+    upto,
+)
+from mpinodes.bounds.weights import Weights
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+from mpinodes.schedules import Inverse, InverseSqrt, StronglyConvex
+
+
+def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """As printed, and checked for the decisions of each agent's own loss and of one agent's for all."""
+    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
+    broken = _broken(parts, weights)
+    own, one = _checked(parts, weights, at)
+    return [
+        bound("Theorem 2, as printed", "agent_regret", _printed(parts, weights, at), _printed_broken(parts, broken)),
+        bound("Theorem 2, checked", "network_regret", own, broken),
+        bound("Theorem 2, checked", "agent_regret", one, broken),
+    ]
+
+
+def _broken(parts: Parts, weights: Weights) -> str:
+    """The first assumption broken, but for steps and noise, of which the checked form takes any."""
+    hidden = getattr(parts.algorithm, "regularizer_at", "public") == "hidden" and parts.experiment.problem.regularizer
+    return first_broken(
+        unclipped(parts),
+        "" if parts.feasible.bounded else "problem.set = 'none' has no diameter",
+        "" if all(map(weights.sums_to_one, (0, 1))) else "the weights are not doubly stochastic",
+        "the regularizer's gradient is taken at x_i, not at b_i (algorithm.regularizer_at)" if hidden else "",
+        clipped(parts),
+    )
+
+
+def _modulus(parts: Parts) -> float | None:
+    """λ of steps 1/(λt); None: others."""
+    match algorithm(parts).step:
+        case StronglyConvex(modulus, 0.0):
+            return float(modulus)
+        case Inverse(initial):
+            return 1 / float(initial)
+        case _:
+            return None
+
+
+def _printed_broken(parts: Parts, broken: str) -> str:
+    modulus, regularizer = _modulus(parts), parts.experiment.problem.regularizer
+    if modulus is None:
+        wrong = algorithm(parts).step != InverseSqrt(0.5)
+        reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
+    elif not regularizer:
+        reason = "no regularizer: losses are not strongly convex"
+    else:
+        weak = modulus > regularizer * (1 + 1e-12)
+        reason = f"steps 1/({modulus:g} t) need losses that are {modulus:g}-strongly convex" if weak else ""
+    noise = "" if calibrated(parts) else "the noise is of one scale in all rounds, not S(t)/epsilon"
+    return first_broken(broken, reason, noise)
+
+
+def _printed(parts: Parts, weights: Weights, at: Rounds) -> Vector:
+    e, m, d = parts.experiment, parts.topology.agents, parts.dimension
+    across = parts.feasible.diameter(d)
+    steep = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
+    slow = log1p(-weights.least / (4 * m * m))
+    n = topology.connectivity(parts.topology, e.rounds)
+    shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
+    modulus = _modulus(parts)
+    growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
+    s = noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0]
+    noise = m * sqrt(2 * d) * s * (growth if calibrated(parts) else at)  # Σ_t Σ_i E‖σ‖
+    return np.asarray(
+        m * steep * (across + shared + 6.5 * steep) * growth
+        + (shared + (2 * steep + 1) / (2 * m)) * noise
+        + m * across / 2
+    )
+
+
+def _checked(parts: Parts, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
+    """Of network regret, and of an agent's."""
+    p, m, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+    alpha, across = steps(parts, int(at[-1])), parts.feasible.diameter(d)
+    reach = np.sqrt(2 * d) * (mu := _scales(parts, alpha))  # of the noise, E‖·‖²^½
+    steep = largest_gradient(parts) + (p.regularizer * across / 2 if p.regularizer else 0.0)
+    gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t
+    gains = np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - p.regularizer)
+    rounds = (
+        m * across**2 / 2 * gains
+        + m * d * mu**2 * np.maximum(0.0, 1 / alpha - p.regularizer)
+        + m / 2 * alpha * gradient**2
+    )
+    k = weights.sums().spectral if weights.sums_to_one(0) and weights.sums_to_one(1) else inf
+    apart = k * sqrt(m) * steep * before(reach + alpha * gradient, 0.0) if m > 1 else np.zeros_like(alpha)
+    own = upto(rounds + 2 * sqrt(m) * apart, at)
+    return own, own + upto((m + sqrt(m)) * apart, at)
+
+
+def _scales(parts: Parts, alpha: Vector) -> Vector:
+    """μ_t: calibrated to the step that made the message, 0 in round 1."""
+    return noise_scales(parts, sqrt(parts.dimension) * algorithm(parts).change * before(alpha, 0.0))

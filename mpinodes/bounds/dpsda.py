@@ -1,0 +1,131 @@
+"""DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
+
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives". With σ the noise's
+scale, L ≥ ‖∇f‖, L̂² ≥ E‖u_i‖² of an agent's block, G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block, C = sup ψ over 𝒳:
+
+    R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T;   2·that for the running average (i.i.d. losses)
+    Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
+    Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
+
+d = n and σ = 2nL̂/ε give the printed constants. Printed is K = 1/(θ(1−θ)), θ = 1 − φ/4n² with φ the least weight, as
+for graphs connected in every round; over B rounds K = θ_B/(q²(1−θ_B)), q = θ, θ_B = q^(1/B). K bounds
+sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|, which "checked, own mixing" takes from the matrices themselves.
+
+Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, (35) keeps one.
+So Q of Theorem 5, checked, is n² times the printed. L̂ = L² + ν² under Assumption 2 is read as L̂² = L² + ν².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import expm1, inf, log, log1p, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes import topology
+from mpinodes.bounds.facts import (
+    Bound,
+    algorithm,
+    bound,
+    clipped,
+    first_broken,
+    largest_gradient,
+    loss_class,
+    noise_scales,
+    terms,
+    unclipped,
+)
+from mpinodes.bounds.weights import Weights
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+from mpinodes.schedules import InverseSqrt
+from mpinodes.sets import ProductOfBalls
+
+BETA = 2.0
+
+
+def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """Theorem 5 for push-sum weights, else Theorem 3; on the decisions, and on their running average."""
+    weights, root = Weights.of(parts), np.sqrt(np.asarray(horizons, dtype=float))
+    push_sum = algorithm(parts).mixing == "push-sum"
+    make = _theorem_5 if push_sum else _theorem_3
+    broken = _broken(parts, weights)
+    repeated = "" if parts.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
+    found = []
+    for how, m in make(parts, weights).items():
+        name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
+        found += [
+            bound(name, "network_regret", m * root, broken),
+            bound(corollary, "network_regret_average_iterate", 2 * m * root, first_broken(broken, repeated)),
+        ]
+    return found
+
+
+def _broken(parts: Parts, weights: Weights) -> str:
+    """The first assumption that the run breaks."""
+    return first_broken(
+        unclipped(parts),
+        "" if algorithm(parts).step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
+        ""
+        if weights.sums_to_one(axis=0)
+        else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
+        "" if parts.feasible.bounded else "problem.set = 'none' is unbounded",
+        "the loss has a kink: its gradients are not Lipschitz" if loss_class(parts).curvature() == inf else "",
+        "gradients are taken at public points, not at y_i" if algorithm(parts).gradient_at == "public" else "",
+        clipped(parts),
+    )
+
+
+def _theorem_3(parts: Parts, weights: Weights) -> dict[str, float]:
+    n, phi = parts.topology.agents, weights.least
+    b = topology.connectivity(parts.topology, parts.experiment.rounds)
+    theta = 1 - phi / (4 * n * n)
+    slow = -expm1(log(theta) / b)  # 1 − θ_B
+    constants = {
+        "as printed": 1 / (theta * (1 - theta)),
+        "checked": (1 - slow) / (theta**2 * slow),
+        "checked, own mixing": max(1.0, weights.sums().entries) if weights.sums_to_one(axis=0) else inf,
+    }
+    return {how: _constant(parts, lambda lip, s, k=k: _q_3(parts, lip, s, k)) for how, k in constants.items()}  # type: ignore[misc]
+
+
+def _q_3(parts: Parts, lip: float, s: float, k: float) -> float:
+    n, d = parts.topology.agents, parts.dimension
+    return 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
+
+
+def _theorem_5(parts: Parts, weights: Weights) -> dict[str, float]:
+    n, d = parts.topology.agents, parts.dimension
+    b = topology.connectivity(parts.topology, parts.experiment.rounds)
+    least = float(n) ** (-n * b)  # n = 64: underflows
+    slow = -expm1(log1p(-least) / b) if n > 1 else 1.0  # 1 − λ
+    gamma = weights.least_scale(parts.experiment.rounds)
+
+    def q(lip: float, s: float) -> float:
+        if n == 1:  # z/w is the mean itself
+            return 0.0
+        if slow == 0:
+            return inf
+        rate = np.float64(BETA / (gamma * slow))
+        return 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
+
+    return {
+        "as printed": _constant(parts, q),
+        "checked": _constant(parts, lambda lip, s: n * n * q(lip, s)),
+    }
+
+
+def _constant(parts: Parts, q: Callable[[float, float], float]) -> float:
+    """M of R(T) ≤ M√T, Q being given by L̂ and σ."""
+    e, n, d = parts.experiment, parts.topology.agents, parts.dimension
+    largest = max(block.stop - block.start for block in parts.blocks)
+    across = parts.feasible.diameter(d) * (sqrt(n) if isinstance(parts.feasible, ProductOfBalls) else 1.0)
+    of_block = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
+    lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
+    change = algorithm(parts).change
+    s = noise_scales(parts, np.array([sqrt(largest) * n * change]))[0]
+    norms = min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(largest)), parts.stream.feature_norm
+    smooth = terms(parts) * loss_class(parts).curvature() * norms[0] * norms[1] + e.problem.regularizer
+    head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
+    return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))

@@ -1,0 +1,122 @@
+"""What theorems ask of a run, from public constants: how steep its losses, how long its steps, how strong its noise."""
+
+from __future__ import annotations
+
+from math import inf, isinf, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes import registry
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+
+Rounds = NDArray[np.int64]  # (h,) horizons
+
+
+class Bound(NamedTuple):
+    """A theorem's bound on a measured quantity.
+
+    Attributes:
+        name: the theorem, and whether as printed or checked.
+        of: the variable of record.h5 that it bounds, in the mean over the noise.
+        values: (h,) at the horizons; inf where nothing finite comes out.
+        applies: whether the run is what the theorem assumes.
+        why: which assumption the run breaks, or why the values are infinite; else empty.
+    """
+
+    name: str
+    of: str
+    values: Vector
+    applies: bool
+    why: str
+
+
+def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
+    """A bound, by the assumption that is broken, if any; values that are no numbers or overflow become inf."""
+    finite = np.where(np.isnan(values), inf, values)
+    applies = not broken
+    if applies and np.isinf(finite).any():
+        broken = "its constants overflow: it bounds nothing"
+    return Bound(name, of, finite, applies, broken)
+
+
+def loss_class(parts: Parts) -> Any:
+    """The class of the losses."""
+    return registry.find("losses", parts.experiment.problem.loss, "problem.loss")
+
+
+def steepest(parts: Parts) -> float:
+    """Sup |ℓ'| of a sample's loss: ℓ is convex, so at one end of the line."""
+    ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
+    return float(np.abs(loss_class(parts).slope(ends, labels)).max())
+
+
+def terms(parts: Parts) -> float:
+    """How many samples' gradients an agent's gradient is the sum of."""
+    return 1.0 if parts.experiment.problem.average else float(parts.experiment.data.get("batch", 1))
+
+
+def largest_gradient(parts: Parts) -> np.float64:
+    """L: the most that the clipping leaves of the samples' part of an agent's gradient, in L2."""
+    whole = parts.experiment.privacy.adjacency == "one-round"
+    return np.float64(parts.experiment.clip * (1.0 if whole else terms(parts)))
+
+
+def unclipped(parts: Parts) -> str:
+    """Why nothing bounds the gradients; empty: the clipping does."""
+    return "privacy.clip = inf: nothing bounds the gradients" if isinf(parts.experiment.clip) else ""
+
+
+def clipped(parts: Parts) -> str:
+    """Why the gradients may be other than those of the losses; empty: they are the same."""
+    clip = parts.experiment.clip
+    size = max(block.stop - block.start for block in parts.blocks)
+    reach = steepest(parts) * min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size))
+    if parts.experiment.privacy.adjacency == "one-round":
+        reach *= terms(parts)
+    if reach <= clip * (1 + 1e-12):
+        return ""
+    far = "have no bound" if isinf(reach) else f"may reach {reach:.3g}"
+    return f"gradients {far} and privacy.clip = {clip:g} cuts them: they are then not those of the losses"
+
+
+def noise_scales(parts: Parts, sensitivity: Vector) -> Vector:
+    """The Laplace scale of each round, where calibrated noise is for these L1 sensitivities."""
+    e = parts.experiment
+    if not e.private:
+        return np.zeros_like(sensitivity)
+    if e.privacy.scale == "calibrated":
+        return sensitivity / e.epsilon
+    return np.full_like(sensitivity, e.privacy.scale / e.epsilon)
+
+
+def calibrated(parts: Parts) -> bool:
+    """Whether the noise is as the theorems have it, or none."""
+    return not parts.experiment.private or parts.experiment.privacy.scale == "calibrated"
+
+
+def algorithm(parts: Parts) -> Any:
+    """The algorithm with its fields."""
+    return parts.algorithm
+
+
+def steps(parts: Parts, rounds: int) -> Vector:
+    """α(1), ..., α(rounds)."""
+    return np.array([algorithm(parts).step(t) for t in range(1, rounds + 1)])
+
+
+def before(values: Vector, first: float) -> Vector:
+    """Values of the round before, by round."""
+    return np.concatenate([[first], values[:-1]])
+
+
+def upto(summands: Vector, horizons: Rounds) -> Vector:
+    """Sums of the rounds up to each horizon: (T,) -> (h,)."""
+    return np.asarray(np.cumsum(summands)[horizons - 1])
+
+
+def first_broken(*reasons: str) -> str:
+    """The first reason that is one."""
+    return next(filter(None, reasons), "")

@@ -1,0 +1,189 @@
+"""Weight balancing: Theorems 2 and 3.
+
+J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
+Networks". L = Σ L_i, q² = Σ (L_i + ν_i)², x_j(1) = 0. As printed, for the regret of any agent's decisions:
+
+    2  α = 1/(μ̃(t+1)):  2nμ̃‖x*‖² + C₂(1 + log T)
+       C₂ = (5L+2nL_max)·2√2nλdL_maxC/(μ̃ε(1−λ)) + 8ndL_max²/(μ̃ε²) + q²/μ̃
+            + (L+4n+2nL_max)(nCL_max/(μ̃(1−λ)) + 2L_max/μ̃)
+    3  doubling:  √2/(√2−1)·β√T
+       β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
+           + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
+
+C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), are not given: C = 1 and λ = max_t ‖W(t) − J‖₂ where the
+rows of W sum to 1 too, else fitted to the products. The paper takes gradients to be bounded on all of R^d and losses
+strongly convex, which exclude each other: L_i is the bound on the samples' part, and λ times the largest mean-square
+norm that the recursion below allows x_i.
+
+"Checked" does not bound a regularizer's gradient, but follows it. With M_t² ≥ E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t =
+‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, and σ_t the noise's scale, for any steps and v, since Σ_i (x_i − x̄) = 0:
+
+    M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
+    S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
+    E Σ_t Σ_i f_i(x_i) − f_i(v) ≤ Σ_t (n/2)[1/α_t − 1/α_{t−1} − λ]₊(M + ‖v‖)² + dσ²/α
+                                      + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
+    E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
+
+In the first round M = S = 0. Under Theorem 2 the first term is that of round 1 alone, and regret logarithmic; so it is
+for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², which takes half of that: μ̃ ≤ (1/2n) Σ μ_i, where
+(53) to (70) have ½ Σ μ_i, and forget that 1/α comes with a factor n. The doubling does not restart at x(1), as (82)
+has it, and nothing bounds x̄(2^m) on R^d but M: Theorem 3, checked, grows faster than √T.
+"""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes import topology
+from mpinodes.bounds.facts import (
+    Bound,
+    Rounds,
+    algorithm,
+    before,
+    bound,
+    calibrated,
+    clipped,
+    first_broken,
+    largest_gradient,
+    noise_scales,
+    steps,
+    unclipped,
+    upto,
+)
+from mpinodes.bounds.weights import Weights
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+from mpinodes.schedules import Doubling, StronglyConvex
+
+
+def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """Theorem 2 where steps are those of strongly convex losses, else 3."""
+    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
+    strong = isinstance(algorithm(parts).step, StronglyConvex)
+    name = f"Theorem {2 if strong else 3}"
+    broken, norm = _broken(parts, strong), np.linalg.norm(minimizer, axis=-1)
+    region = _region(parts, weights, steps(parts, int(at[-1])))
+    printed = _printed(parts, weights, region, at, norm)
+    own, one = _checked(parts, region, at, norm)
+    noise = "" if _as_paper(parts) else "the noise is not of scale 2L sqrt(d) alpha(t)/epsilon"
+    return [
+        bound(f"{name}, as printed", "agent_regret", printed, first_broken(broken, noise)),
+        bound(f"{name}, checked", "network_regret", own, broken),
+        bound(f"{name}, checked", "agent_regret", one, broken),
+    ]
+
+
+def _broken(parts: Parts, strong: bool) -> str:
+    """The first assumption broken, but for the noise, of which the checked form takes any."""
+    graph, rounds, step = parts.topology, parts.experiment.rounds, algorithm(parts).step
+    sound = graph.period == 1 or topology.eulerian(graph, rounds)
+    return first_broken(
+        unclipped(parts),
+        "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",
+        "" if topology.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
+        _unfit(step, parts.experiment.problem.regularizer)
+        if strong
+        else ("" if step == Doubling(1.0) else "steps are neither 1/(mu (t + 1)) nor doubling"),
+        "gradients are taken at public points, not at x_i" if algorithm(parts).gradient_at == "public" else "",
+        clipped(parts),
+    )
+
+
+def _unfit(step: StronglyConvex, regularizer: float) -> str:
+    """Why the steps are not those of Theorem 2."""
+    if step.offset != 1:
+        return "steps are not 1/(mu (t + 1)): step.offset is not 1"
+    if not regularizer:
+        return "no regularizer: losses are not strongly convex"
+    if step.modulus <= regularizer / 2 * (1 + 1e-12):
+        return ""
+    return (
+        f"step.modulus = {step.modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
+        "wrong by a factor n; the proof holds up to (1/2n) sum mu_i"
+    )
+
+
+def _as_paper(parts: Parts) -> bool:
+    printed = algorithm(parts).noise_index == "paper"
+    return not parts.experiment.private or (printed and calibrated(parts))
+
+
+class Region(NamedTuple):
+    """By round, where x̄ and the x_i are in mean square: (T,) each."""
+
+    alpha: Vector
+    noise: Vector  # σ_t
+    center: Vector  # M_t
+    spread: Vector  # S_t
+
+
+def _region(parts: Parts, weights: Weights, alpha: Vector) -> Region:
+    """The recursion of M and S."""
+    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+    made_with = alpha if algorithm(parts).noise_index == "paper" else before(alpha, 0.0)
+    noise = noise_scales(parts, sqrt(d) * algorithm(parts).change * made_with)
+    place = weights.places(len(alpha))
+    rho = weights.contraction()[place]
+    delta = np.linalg.norm(weights.first.sum(axis=2) - 1, axis=1)[place]
+    steep, error = float(largest_gradient(parts)), p.gradient_noise * d
+    center, spread, m, s = np.zeros_like(alpha), np.zeros_like(alpha), 0.0, 0.0
+    for t, (a, sigma, r, off) in enumerate(
+        zip(alpha.tolist(), noise.tolist(), rho.tolist(), delta.tolist(), strict=True)
+    ):
+        center[t], spread[t] = m, s
+        drift, draw = a * p.regularizer, a * a * error
+        s_next = ((r + drift) * s + off * m + a * sqrt(n) * steep, 2 * n * d * r * r * sigma * sigma + n * draw)
+        m_next = (abs(1 - drift) * m + a * steep, (2 * d * sigma * sigma + draw) / n)
+        s, m = (sqrt(moved * moved + random) for moved, random in (s_next, m_next))
+    return Region(alpha, noise, center, spread)
+
+
+def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
+    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+    doubly = weights.sums_to_one(axis=1)
+    c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
+    far = float((region.center + region.spread).max()) if p.regularizer else 0.0
+    steep = largest_gradient(parts) + p.regularizer * far
+    total = n * steep
+    both = 5 * total + 2 * n * steep
+    squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
+    step = algorithm(parts).step
+    strong = isinstance(step, StronglyConvex)
+    growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
+    first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
+    scale = noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0]
+    if not _as_paper(parts):
+        first = upto(region.noise, at) / scale
+        second = upto(region.noise**2 / region.alpha, at) / scale**2
+    near = total + 4 * n + 2 * n * steep
+    last = near if strong else total + 2 * n + 2 * n * steep
+    mixed = c / (1 - rate) if rate < 1 else inf
+    start = 2 * n * step.modulus * norm**2 if strong else n * norm**2 * growth
+    return np.asarray(
+        start
+        + both * n * sqrt(2 * d) * scale * mixed * (rate if strong else 1.0) * first
+        + 2 * n * scale**2 * second
+        + (squares + near * n * steep * mixed + 2 * steep * last) * growth
+    )
+
+
+def _checked(parts: Parts, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
+    """Of network regret, and of an agent's."""
+    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+    alpha, sigma, center, spread = region
+    lam, steep = p.regularizer, largest_gradient(parts)
+    gains = n / 2 * np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - lam)
+    start = upto(gains * center**2, at) + 2 * norm * upto(gains * center, at) + norm**2 * upto(gains, at)
+    rounds = (
+        d * sigma**2 / alpha
+        + n * alpha / 2 * ((steep + lam * center) ** 2 + p.gradient_noise * d / n)
+        + sqrt(n) * steep * spread
+        + lam / 2 * spread**2
+    )
+    own = start + upto(rounds, at)
+    others = (n + sqrt(n)) * steep * spread + n * lam / 2 * (spread**2 + 2 * spread * center)
+    return own, own + upto(others, at)

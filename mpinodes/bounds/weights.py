@@ -1,0 +1,147 @@
+"""The mixing matrices W(t) of a run, and how fast their products forget where they started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+
+NUMBERS = 1_000_000  # of matrices kept
+WORK = 20_000_000_000  # multiplications
+SETTLED = 1e-15
+FORGOTTEN = 1e-10
+ROUNDING = 1e-9
+
+
+def matrices(parts: Parts, rounds: int) -> Iterator[Vector]:
+    """W(1), ..., W(rounds), each (n, n), as the agents' own mixing makes them: row i is what agent i hears with."""
+    n, mixing = parts.topology.agents, parts.mixing
+    states = [mixing.init(i) for i in range(n)]
+    for t in range(1, rounds + 1):
+        places = [parts.topology.round(t, i) for i in range(n)]
+        said = [np.array(mixing.say(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
+        weights = np.zeros((n, n))
+        for i, place in enumerate(places):
+            states[i], row, _ = mixing.hear(states[i], place, [said[j] for j in place.senders])
+            weights[i, list(place.senders)] = row
+        yield weights
+
+
+class Sums(NamedTuple):
+    """Over all lags k, how far a product of k successive matrices is from J = 11ᵀ/n, at worst over where it starts.
+
+    Attributes:
+        spectral: at least Σ_{k ≥ 0} sup ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0.
+        entries: at least Σ_{k ≥ 1} sup max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|.
+    """
+
+    spectral: float
+    entries: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The matrices of a run.
+
+    A graph that repeats is followed until its matrices do. Of one drawn anew in every round the first `NUMBERS` numbers
+    are taken, and later rounds are taken to be no worse.
+
+    Attributes:
+        first: (r, n, n) those of rounds 1 to r.
+        loop: those from here on are what comes after the last.
+    """
+
+    first: Vector
+    loop: int
+
+    @classmethod
+    def of(cls, parts: Parts) -> Weights:
+        """Those of a run."""
+        period = parts.topology.period
+        kept: list[Vector] = []
+        for weights in matrices(parts, min(parts.experiment.rounds, max(1, NUMBERS // parts.topology.agents**2))):
+            if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
+                break
+            kept.append(weights)
+        return cls(np.stack(kept), max(0, len(kept) - period) if period else 0)
+
+    def places(self, rounds: int) -> NDArray[np.int64]:
+        """Where in `first` the matrices of rounds 1 to `rounds` stand."""
+        t, r = np.arange(rounds), len(self.first)
+        return np.where(t < r, t, self.loop + (t - r) % (r - self.loop))
+
+    @property
+    def least(self) -> float:
+        """The least positive weight."""
+        return float(self.first[self.first > ROUNDING].min())
+
+    def sums_to_one(self, axis: int) -> bool:
+        """Whether all columns (axis 0) or all rows (axis 1) do."""
+        return bool(np.abs(self.first.sum(axis=axis + 1) - 1).max() <= ROUNDING)
+
+    def contraction(self) -> Vector:
+        """‖W − J‖₂ of each matrix: (r,)."""
+        return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
+
+    def _deviations(self) -> Iterator[Vector]:
+        """For k = 1, 2, ...: the products of k matrices less J, by start: (r, n, n)."""
+        r, n = self.first.shape[:2]
+        following = np.append(np.arange(1, r), self.loop)
+        products, at = self.first, np.arange(r)
+        for _ in range(max(1, WORK // (r * n**3))):
+            yield products - 1 / n
+            at = following[at]
+            products = self.first[at] @ products
+
+    def sums(self) -> Sums:
+        """See `Sums`; for doubly stochastic matrices, for which (X − J)(Y − J) = XY − J. Inf: mixes too slowly to tell.
+
+        Once all products of h matrices are ρ < 1 from J, the lags from h on add up to at most ρ of all, and so all to
+        those below h divided by 1 − ρ.
+        """
+        spectral = entries = 1.0
+        for away in self._deviations():
+            sizes = np.abs(away)
+            columns, rows = (sizes.sum(axis=axis).max(axis=1) for axis in (1, 2))
+            rest = 1 - float(max(columns.max(), rows.max()))  # by which both norms shrink
+            if rest > 0.9:
+                return Sums(spectral / rest, entries / rest - 1)
+            # without a singular value decomposition of each: ‖·‖₂² ≤ ‖·‖₁‖·‖_∞
+            frobenius = np.linalg.norm(away, axis=(1, 2))
+            spectral += min(1.0, float(np.minimum(frobenius, np.sqrt(columns * rows)).max()))
+            entries += float(sizes.max())
+        return Sums(inf, inf)
+
+    def fitted(self) -> tuple[float, float]:
+        """C and λ < 1 with |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all k and s seen, and C/(1 − λ) least; (inf, 1): none.
+
+        Seen are all lags up to where the products are `FORGOTTEN` from J.
+        """
+        found = []
+        for away in self._deviations():
+            found.append(float(np.abs(away).max()))
+            if found[-1] <= FORGOTTEN:
+                break
+        if found[-1] > FORGOTTEN:
+            return inf, 1.0
+        lags = np.arange(1, len(found) + 1)
+        rate = max(FORGOTTEN, found[-1]) ** (1 / len(found))
+        rates = 1 - (1 - rate) * np.linspace(0.05, 0.95, 19)
+        constants = (np.array(found) / rates[:, None] ** lags).max(axis=1)
+        best = int(np.argmin(constants / (1 - rates)))
+        return float(constants[best]), float(rates[best])
+
+    def least_scale(self, rounds: int) -> float:
+        """Min over agents and rounds of w with w(1) = 1 and w <- W w; of the first rounds, where there are many."""
+        w, least = np.ones(self.first.shape[1]), 1.0
+        for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):
+            w = self.first[place] @ w
+            least = min(least, float(w.min()))
+        return least
