@@ -26,6 +26,7 @@ from mpinodes.sets import Ball, Box, ProductOfBalls, Set
 TOLERANCE = 1e-9  # of the certificate, relative to the value
 ITERATIONS = 20_000
 PRODUCTS = 5e10  # of two numbers, at most, in one solution
+CHEAP = 2e9  # products after which a solution need be no better than enough
 DENSE = 2000  # a Gram matrix up to this size is made whole
 
 
@@ -100,7 +101,8 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough:
     momentum = 1.0
     point, lowest = x, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
-    for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / (2 * max(numbers, 1)))))):
+    products = 2 * max(numbers, 1)  # of one iteration
+    for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
         if (y - ahead) @ (ahead - x) > 0:
@@ -111,7 +113,7 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough:
             value, gap = _certified(total, feasible, x)
             if gap < lowest:
                 point, lowest = x, gap
-            if lowest <= max(TOLERANCE * value, enough):
+            if lowest <= max(TOLERANCE * value, enough if iteration * products > CHEAP else 0.0):
                 break
     value, gap = _certified(total, feasible, point)
     return Comparator(point, value, gap)

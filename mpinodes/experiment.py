@@ -308,9 +308,16 @@ def _require_partition(tree: Tree, algorithm: Any) -> None:
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:
-    """An algorithm's defaults, less those of a topology the user has put another in the place of."""
-    other = {"name", "file"} & asked.get("topology", {}).keys()
-    return {k: v for k, v in defaults.items() if k != "data" and not (k == "topology" and other)}
+    """An algorithm's defaults, less those of a topology or step that the user has put another in the place of."""
+    other = {key for key, chooser in (("topology", "name"), ("step", "kind")) if _chosen(asked, defaults, key, chooser)}
+    if "file" in asked.get("topology", {}):
+        other.add("topology")
+    return {k: v for k, v in defaults.items() if k != "data" and k not in other}
+
+
+def _chosen(asked: Tree, defaults: Tree, key: str, chooser: str) -> bool:
+    """Whether the user chose another part than the default one."""
+    return chooser in asked.get(key, {}) and asked[key][chooser] != defaults.get(key, {}).get(chooser)
 
 
 def _filled(part: Any, section: Tree, facts: frozenset[str], prefix: str, choosers: tuple[str, ...]) -> Tree:

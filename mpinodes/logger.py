@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.agent import frame_width
+from mpinodes.bounds import Bound, bounds
 from mpinodes.comparator import Comparator, best
 from mpinodes.experiment import Experiment, log_spaced, resolve
 from mpinodes.parts import Parts
@@ -130,8 +131,10 @@ class Logger:
             }
         if gap := self._optimality_gap(comparators[-1]):
             variables["optimality_gap"] = (each, gap[0])
+        proven = bounds(self._parts, horizons, np.array([c.point for c in comparators]))
+        variables |= {bound.variable: (along, bound.values) for bound in proven}
         self._record.finish(horizons, variables)
-        summary = self._summary(comparators[-1], losses, variables)
+        summary = self._summary(comparators[-1], losses, proven, variables)
         write_text(self._directory / "summary.json", json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
         if e.report:
             from mpinodes.report import draw
@@ -168,7 +171,7 @@ class Logger:
         losses = self._parts.experiment.rounds * self._parts.topology.agents
         return (self._meter.whole - least.value) / losses, least.certificate / losses
 
-    def _summary(self, least: Comparator, losses: Losses, variables: dict[str, Any]) -> Json:
+    def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
         last = {name: values[-1] for name, (_, values) in variables.items()}
         network = _privacy(losses.claimed[-1], losses.network[-1])
@@ -194,6 +197,7 @@ class Logger:
             "optimality_gap": last["optimality_gap"].tolist() if "optimality_gap" in last else None,
             "average_fitness": float(last["average_fitness"]),
             "comparator": {"value": least.value, "certificate": least.certificate},
+            "bounds": [_bound(bound, last) for bound in proven],
             "decision_norm": float(np.linalg.norm(self._meter.last[-1])),
             "privacy": {
                 "delta": e.privacy.delta,
@@ -238,6 +242,19 @@ def _privacy(claimed: float, loss: Loss) -> Json:
         "proven_pure": number(loss.pure),
         "proven": number(loss.epsilon),
         "rule": loss.rule,
+    }
+
+
+def _bound(bound: Bound, last: dict[str, Any]) -> Json:
+    """A theorem's bound beside what it bounds, at the last horizon."""
+    return {
+        "name": bound.name,
+        "of": bound.of,
+        "variable": bound.variable,
+        "value": float(bound.values[-1]),
+        "measured": float(np.max(last[bound.of])),
+        "applies": bound.applies,
+        "why_not": bound.why,
     }
 
 

@@ -114,6 +114,10 @@ def _combined(experiment: Experiment, summaries: list[Json]) -> Json:
         "value": float(np.mean([c["value"] for c in least])),
         "certificate": float(np.max([c["certificate"] for c in least])),
     }
+    for k, bound in enumerate(whole["bounds"]):
+        same = [s["bounds"][k] for s in summaries]
+        bound |= {key: float(np.mean([b[key] for b in same])) for key in ("value", "measured")}
+        bound["applies"] = all(b["applies"] for b in same)
     worst = max(summaries, key=lambda s: _order(s["privacy"]["network"]["proven"]))
     whole["privacy"] = worst["privacy"]
     whole["seconds"] = float(np.sum([s["seconds"] for s in summaries]))

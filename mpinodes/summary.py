@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import textwrap
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
+
+BOUNDED = {
+    "network_regret": "network's regret",
+    "network_regret_average_iterate": "running average's regret",
+    "agent_regret": "worst agent's regret",
+}
 
 
 def text(summary: Json, directory: Path) -> str:
@@ -17,7 +24,7 @@ def text(summary: Json, directory: Path) -> str:
         f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {s['rounds']} rounds, d = {s['dimension']}, "
         f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
         "",
-        *(f"  {label:30}{value}" for label, value in results(s)),
+        *(f"  {label:32}{value}" for label, value in results(s, why=False)),
         "",
         *_privacy(s["privacy"]),
         "",
@@ -36,8 +43,8 @@ def partition(s: Json) -> str:
     return "" if s["partition"] == "shared" else f", {s['partition']} shares"
 
 
-def results(s: Json) -> list[tuple[str, str]]:
-    """What the run was worth: labels and values with their remarks."""
+def results(s: Json, why: bool) -> list[tuple[str, str]]:
+    """What the run was worth: labels and values with their remarks, and why a bound does not apply."""
     n, t = s["agents"], s["rounds"]
     unit, per = (t * n, "/(nT)") if s["decomposable"] else (t, "/T")
     least, spread = s["comparator"], s.get("spread", {})
@@ -68,7 +75,22 @@ def results(s: Json) -> list[tuple[str, str]]:
         shown = f"{sum(gap) / n:10.4g}{over('optimality_gap', 1)}    (agents {min(gap):.4g} to {max(gap):.4g})"
         rows.append(("gap of the average decision", shown))
     value = f"{least['value'] / unit:10.4g}    (within {least['certificate'] / unit:.1g})"
-    return [*rows, (f"best fixed decision, Σf{per}", value)]
+    return [*rows, (f"best fixed decision, Σf{per}", value), *_bounds(s, why)]
+
+
+def _bounds(s: Json, why: bool) -> list[tuple[str, str]]:
+    """Each bound as a multiple of what it bounds."""
+    rows = []
+    for bound in s["bounds"]:
+        if bound["value"] is None or not isfinite(bound["value"]):
+            shown = f"{'inf':>10}    no bound"
+        elif bound["measured"] > 0:
+            shown = f"{bound['value'] / bound['measured']:10.3g}    times"
+        else:
+            shown = f"{bound['value']:10.3g}    where 0 or less was measured:"
+        rest = "" if bound["applies"] else f"; does not apply{': ' + bound['why_not'] if why else ''}"
+        rows.append((bound["name"], f"{shown} the {BOUNDED[bound['of']]}{rest}"))
+    return rows
 
 
 def _accuracy(s: Json) -> list[tuple[str, str]]:

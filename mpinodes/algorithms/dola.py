@@ -62,8 +62,8 @@ class DOLA:
     def message(self, s: State, round: Round) -> Query:
         """m_i."""
         l2 = self.change * (s.made_with or self.step(1))  # in round 1 of no one's data
-        s_of_t = sqrt(len(s.x)) * self.change * s.made_with
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=round.t - 1, nominal=s_of_t)
+        l1 = sqrt(len(s.x)) * l2
+        return Query(s.x, l1=l1, l2=l2, uses=round.t - 1, nominal=l1 if s.made_with else 0.0)
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
         """Steps 4 to 6."""

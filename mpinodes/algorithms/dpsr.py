@@ -47,7 +47,7 @@ class DPSR:
 
     decomposable: ClassVar[bool] = True
     defaults: ClassVar = {
-        "data": {"name": "unit-ball", "total": 20_000},
+        "data": {"name": "unit-ball"},
         "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
         "topology": {"name": "random-digraph"},
         "privacy": {"clip": 1.0},
@@ -61,15 +61,16 @@ class DPSR:
         """h_i."""
         step = s.made_with
         l2 = self.change * (step or self.step(1))  # in round 1 of no one's data
+        l1 = sqrt(len(s.x)) * l2
         return Query(
             s.x,
-            l1=sqrt(len(s.x)) * l2,
+            l1=l1,
             l2=l2,
             uses=round.t - 1,
             hidden_gain=step * self.smoothness[round.me] if step else 0.0,
             hidden_cap=step * self.spread[round.me] if step else 0.0,
             hidden_keep=step * self.regularizer,
-            nominal=sqrt(len(s.x)) * self.change * step,
+            nominal=l1 if step else 0.0,
         )
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:

@@ -57,7 +57,7 @@ class WeightBalancing:
     modulus_share: ClassVar[float] = 0.5
     theorem: ClassVar[str] = "weight_balancing"
     defaults: ClassVar = {
-        "data": {"name": "unit-ball", "total": 20_000},
+        "data": {"name": "unit-ball"},
         "problem": {"loss": "logistic", "regularizer": 0.1, "set": "none"},
         "step": {"kind": "strongly-convex", "offset": 1.0},
         "topology": {"name": "random-digraph"},
@@ -70,9 +70,9 @@ class WeightBalancing:
 
     def message(self, s: State, round: Round) -> Query:
         """(6)."""
-        printed = self.noise_index == "paper"
         l2 = self.change * (s.made_with or self.step(1))  # in round 1 of no one's data
         hidden = s.made_with if self.gradient_at == "hidden" else 0.0
+        noised = self.step(round.t) if self.noise_index == "paper" else s.made_with
         return Query(
             s.x,
             l1=sqrt(len(s.x)) * l2,
@@ -81,7 +81,7 @@ class WeightBalancing:
             hidden_gain=hidden * self.smoothness[round.me] if hidden else 0.0,
             hidden_cap=hidden * self.spread[round.me] if hidden else 0.0,
             hidden_keep=hidden * self.regularizer,
-            nominal=sqrt(len(s.x)) * self.change * (self.step(round.t) if printed else s.made_with),
+            nominal=sqrt(len(s.x)) * self.change * noised if noised else 0.0,
         )
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:

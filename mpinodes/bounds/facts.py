@@ -32,6 +32,12 @@ class Bound(NamedTuple):
     applies: bool
     why: str
 
+    @property
+    def variable(self) -> str:
+        """Its own name in record.h5."""
+        words = "".join(letter if letter.isalnum() else " " for letter in f"bound {self.of} {self.name.lower()}")
+        return "_".join(words.split())
+
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     """A bound, by the assumption that is broken, if any; values that are no numbers or overflow become inf."""

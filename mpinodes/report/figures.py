@@ -84,12 +84,32 @@ def regret(data: xr.Dataset, summary: Json) -> Figure:
     _line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
     if "dynamic_regret" in data:
         _line(axes, t, data.dynamic_regret / unit, CLAIM, marker="^", ms=3, label="network, dynamic")
+    _bounds(axes, data, summary, unit)
     axes.axhline(0, color="black", lw=0.8)
     per = "R(T) / (nT)" if summary["decomposable"] else "R(T) / T"
     axes.set(xscale="log", xlabel="horizon T (rounds)", ylabel=per)
     _title(axes, summary)
     axes.legend()
     return figure
+
+
+FITS = 20.0  # times the largest measured value
+
+
+def _bounds(axes: Axes, data: xr.Dataset, summary: Json, unit: xr.DataArray) -> None:
+    """The theorems' bounds that apply and fit in the figure."""
+    top = FITS * float((abs(data.agent_regret) / unit).max())
+    for bound in summary["bounds"]:
+        values = data[bound["variable"]] / unit
+        if bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
+            _line(
+                axes,
+                data.horizon.values,
+                values.where(values <= top),
+                CLAIM,
+                ls="--",
+                label=f"{bound['name']}: {bound['of']}",
+            )
 
 
 def gap(data: xr.Dataset, summary: Json) -> Figure | None:

@@ -41,7 +41,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <p class="what">{escape(s["algorithm"])} on {escape(s["data"] + words.partition(s))}: {s["agents"]} agents,
 {s["rounds"]} rounds, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
 <h2>What it was worth</h2>
-{_table(["", ""], [[label, " ".join(value.split())] for label, value in words.results(s)])}
+{_table(["", ""], [[label, " ".join(value.split())] for label, value in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
 {_privacy(s["privacy"])}
