@@ -24,6 +24,15 @@ def documented_keys() -> dict[str, str]:
         "where gradients are taken: hidden (as the paper prints it, at the agent's unreleased estimate; a sample then "
         "leaks in every later round) or public (at a point made of releases; in one round only)"
     )
+    keys["algorithm.noise_index"] = (
+        "which step the noise is calibrated to: paper (as it prints it, that of the round) or corrected (that which made "
+        "the message) (default: paper)"
+    )
+    keys["algorithm.regularizer_at"] = (
+        "where the regularizer's gradient is taken: hidden (as the paper prints it, at the agent's unreleased estimate) "
+        "or public (at the mix of releases) (default: hidden)"
+    )
+    keys["data.seed"] = "of the data, their shares and their order, where it is to stay as seed changes (default: seed)"
     keys["algorithm.mixing"] = "the weights: " + ", ".join(registry.names("mixing")) + "; not every algorithm takes all"
     keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
     keys["topology.name"] = "the graph: " + ", ".join(topology.names())
@@ -32,19 +41,31 @@ def documented_keys() -> dict[str, str]:
     keys["data.name"] = "the stream of losses: " + ", ".join(registry.names("streams"))
     keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names("losses"))
     for prefix, parts, facts in _kinds():
-        for part in parts:
-            for name, kind in registry.settings(part, facts).items():
-                keys.setdefault(f"{prefix}.{name}", _explained(kind, part.__dataclass_fields__[name].default))
+        settings = {name: registry.settings(part, facts) for name, part in parts.items()}
+        for key in dict.fromkeys(key for known in settings.values() for key in known):
+            kinds = {name: known[key] for name, known in settings.items() if key in known}
+            defaults = {name: parts[name].__dataclass_fields__[key].default for name in kinds}
+            keys.setdefault(f"{prefix}.{key}", _explained(next(iter(kinds.values())), _one_or_each(defaults)))
     return dict(sorted(keys.items()))
 
 
-def _kinds() -> list[tuple[str, list[Any], frozenset[str]]]:
-    """Sections whose keys are the settings of the part they name, with all such parts."""
+def _one_or_each(defaults: dict[str, Any]) -> Any:
+    """A default that all parts share, or those of each."""
+    if len(set(map(repr, defaults.values()))) == 1:
+        return next(iter(defaults.values()))
+    return ", ".join(f"{value} for {name}" for name, value in defaults.items() if not repr(value).startswith("<"))
+
+
+def _kinds() -> list[tuple[str, dict[str, Any], frozenset[str]]]:
+    """Sections whose keys are the settings of the part they name, with all such parts by name."""
+    algorithms, streams = (
+        {name: registry.find(kind, name, "") for name in registry.names(kind)} for kind in ("algorithms", "streams")
+    )
     return [
-        ("algorithm", [registry.find("algorithms", n, "") for n in registry.names("algorithms")], ALGORITHM_FACTS),
-        ("data", [registry.find("streams", n, "") for n in registry.names("streams")], STREAM_FACTS),
-        ("step", list(schedules.KINDS.values()), frozenset()),
-        ("topology", list(topology.KINDS.values()), TOPOLOGY_FACTS),
+        ("algorithm", algorithms, ALGORITHM_FACTS),
+        ("data", streams, STREAM_FACTS),
+        ("step", dict(schedules.KINDS), frozenset()),
+        ("topology", dict(topology.KINDS), TOPOLOGY_FACTS),
     ]
 
 

@@ -29,5 +29,10 @@ def draw(directory: Path) -> Path:
         target.mkdir(exist_ok=True)
         drawn = figures.draw_all(data, summary, target)
         return page.write(directory, summary, experiment, drawn)
+    except KeyError as error:
+        raise BadInput(
+            f"{directory}: its record or summary has no {error}: made by another version of mpinodes "
+            f"({summary.get('versions', {}).get('mpinodes', 'unknown')})"
+        ) from error
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import networkx as nx
@@ -13,6 +13,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from mpinodes.summary import BOUNDED
 
 Json = dict[str, Any]
 
@@ -87,29 +89,29 @@ def regret(data: xr.Dataset, summary: Json) -> Figure:
     _bounds(axes, data, summary, unit)
     axes.axhline(0, color="black", lw=0.8)
     per = "R(T) / (nT)" if summary["decomposable"] else "R(T) / T"
-    axes.set(xscale="log", xlabel="horizon T (rounds)", ylabel=per)
+    _log(axes, "x")
+    axes.set(xlabel="horizon T (rounds)", ylabel=per)
     _title(axes, summary)
     axes.legend()
     return figure
 
 
-FITS = 20.0  # times the largest measured value
-
-
 def _bounds(axes: Axes, data: xr.Dataset, summary: Json, unit: xr.DataArray) -> None:
-    """The theorems' bounds that apply and fit in the figure."""
-    top = FITS * float((abs(data.agent_regret) / unit).max())
+    """The theorems' bounds that apply and end within the figure."""
+    low, top = axes.get_ylim()
     for bound in summary["bounds"]:
         values = data[bound["variable"]] / unit
         if bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
-            _line(
-                axes,
-                data.horizon.values,
-                values.where(values <= top),
-                CLAIM,
-                ls="--",
-                label=f"{bound['name']}: {bound['of']}",
-            )
+            label = f"{bound['name']}: {BOUNDED[bound['of']]}"
+            _line(axes, data.horizon.values, values, CLAIM, ls="--", label=label)
+    axes.set_ylim(low, top)
+
+
+def _log(axes: Axes, *names: Literal["x", "y"]) -> None:
+    """Logarithmic, with plain numbers: no text of a figure is read as mathematics."""
+    for name in names:
+        getattr(axes, f"set_{name}scale")("log")
+        getattr(axes, f"{name}axis").set_major_formatter("{x:g}")
 
 
 def gap(data: xr.Dataset, summary: Json) -> Figure | None:
@@ -121,9 +123,8 @@ def gap(data: xr.Dataset, summary: Json) -> Figure | None:
     rest = [dim for dim in found.dims if dim != "horizon"]
     axes.fill_between(t, found.min(rest), found.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
     _line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
-    axes.set(xscale="log", xlabel="rounds", ylabel="F(average decision) − min F, per sample")
-    if float(found.min()) > 0:
-        axes.set_yscale("log")
+    _log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
+    axes.set(xlabel="rounds", ylabel="F(average decision) − min F, per sample")
     _title(axes, summary)
     axes.legend()
     return figure
@@ -150,7 +151,8 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
         axes.plot(t[known], epsilon[known], color=colour, ls=line, marker=".", label=label)
     if np.isnan(_worst(data.epsilon_proven_network)[-1]):
         axes.set_title("nothing is proven for this run", fontsize=10)
-    axes.set(xscale="log", yscale="log", xlabel="rounds", ylabel="privacy loss ε")
+    _log(axes, "x", "y")
+    axes.set(xlabel="rounds", ylabel="privacy loss ε")
     axes.legend(fontsize=8)
     return figure
 
@@ -170,7 +172,8 @@ def accuracy(data: xr.Dataset, summary: Json) -> Figure | None:
         _line(axes, t, 100 * data.accuracy, NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
         _line(axes, t, 100 * data.accuracy_last, AVERAGE, marker="s", ms=3, label="last decision, test")
     _line(axes, t, 100 * data.accuracy_train, NETWORK, ls=":", label="running mean, training")
-    axes.set(xscale="log", xlabel="rounds", ylabel="accuracy (%)")
+    _log(axes, "x")
+    axes.set(xlabel="rounds", ylabel="accuracy (%)")
     _title(axes, summary)
     axes.legend(loc="lower right")
     return figure
