@@ -271,9 +271,10 @@ def _data_section(algorithm: Any, asked: Tree) -> Tree:
     default = getattr(algorithm, "defaults", {}).get("data", {})
     if "file" in given and "name" not in given:
         given = {"name": "file"} | given
-    other = "name" in given and given["name"] != default.get("name")  # the defaults fit the algorithm's own data
     partition = "even" if algorithm.decomposable else "shared"
-    section = merge({"name": "digits", "partition": partition}, {} if other else default, given)
+    section = merge(
+        {"name": "digits", "partition": partition}, {} if _other_data(asked, {"data": default}) else default, given
+    )
     for key in ("dir", "file"):
         if section.get(key):
             section[key] = str(Path(_text(section, key, "data")).expanduser().absolute())
@@ -308,11 +309,19 @@ def _require_partition(tree: Tree, algorithm: Any) -> None:
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:
-    """An algorithm's defaults, less those of a topology or step that the user has put another in the place of."""
+    """An algorithm's defaults, less those of a topology, step or data that the user has put another in the place of."""
     other = {key for key, chooser in (("topology", "name"), ("step", "kind")) if _chosen(asked, defaults, key, chooser)}
     if "file" in asked.get("topology", {}):
         other.add("topology")
-    return {k: v for k, v in defaults.items() if k != "data" and k not in other}
+    kept = {k: v for k, v in defaults.items() if k != "data" and k not in other}
+    if "problem" in kept and _other_data(asked, defaults):
+        kept["problem"] = {k: v for k, v in kept["problem"].items() if k != "loss"}  # the data has one that fits it
+    return kept
+
+
+def _other_data(asked: Tree, defaults: Tree) -> bool:
+    """Whether the user chose other data than the algorithm's own."""
+    return "file" in asked.get("data", {}) or _chosen(asked, defaults, "data", "name")
 
 
 def _chosen(asked: Tree, defaults: Tree, key: str, chooser: str) -> bool:

@@ -25,12 +25,12 @@ def documented_keys() -> dict[str, str]:
         "leaks in every later round) or public (at a point made of releases; in one round only)"
     )
     keys["algorithm.noise_index"] = (
-        "which step the noise is calibrated to: paper (as it prints it, that of the round) or corrected (that which made "
-        "the message) (default: paper)"
+        "which step the noise is calibrated to: paper (as it prints it, that of the round) or corrected (that which "
+        "made the message) (default: paper)"
     )
     keys["algorithm.regularizer_at"] = (
-        "where the regularizer's gradient is taken: hidden (as the paper prints it, at the agent's unreleased estimate) "
-        "or public (at the mix of releases) (default: hidden)"
+        "where the regularizer's gradient is taken: hidden (as the paper prints it, at the agent's unreleased "
+        "estimate) or public (at the mix of releases) (default: hidden)"
     )
     keys["data.seed"] = "of the data, their shares and their order, where it is to stay as seed changes (default: seed)"
     keys["algorithm.mixing"] = "the weights: " + ", ".join(registry.names("mixing")) + "; not every algorithm takes all"

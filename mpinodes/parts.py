@@ -60,6 +60,8 @@ def build(experiment: Experiment) -> Parts:
     )
     stream = make_stream(experiment.data, experiment.seed, graph.agents, make_loss)
     dimension = stream.dimension
+    if getattr(algorithm, "unconstrained", False) and problem.set != "none":
+        raise BadInput(f"problem.set = {problem.set!r}: {experiment.name} never projects; set problem.set=none")
     if algorithm.decomposable and problem.set == "product-of-balls":
         raise BadInput(
             f"problem.set = 'product-of-balls': the agents of {experiment.name} own no blocks of coordinates; "
@@ -174,9 +176,10 @@ def check(parts: Parts, ranks: int | None) -> int:
         )
     if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
         t, j, i = edge
+        remedy = "set topology.undirected=true" if hasattr(graph, "path") else "take topology.name=ring or erdos-renyi"
         raise BadInput(
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
-            f"weights need an undirected graph: set topology.undirected=true, or topology.name=ring"
+            f"weights need an undirected graph: {remedy}"
         )
     for r in range(1, parts.experiment.repeats):  # a graph drawn from another seed
         topology.connectivity(make_topology(parts.experiment.topology, parts.experiment.seed + r), rounds)

@@ -164,7 +164,8 @@ class Algorithm(Protocol[S]):
     Class attributes, all but `decomposable` optional: `defaults`, the experiment it runs alone; `only_agents`, the one
     number of agents it is for; `average`, how the agents' iterates are averaged ("uniform" or "linear" in t);
     `offline`, whether it is to be judged by an optimality gap; `modulus_share`, of the losses' strong convexity, the
-    largest modulus for its steps; `theorem`, the name of the file in bounds/ with the paper's regret bound.
+    largest modulus for its steps; `unconstrained`, whether it never projects; `theorem`, the name of the file in
+    bounds/ with the paper's regret bound.
     """
 
     mixing: str

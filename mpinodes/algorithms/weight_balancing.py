@@ -52,6 +52,7 @@ class WeightBalancing:
     mixing: Literal["balancing"] = "balancing"
 
     decomposable: ClassVar[bool] = True
+    unconstrained: ClassVar[bool] = True
     average: ClassVar[str] = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
     # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.
     modulus_share: ClassVar[float] = 0.5
