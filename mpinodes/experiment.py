@@ -308,9 +308,14 @@ def _require_partition(tree: Tree, algorithm: Any) -> None:
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:
-    """An algorithm's defaults, less those of a topology the user has put another in the place of."""
-    other = {"name", "file"} & asked.get("topology", {}).keys()
-    return {k: v for k, v in defaults.items() if k != "data" and not (k == "topology" and other)}
+    """An algorithm's defaults, less those of a topology or a step the user has put another in the place of."""
+    step = defaults.get("step", {})
+    other = {
+        "data": True,
+        "topology": {"name", "file"} & asked.get("topology", {}).keys(),
+        "step": asked.get("step", {}).get("kind", step.get("kind")) != step.get("kind"),
+    }
+    return {k: v for k, v in defaults.items() if not other.get(k)}
 
 
 def _filled(part: Any, section: Tree, facts: frozenset[str], prefix: str, choosers: tuple[str, ...]) -> Tree:
