@@ -13,6 +13,7 @@ from mpinodes.protocol import Event
 from tests import reference
 from tests.test_algorithms import parts_of
 
+METHODS = ["weight-balancing", "dola", "dola-minibatch", "dpps", "dpsr"]
 ROUNDS = 60
 
 
