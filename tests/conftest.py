@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)  # one that is busy takes its time
+settings.load_profile("any machine")
 
 CHECKOUT = Path(__file__).parent.parent
 LIMIT = 120.0  # seconds for a parallel test
