@@ -136,20 +136,20 @@ OTHER_CHOICES = {
 @pytest.mark.parametrize("name", METHODS)
 def test_agents_with_data_of_their_own_do_the_same_under_mpi_and_in_lockstep(name, ranks, tmp_path):
     """Every bit of decisions, frames and events; 1, 4 and 7 agents."""
-    words = [f"algorithm.name={name}", *(OTHER_CHOICES[name].split() if ranks == 5 else ["data.total=1000"])]
-    words += ["rounds=25", "record.decisions=true", "record.transcript=true", "report=false"]
+    words = [f"algorithm.name={name}", *(OTHER_CHOICES[name].split() if ranks == 5 else ["data.total=500"])]
+    words += ["rounds=9", "record.decisions=true", "record.transcript=true", "report=false"]
     done = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
     in_process([*words, f"topology.agents={ranks - 1}", f"output.dir={tmp_path}/lockstep"])
-    assert mpinodes.load(tmp_path / "mpi").decision.shape[:2] == (25, ranks - 1)
+    assert mpinodes.load(tmp_path / "mpi").decision.shape[:2] == (9, ranks - 1)
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
 
 
 def test_three_repeats_are_three_runs_with_the_next_seeds(tmp_path):
-    words = ["algorithm.name=dola", "data.total=300", "rounds=40", "seed=4", "record.decisions=true", "report=false"]
-    done = run_mpi(5, *words, "repeats=3", "output.dir=mpi", cwd=tmp_path)
+    words = ["algorithm.name=dola", "data.total=100", "rounds=9", "seed=4", "record.decisions=true", "report=false"]
+    done = run_mpi(4, *words, "repeats=3", "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
-    alone = [*words, "topology.agents=4"]
+    alone = [*words, "topology.agents=3"]
     in_process([*alone, "repeats=3", f"output.dir={tmp_path}/lockstep"])
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
     whole = mpinodes.load(tmp_path / "mpi")

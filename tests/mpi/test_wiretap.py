@@ -125,16 +125,16 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     world = MPI.COMM_WORLD
     me, logger, errors = world.rank, world.size - 1, []
     for name in METHODS:
-        words = [f"algorithm.name={name}", "data.total=1000", "rounds=12", "report=false"]
+        words = [f"algorithm.name={name}", "data.total=500", "rounds=6", "report=false"]
         calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/{name}"], monkeypatch)
         parts = pt.build(ex.resolve(ex.parse(None, [*words, "record.transcript=true"]), world.size))
         wanted, lockstep = expected(parts), told(parts)
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
         told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
-        may_tell = {i for t in range(1, 13) for j, i in parts.topology.edges(t) if j == me}
+        may_tell = {i for t in range(1, 7) for j, i in parts.topology.edges(t) if j == me}
         if told_to != may_tell:
             wrong.append(f"frames to {told_to}, out-neighbours {may_tell}")
-        if len(sent) != (12 if me < logger else 0):
+        if len(sent) != (6 if me < logger else 0):
             wrong.append(f"{len(sent)} rounds")
         for round, crossed, _ in sent:
             header, h, said = np.split(crossed, [2, 2 + parts.dimension])
