@@ -74,7 +74,15 @@ def _in_world(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In an MPI world every rank has temporary directories of its own: pytest's clean-up is no collective call."""
+    """In an MPI world every rank has temporary directories of its own: pytest's clean-up is no collective call.
+
+    Elsewhere hypothesis sets no deadlines, which a busy machine would miss.
+    """
+    if not _in_world(config):
+        from hypothesis import settings  # which every rank of a parallel test would pay for
+
+        settings.register_profile("any machine", deadline=None)
+        settings.load_profile("any machine")
     if _in_world(config) and config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="mpinodes-tests-")
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))

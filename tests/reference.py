@@ -1,4 +1,4 @@
-"""DPSDA written once more, from the paper's equations, with all agents in matrices.
+"""The algorithms written once more, from the papers' equations, with all agents in matrices.
 
 Shares no code with mpinodes but its data: it draws from Philox by the documented addressing, builds the
 weights from edges, and keeps the whole network in arrays.
@@ -34,6 +34,32 @@ def column_stochastic(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
     for j, i in edges:
         hears[i, j] = 1
     return hears / hears.sum(axis=0, keepdims=True)
+
+
+def adjacency(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
+    """At [i, j] 1 where j sends to i, the agents themselves left out."""
+    hears = np.zeros((n, n))
+    for j, i in edges:
+        hears[i, j] = 1
+    return hears
+
+
+def lazy_metropolis(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
+    hears = adjacency(n, edges)
+    degree = hears.sum(axis=1)
+    weights = hears / np.maximum(2 * np.maximum.outer(degree, degree), 1)
+    return weights + np.diag(1 - weights.sum(axis=1))
+
+
+def laplacian(n: int, edges: set[tuple[int, int]], largest: float) -> np.ndarray:
+    """I − 2/(3 λ_max) L."""
+    hears = adjacency(n, edges)
+    return np.eye(n) - 2 / (3 * largest) * (np.diag(hears.sum(axis=1)) - hears) if largest else np.eye(n)
+
+
+def laplacian_max(n: int, edges: set[tuple[int, int]]) -> float:
+    hears = adjacency(n, edges)
+    return float(np.linalg.eigvalsh(np.diag(hears.sum(axis=1)) - hears).max())
 
 
 def metropolis(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
@@ -103,3 +129,142 @@ def dpsda(
         at = np.stack([project(-(1 / np.sqrt(t)) * mixed[i] / w[i]) for i in range(n)]) if public else y
         ws.append(w)
     return {"y": np.array(ys), "h": np.array(hs), "w": np.array(ws)}
+
+
+Gradients = Callable[[int, np.ndarray], np.ndarray]  # (t, a point for each agent (n, d)) -> their gradients (n, d)
+Step = Callable[[int], float]
+
+
+class Run:
+    """What a run of n agents that have losses of their own did, round by round.
+
+    Attributes:
+        x, h: decisions and releases, (rounds, n, d).
+        scale: of the noise on h, (rounds, n).
+        said: the scalars that went out with h, (rounds, n, width).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._x, self._h, self._scale, self._said = [], [], [], []
+
+    def release(self, t: int, x: np.ndarray, value: np.ndarray, scale: np.ndarray, said: np.ndarray) -> np.ndarray:
+        n, d = value.shape
+        noise = [draws(self._seed, NOISE, i, t).laplace(0.0, 1.0, d) for i in range(n)]
+        h = value + scale[:, None] * np.array(noise)
+        for kept, new in ((self._x, x), (self._h, h), (self._scale, scale), (self._said, said)):
+            kept.append(np.array(new))
+        return h
+
+    @property
+    def x(self) -> np.ndarray:
+        return np.array(self._x)
+
+    @property
+    def h(self) -> np.ndarray:
+        return np.array(self._h)
+
+    @property
+    def scale(self) -> np.ndarray:
+        return np.array(self._scale)
+
+    @property
+    def said(self) -> np.ndarray:
+        return np.array(self._said).reshape(len(self._h), self._h[0].shape[0], -1)
+
+
+def weight_balancing(
+    run: Run,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    hears: Callable[[int], np.ndarray],
+    start: float,
+    alpha: Step,
+    unit: float,
+    *,
+    public: bool,
+    corrected: bool,
+) -> Run:
+    """(6) to (9): x(t + 1) = W(t) y(t) − α(t) g(t), W(t) = I − diag(w d) + H(t) diag(w); `unit` is 2L√d/ε."""
+    n = len(hears(1))
+    x, w = np.zeros((n, d)), np.full(n, start)
+    for t in range(1, rounds + 1):
+        calibrated = alpha(t) if not corrected else alpha(t - 1) if t > 1 else 0.0
+        y = run.release(t, x, x, np.full(n, unit * calibrated), w)
+        h = hears(t)
+        out = h.sum(axis=0)
+        z = (np.eye(n) - np.diag(w * out) + h @ np.diag(w)) @ y
+        x = z - alpha(t) * gradients(t, z if public else x)
+        w = w / 2 + np.divide(h @ w / 2, out, out=w / 2, where=out > 0)
+    return run
+
+
+def dola(
+    run: Run,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    matrices: Callable[[int], np.ndarray],
+    said: Callable[[int], np.ndarray],
+    project: Callable[[np.ndarray], np.ndarray],
+    alpha: Step,
+    unit: float,
+    *,
+    phi: float,
+    public: bool,
+) -> Run:
+    """Algorithms 1 and 2: w(t + 1) = Pro[b − α(t)(φ·(w(t) or b) + g(b))], b = A(w(t) + σ(t)); `unit` is 2L√d/ε."""
+    n = len(matrices(1))
+    x = np.stack([project(np.zeros(d))] * n)
+    for t in range(1, rounds + 1):
+        m = run.release(t, x, x, np.full(n, unit * alpha(t - 1) if t > 1 else 0.0), said(t))
+        b = matrices(t) @ m
+        ahead = b - alpha(t) * (phi * (b if public else x) + gradients(t, b))
+        x = np.stack([project(row) for row in ahead])
+    return run
+
+
+def dpps(
+    run: Run,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    matrices: Callable[[int], np.ndarray],
+    project: Callable[[np.ndarray], np.ndarray],
+    alpha: Step,
+    unit: float,
+) -> Run:
+    """z(t + 1) = A(z + η) + g(x), w(t + 1) = A w, x(t + 1) = P(−α(t) z(t + 1)/w(t + 1)); `unit` is 2L√d/ε."""
+    n = len(matrices(1))
+    z, w = np.zeros((n, d)), np.ones(n)
+    x = np.stack([project(np.zeros(d))] * n)
+    for t in range(1, rounds + 1):
+        a = matrices(t)
+        share = a.max(axis=0)  # 1/out_j, of agent j itself too
+        h = run.release(t, x, z, np.full(n, unit), np.column_stack([share, w]))
+        z, w = a @ h + gradients(t, x), a @ w
+        x = np.stack([project(-alpha(t) * z[i] / w[i]) for i in range(n)])
+    return run
+
+
+def dpsr(
+    run: Run,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    a: np.ndarray,
+    project: Callable[[np.ndarray], np.ndarray],
+    alpha: Step,
+    unit: float,
+) -> Run:
+    """x(t + 1) = P(A(x + η) − α(t) diag(R)⁻¹ g(x)), R(t + 1) = A R(t), R(1) = I; `unit` is 2L√d/ε."""
+    n = len(a)
+    x, r = np.stack([project(np.zeros(d))] * n), np.eye(n)
+    made = np.zeros(n)
+    for t in range(1, rounds + 1):
+        h = run.release(t, x, x, unit * made, r)
+        made = alpha(t) / np.diag(r)
+        ahead = a @ h - made[:, None] * gradients(t, x)
+        x, r = np.stack([project(row) for row in ahead]), a @ r
+    return run

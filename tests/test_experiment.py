@@ -46,6 +46,14 @@ def test_another_topology_drops_the_algorithms_settings_for_its_own():
     }  # fmt: skip
 
 
+def test_another_kind_of_step_drops_the_algorithms_settings_for_its_own():
+    words = "algorithm.name=weight-balancing"
+    assert resolve(f"{words} step.kind=doubling").step == {"kind": "doubling", "initial": 1.0}
+    same = {"kind": "strongly-convex", "modulus": 0.05, "offset": 1.0}
+    assert resolve(words).step == resolve(f"{words} step.kind=strongly-convex").step == same
+    assert resolve(f"{words} step.modulus=3").step == same | {"modulus": 3.0}
+
+
 def test_the_resolved_experiment_resolves_to_itself():
     for words in ("", "algorithm.name=dpsda-c privacy.epsilon=inf", "data.name=olr topology.name=erdos-renyi"):
         e = resolve(words)

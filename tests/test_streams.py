@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpinodes.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.streams.digits import Digits
+from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
+from mpinodes.streams.unit_ball import UnitBall
+from tests.test_algorithms import parts_of
 
 
 def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:
@@ -79,3 +83,174 @@ def test_olr_has_the_papers_law():
     truth, residual, *_ = np.linalg.lstsq(a, b)
     assert residual[0] / (10_000 - 21) == pytest.approx(0.2, abs=4 * 0.2 * np.sqrt(2 / 10_000))
     assert 0.3 < truth.std() < 2
+
+
+# ---- who sees which samples
+
+SOURCES = ["digits", "ball", "file"]
+
+
+@pytest.fixture(params=SOURCES)
+def make(request, tmp_path):
+    """A function that makes a stream: 284, 300 or 150 training samples, no two alike."""
+    if request.param == "digits":
+        return digits
+    if request.param == "ball":
+        return lambda seed=0, agents=7, **settings: UnitBall(seed, agents, Logistic, total=300, **settings)
+    rng = np.random.default_rng(0)
+    path = tmp_path / "samples.npz"
+    np.savez(path, features=rng.standard_normal((150, 4)), targets=rng.choice([3.0, 5.0], 150))
+    return lambda seed=0, agents=7, **settings: File(seed, agents, Logistic, file=str(path), **settings)
+
+
+def total(stream) -> int:
+    return len(stream.labelled()["train"].targets)
+
+
+def dealt(stream) -> list[list[int]]:
+    return [share.tolist() for share in stream.shares]
+
+
+def seen(stream, agent: int, rounds: range) -> tuple[np.ndarray, np.ndarray]:
+    """Features and targets that an agent is given in some rounds."""
+    loss = stream.of(agent)
+    shown = [(loss(t).features, loss(t).targets) for t in rounds]
+    return np.concatenate([a for a, _ in shown]), np.concatenate([b for _, b in shown])
+
+
+def sorted_rows(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    return np.unique(np.column_stack([features, targets]), axis=0)
+
+
+def assert_disjoint(stream) -> None:
+    everybody = [row for share in dealt(stream) for row in share]
+    assert len(set(everybody)) == len(everybody)
+    assert set(everybody) <= set(range(total(stream)))
+
+
+def test_even_shares_are_disjoint_cover_everything_and_differ_by_at_most_one(make):
+    stream = make(partition="even")
+    assert_disjoint(stream)
+    sizes = [len(share) for share in stream.shares]
+    assert (sum(sizes), max(sizes) - min(sizes) <= 1) == (total(stream), True)
+    assert stream.rounds == min(sizes)
+
+
+@pytest.mark.parametrize("partition", ["even", "uneven", "by-label"])
+def test_an_agent_sees_its_own_share_once_an_epoch_and_nothing_else(make, partition):
+    stream = make(partition=partition, agents=4, epochs=2, batch=3)
+    train = stream.labelled()["train"]
+    for agent, share in enumerate(stream.shares):
+        batches = len(share) // 3
+        for epoch in range(2):
+            rounds = range(1 + epoch * batches, 1 + (epoch + 1) * batches)
+            features, targets = seen(stream, agent, rounds)
+            shown = sorted_rows(features, targets)
+            assert len(shown) == 3 * batches  # no sample twice
+            own = sorted_rows(train.features(share), train.targets[share])
+            assert {tuple(row) for row in shown} <= {tuple(row) for row in own}
+            numbers = [k for t in rounds for k in stream.samples(agent)(t)]
+            np.testing.assert_array_equal(features, train.features(share)[numbers])
+    assert stream.rounds == 2 * (min(map(len, stream.shares)) // 3)
+
+
+def test_uneven_shares_have_the_sizes_asked_for(make):
+    stream = make(partition="uneven", sizes=(5, 60, 31), agents=3, batch=2)
+    assert [len(share) for share in stream.shares] == [5, 60, 31]
+    assert_disjoint(stream)
+    assert stream.rounds == 2
+
+
+@pytest.mark.parametrize("sizes", [(5, 60), (1, 60, 31), (100, 100, 100_000)])
+def test_sizes_that_do_not_fit_are_refused(make, sizes):
+    with pytest.raises(BadInput, match=r"expected 3 sizes, one for each agent, each at least data\.batch = 2"):
+        _ = make(partition="uneven", sizes=sizes, agents=3, batch=2).shares
+
+
+def test_drawn_shares_hold_a_batch_at_least_and_their_spread_falls_with_the_concentration(make):
+    spread = []
+    for concentration in (0.2, 2.0, 1e6):
+        streams = [make(seed, partition="uneven", concentration=concentration, batch=4) for seed in range(5)]
+        sizes = np.array([[len(share) for share in stream.shares] for stream in streams])
+        for stream in streams:
+            assert_disjoint(stream)
+        assert sizes.min() >= 4
+        assert (total(streams[0]) - sizes.sum(axis=1) <= 7).all()  # less than one sample an agent is left over
+        assert len({tuple(row) for row in sizes}) > 1 or concentration == 1e6
+        spread.append(sizes.std(axis=1).mean())
+    assert spread[0] > 1.5 * spread[1] > 1.5 * 1.5 * spread[2]
+    assert spread[2] < 1
+
+
+def test_shares_by_label_are_pure_but_for_the_one_at_the_boundary(make):
+    stream = make(partition="by-label")
+    train = stream.labelled()["train"]
+    assert_disjoint(stream)
+    assert sum(map(len, stream.shares)) == total(stream)
+    means = [train.targets[share].mean() for share in stream.shares]
+    assert sum(abs(mean) < 1 for mean in means) <= 1
+    assert means == sorted(means)
+    assert {-1.0, 1.0} <= set(means)
+    shown = seen(stream, 0, range(1, stream.rounds + 1))[1]
+    assert set(shown) == {-1.0}
+
+
+@pytest.mark.parametrize("partition", ["even", "uneven", "by-label"])
+def test_the_same_seed_deals_the_same_and_another_another(make, partition):
+    one, again, other = (dealt(make(seed, partition=partition)) for seed in (3, 3, 4))
+    assert one == again
+    assert one != other
+
+
+def test_shared_samples_come_alike_to_all_and_dealt_ones_in_orders_of_their_own(make):
+    shared = make(partition="shared", agents=2)
+    for t in (1, 7, 40):
+        np.testing.assert_array_equal(shared.of(0)(t).features, shared.of(1)(t).features)
+    dealt_out = make(partition="even", agents=2)
+    assert dealt_out.samples(0)(1) != dealt_out.samples(1)(1)
+
+
+@pytest.mark.parametrize("partition", ["even", "by-label"])
+def test_more_agents_than_batches_are_refused(make, partition):
+    with pytest.raises(BadInput, match="do not give 7 agents a batch of 60 each"):
+        _ = make(partition=partition, batch=60).shares
+
+
+def test_a_seed_for_the_data_alone_fixes_it_while_noise_changes():
+    words = "algorithm.name=dola data.total=100"
+    fixed = [parts_of(f"{words} data.seed=9 seed={seed}") for seed in (1, 2)]
+    free = [parts_of(f"{words} seed={seed}") for seed in (1, 2, 9)]
+    one, other, first, second, ninth = ([p.stream.of(2)(t).features for t in (1, 5)] for p in (*fixed, *free))
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(one, ninth)
+    assert not np.array_equal(first, second)
+    edges = [p.topology.edges(1) for p in fixed]
+    assert edges[0] != edges[1]  # graphs, like noise, still come from the run's seed
+
+
+def test_one_file_for_each_agent_is_its_share(tmp_path):
+    rng = np.random.default_rng(1)
+    whole = []
+    for i, size in enumerate((4, 6, 5)):
+        features, targets = rng.standard_normal((size, 2)), rng.choice([0.0, 1.0], size)
+        targets[:2] = 0.0, 1.0
+        np.savez(tmp_path / f"part-{i}.npz", features=features, targets=targets)
+        whole.append((features, 2 * targets - 1))
+    stream = File(0, 3, Logistic, file=str(tmp_path / "part-{agent}.npz"), partition="even", shuffle=False)
+    assert [len(share) for share in stream.shares] == [4, 6, 5]
+    assert stream.rounds == 4
+    for agent, (features, targets) in enumerate(whole):
+        shown = seen(stream, agent, range(1, len(targets) + 1))
+        np.testing.assert_array_equal(shown[0], features)
+        np.testing.assert_array_equal(shown[1], targets)
+
+
+def test_olr_agents_draw_their_own_samples_of_one_truth():
+    even = OLR(5, 3, LeastSquares, partition="even", dimension=4, batch=50)
+    truths = []
+    for agent in range(3):
+        a, b = seen(even, agent, range(1, 40))
+        truths.append(np.linalg.lstsq(a, b)[0])
+        assert not np.array_equal(a[:50], seen(even, (agent + 1) % 3, range(1, 2))[0])
+    np.testing.assert_allclose(truths, np.tile(np.mean(truths, axis=0), (3, 1)), atol=0.2)
+    assert np.linalg.norm(truths[0]) > 1

@@ -78,8 +78,8 @@ class File(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """The file, or the agents' files one after the other; without a test set where all samples train."""
-        source = self._files[0] if len(self._files) == 1 else joined(self._files)
-        source = replace(source, features=lambda rows: self._bounded(rows, source.features(rows)))
+        read = self._files[0] if len(self._files) == 1 else joined(self._files)
+        source = replace(read, features=lambda rows: self._bounded(rows, read.features(rows)))
         if self.targets == "labels":
             source = _labelled(source, self.file)
         if self.train == 1:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import mpinodes
+from mpinodes import experiment as ex
 from tests.conftest import run_alone, run_mpi
+from tests.test_decomposable import METHODS
 
 
 def same_bits(one, other) -> list[str]:
@@ -17,6 +19,11 @@ def same_bits(one, other) -> list[str]:
     a, b = mpinodes.load(one), mpinodes.load(other)
     assert set(a) == set(b)
     return [name for name in a if not np.array_equal(a[name], b[name], equal_nan=True)]
+
+
+def in_process(words: list[str]) -> None:
+    """The same words, in lockstep, here: a process less to start."""
+    mpinodes.run_lockstep(ex.parse(None, words))
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +119,51 @@ def test_mpi_equals_lockstep_bit_for_bit(ranks, words, tmp_path):
     assert (one.code, other.code) == (0, 0), one.err + other.err
     assert mpinodes.load(tmp_path / "mpi").decision.shape[0] == 200
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+
+
+OTHER_CHOICES = {
+    "weight-balancing": "algorithm.gradient_at=public algorithm.noise_index=corrected step.kind=doubling "
+    "topology.name=eulerian",
+    "dola": "algorithm.mixing=laplacian topology.name=matchings data.name=olr problem.loss=absolute "
+    "step.kind=inverse-sqrt problem.regularizer=0 data.batch=2",
+    "dola-minibatch": "algorithm.regularizer_at=public algorithm.mixing=lazy-metropolis topology.name=ring",
+    "dpps": "problem.loss=hinge data.epochs=2 data.partition=uneven data.total=400",
+    "dpsr": "data.name=olr problem.loss=least-squares problem.set=box problem.average=true data.batch=3",
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+@pytest.mark.parametrize("name", METHODS)
+def test_agents_with_data_of_their_own_do_the_same_under_mpi_and_in_lockstep(name, ranks, tmp_path):
+    """Every bit of decisions, frames and events; 1, 4 and 7 agents."""
+    words = [f"algorithm.name={name}", *(OTHER_CHOICES[name].split() if ranks == 5 else ["data.total=500"])]
+    words += ["rounds=9", "record.decisions=true", "record.transcript=true", "report=false"]
+    done = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
+    assert done.code == 0, done.err
+    in_process([*words, f"topology.agents={ranks - 1}", f"output.dir={tmp_path}/lockstep"])
+    assert mpinodes.load(tmp_path / "mpi").decision.shape[:2] == (9, ranks - 1)
+    assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+
+
+def test_three_repeats_are_three_runs_with_the_next_seeds(tmp_path):
+    words = ["algorithm.name=dola", "data.total=100", "rounds=9", "seed=4", "record.decisions=true", "report=false"]
+    done = run_mpi(4, *words, "repeats=3", "output.dir=mpi", cwd=tmp_path)
+    assert done.code == 0, done.err
+    alone = [*words, "topology.agents=3"]
+    in_process([*alone, "repeats=3", f"output.dir={tmp_path}/lockstep"])
+    assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+    whole = mpinodes.load(tmp_path / "mpi")
+    first = []
+    for r in range(3):
+        in_process([*alone, f"seed={4 + r}", f"output.dir={tmp_path}/alone-{r}"])
+        for way in ("mpi", "lockstep"):
+            assert same_bits(tmp_path / f"alone-{r}", tmp_path / way / f"repeat-{r}") == []
+        single = mpinodes.load(tmp_path / f"alone-{r}")
+        for name in ("network_regret", "agent_regret", "epsilon_proven_pure", "comparator_value"):
+            np.testing.assert_array_equal(whole[name][r], single[name])
+        first.append(single.decision.values[1:])
+    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first[1], first[2])
 
 
 def test_a_run_never_overwrites_another(tmp_path):

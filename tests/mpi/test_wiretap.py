@@ -46,10 +46,33 @@ def tapped_run(world, words: list[str], monkeypatch):
         assert np.array_equal(before, frame)
         sent.append((round, before, frame))
 
-    monkeypatch.setattr(network.Network, "exchange", exchange)
-    job = run.Job(Tap(world, calls))
-    assert job.run(run._arguments().parse_args(words)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(network.Network, "exchange", exchange)
+        job = run.Job(Tap(world, calls))
+        assert job.run(run._arguments().parse_args(words)) == 0
     return calls, sent
+
+
+def strangers(calls, frame, me: int, logger: int) -> list[str]:
+    """What was done on a communicator that is neither set-up, nor the frame to an agent, nor a row to the logger."""
+    errors = []
+    for name, method, args, kwargs in calls:
+        if method == "Send_init":
+            if args[0] is not frame or name != "world.Split":
+                errors.append(f"{method} of something else than the frame, on {name}")
+        elif method in TO_THE_LOGGER:
+            to_logger = (method == "Isend" and kwargs["dest"] == logger) or (method == "Irecv" and me == logger)
+            if name != "world.Dup" or not to_logger:
+                errors.append(f"{method} on {name} to {kwargs}")
+        elif method == "bcast":
+            if kwargs["root"] != logger:
+                errors.append("a broadcast that does not come from the logger")
+        elif method == "allgather":
+            if args != ("",):
+                errors.append(f"agents told each other {args}")
+        elif method not in SET_UP | {"Recv_init"}:
+            errors.append(f"{method} on {name}")
+    return errors
 
 
 @pytest.mark.mpi(min_size=8)
@@ -73,23 +96,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
     reference_run = expected(parts, weights, push_sum=push_sum)
     me, d = world.rank, parts.dimension
 
-    errors = []
-    frame = sent[0][2] if sent else None
-    for name, method, args, kwargs in calls:
-        if method == "Send_init":
-            if args[0] is not frame or name != "world.Split":
-                errors.append(f"{method} of something else than the frame, on {name}")
-        elif method in TO_THE_LOGGER:
-            if name != "world.Dup" or (method == "Isend" and kwargs["dest"] != 7) or (method == "Irecv" and me != 7):
-                errors.append(f"{method} on {name} to {kwargs}")
-        elif method == "bcast":
-            if kwargs["root"] != 7:
-                errors.append("a broadcast that does not come from the logger")
-        elif method == "allgather":
-            if args != ("",):
-                errors.append(f"agents told each other {args}")
-        elif method not in SET_UP | {"Recv_init"}:
-            errors.append(f"{method} on {name}")
+    errors = strangers(calls, sent[0][2] if sent else None, me, logger=7)
     for round, crossed, _ in sent:
         h, w = reference_run["h"][round.t - 1, me], reference_run["w"][round.t - 1, me]
         scalars = [1 / (len(round.out) + 1), w] if push_sum else []
@@ -104,3 +111,41 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
     if me < 7 and len(sent) != 60:
         errors.append(f"{len(sent)} rounds")
     assert not [e for e in world.allgather(errors) if e]
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(k, marks=pytest.mark.mpi(min_size=k)) for k in (2, 5, 8)])
+def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_path, monkeypatch):
+    """All five methods in one world of any size; the frames equal the papers', and lockstep's bit for bit."""
+    from mpi4py import MPI
+
+    from mpinodes import experiment as ex
+    from mpinodes import parts as pt
+    from tests.test_decomposable import METHODS, expected, told
+
+    world = MPI.COMM_WORLD
+    me, logger, errors = world.rank, world.size - 1, []
+    for name in METHODS:
+        words = [f"algorithm.name={name}", "data.total=500", "rounds=6", "report=false"]
+        calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/{name}"], monkeypatch)
+        parts = pt.build(ex.resolve(ex.parse(None, [*words, "record.transcript=true"]), world.size))
+        wanted, lockstep = expected(parts), told(parts)
+        wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
+        told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
+        may_tell = {i for t in range(1, 7) for j, i in parts.topology.edges(t) if j == me}
+        if told_to != may_tell:
+            wrong.append(f"frames to {told_to}, out-neighbours {may_tell}")
+        if len(sent) != (6 if me < logger else 0):
+            wrong.append(f"{len(sent)} rounds")
+        for round, crossed, _ in sent:
+            header, h, said = np.split(crossed, [2, 2 + parts.dimension])
+            at = round.t - 1, me
+            if header.tolist() != [round.t, 1.0]:
+                wrong.append(f"header {header} in round {round.t}")
+            if not np.allclose(h, wanted.h[at], rtol=1e-12, atol=1e-12 * np.abs(wanted.h[at]).max()):
+                wrong.append(f"round {round.t}: something else than the release")
+            if said.shape != wanted.said[at].shape or not np.allclose(said, wanted.said[at], rtol=1e-12, atol=1e-15):
+                wrong.append(f"round {round.t}: scalars {said} instead of {wanted.said[at]}")
+            if not (np.array_equal(h, lockstep["h"][at]) and np.array_equal(said, lockstep["said"][at])):
+                wrong.append(f"round {round.t}: other bits than in lockstep")
+        errors += [f"{name}, rank {me}: {error}" for error in wrong]
+    assert not [e for some in world.allgather(errors) for e in some]
