@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes import repeats
 from mpinodes.agent import Agent, row_width
+from mpinodes.errors import BadInput
 from mpinodes.experiment import chunk_rounds, parse, resolve
 from mpinodes.logger import Json
 from mpinodes.parts import Parts, build, check
@@ -44,7 +46,11 @@ def run(asked: dict[str, Any]) -> tuple[Path, Json]:
         parts = build(resolve(asked, ranks=None))
         b = check(parts, ranks=None)
         directory = make_directory(parts.experiment)
-        return directory, repeats.log(parts, directory, "none (lockstep)", b, simulate)
+        try:
+            return directory, repeats.log(parts, directory, "none (lockstep)", b, simulate)
+        except BadInput:  # a file is found to be wrong where its rows are read
+            shutil.rmtree(directory)
+            raise
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:

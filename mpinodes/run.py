@@ -27,6 +27,7 @@ from mpinodes.errors import BadInput
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from mpinodes.agent import Agent
     from mpinodes.parts import Parts
     from mpinodes.protocol import Vector
 
@@ -198,6 +199,7 @@ class Job:
         self._is_logger = world.rank == self._logger_rank
         self._name = "logger" if self._is_logger else f"agent {world.rank}"
         self._directory: Path | None = None
+        self._agent: Agent | None = None  # of the first run
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
@@ -210,6 +212,8 @@ class Job:
             what = f"{type(error).__name__}: {error}"
             if isinstance(error, Diverged):
                 what = str(error)
+            elif isinstance(error, BadInput):
+                code, what = BAD_INPUT, str(error)
             elif isinstance(error, SystemExit):
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
@@ -269,6 +273,7 @@ class Job:
         """
         import msgspec
 
+        from mpinodes.agent import Agent
         from mpinodes.experiment import Experiment
         from mpinodes.network import assemble
         from mpinodes.parts import build
@@ -287,6 +292,8 @@ class Job:
         if parts is None:
             try:
                 parts = build(msgspec.msgpack.decode(resolved, type=Experiment))
+                self._agent = Agent(self._world.rank, parts)  # which reads its samples
+                parts.stream.forget()
             except BadInput as problem:
                 error = f"{self._name}: {problem}"
         assemble(self._world)
@@ -317,7 +324,7 @@ class Job:
         for r in range(parts.experiment.repeats):
             mine = parts if r == 0 else build(single_run(parts.experiment, r))
             e = mine.experiment
-            agent = Agent(self._world.rank, mine)
+            agent = self._agent if r == 0 and self._agent else Agent(self._world.rank, mine)
             mine.stream.forget()
             channel = Channel(comm, e.rounds, row_width(mine), e.record.chunk)
             live(agent, Network(agents, agent.frame, wait), channel, e.rounds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -21,6 +23,19 @@ FILES = {
     "broken.json": "{",
     "broken.py": "import nothing_of_the_sort",
     "taken": "a file",
+    "words.csv": "a,b,label\n1,2,1\n3,x,0\n",
+    "three.csv": "1,2,1\n3,4,0\n5,6,2\n",
+    "four.csv": "1,2,1\n3,4,0\n5,6,1\n7,8,0\n",
+    "nan.csv": "1,nan,1\n3,4,0\n",
+    "order.libsvm": "+1 3:0.5 2:0.1\n-1 1:1\n+1 1:1\n-1 2:1\n",
+    "not.npz": "PK\x03\x04 and then nothing",
+    "mnist/train-images-idx3-ubyte.gz": gzip.compress(struct.pack(">4I", 0x803, 2, 28, 28) + bytes(2 * 784))[:-20],
+    "mnist/train-labels-idx1-ubyte.gz": gzip.compress(struct.pack(">2I", 0x801, 2) + bytes([6, 8])),
+    "cifar/data_batch_1.bin": bytes(3073 + 100),
+    **{f"cifar/data_batch_{k}.bin": bytes(3073) for k in (2, 3, 4, 5)},
+    "adult/adult.data": "39, State-gov, 77516, Bachelors, 13\n",
+    "adult/adult.test": "|1x3 Cross validator\n",
+    "empty/nothing": "",
 }
 
 BAD = [
@@ -35,7 +50,7 @@ BAD = [
     (8, "privacy.epsilon=nan", "privacy.epsilon = nan: expected float > 0.0"),
     (8, "privacy.delta=2", "privacy.delta = 2: expected float < 1.0"),
     (8, "problem.set=sphere", "problem.set = 'sphere': choose from: box, ball, product-of-balls, none"),
-    (8, "data.name=mnist", "data.name = 'mnist': there is no such name; choose from: digits, olr"),
+    (8, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
     (8, "missing.toml", "missing.toml: cannot be read: No such file or directory"),
     (8, "broken.toml", "broken.toml: not TOML: Invalid value (at line 1, column 10)"),
     (8, "binary.toml", "binary.toml: not TOML"),
@@ -57,6 +72,39 @@ BAD = [
     (2, "--lockstep", "--lockstep runs all agents in one process: start it without mpirun"),
     (2, "--explain nothing", "--explain nothing: no such key"),
     (102, "data.name=olr", "has 7 agents"),
+]
+
+DOLA = "algorithm.name=dola"
+BAD_DATA = [
+    (3, f"{DOLA} data.file=words.csv", "words.csv: line 3, column 2: 'x' is not a finite number"),
+    (
+        3,
+        f"{DOLA} data.file=three.csv",
+        "three.csv: 3 different targets (0, 1, 2); two labels expected, or set data.targets",
+    ),
+    (3, f"{DOLA} data.file=nan.csv", "nan.csv: line 1, column 2: 'nan' is not a finite number"),
+    (3, f"{DOLA} data.file=order.libsvm topology.name=ring", "order.libsvm: line 1"),
+    (3, f"{DOLA} data.file=not.npz", "not.npz: not an .npz of `features` and `targets`"),
+    (3, f"{DOLA} data.file=part-{{agent}}.csv", "part-0.csv: cannot be read: No such file or directory"),
+    (
+        3,
+        f"{DOLA} data.file=four.csv data.bound=2 topology.name=ring",
+        "above data.bound = 2; a bound must hold for all",
+    ),
+    (3, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
+    (3, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
+    (3, f"{DOLA} data.name=mnist-6-8 data.dir=mnist", "train-images-idx3-ubyte.gz: truncated"),
+    (3, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, breaks off"),
+    (3, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields; 15 expected"),
+    (3, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
+    (3, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
+    (3, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),
+    (8, "data.partition=even", "the agents of dpsda-ps share one loss"),
+    (4, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: take topology.name=ring"),
+    (4, "algorithm.name=dpsr topology.name=eulerian", "rescaling weights need a fixed graph"),
+    (4, "algorithm.name=weight-balancing problem.set=box", "weight-balancing never projects; set problem.set=none"),
+    (4, f"{DOLA} problem.regularizer=0", "needs strongly convex losses or a step.modulus"),
+    (4, f"{DOLA} repeats=0", "repeats = 0: expected int >= 1"),
 ]
 
 
@@ -89,15 +137,25 @@ def check(done, message: str, seconds: float, where: Path) -> None:
     assert left_behind(where) == []
 
 
-@pytest.mark.parametrize(("ranks", "words", "message"), BAD, ids=[words or "ranks" for _, words, _ in BAD])
+@pytest.mark.parametrize(("ranks", "words", "message"), BAD + BAD_DATA)
 def test_one_message_and_exit_code_two(ranks, words, message, tmp_path):
     for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     start = time.monotonic()
     done = run_mpi(ranks, *words.split(), cwd=tmp_path)
     check(done, message, time.monotonic() - start, tmp_path)
     assert done.err.strip().count("\n") == 0
     assert not (tmp_path / "runs").exists()
+
+
+def test_balancing_that_diverges_stops_with_agent_round_and_reason(tmp_path):
+    words = ["algorithm.name=weight-balancing", "topology.name=random-digraph-each-round", "output.dir=run"]
+    done = run_mpi(8, *words, cwd=tmp_path)
+    assert done.code == 3, done.err
+    assert "round 26: its own weight 1 - w d = -0.0434 is below 0" in done.err
+    assert len(done.err.splitlines()) == 1
+    assert left_behind(tmp_path) == []
 
 
 def test_started_without_mpirun(tmp_path):
