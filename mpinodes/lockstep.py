@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mpinodes.experiment import chunk_rounds, parse, resolve
 from mpinodes.logger import Json
 from mpinodes.parts import Parts, build, check
 from mpinodes.protocol import Vector
-from mpinodes.record import make_directory
+from mpinodes.record import make_directory, unmake_directory
 
 
 def simulate(parts: Parts) -> Iterator[Vector]:
@@ -49,7 +48,7 @@ def run(asked: dict[str, Any]) -> tuple[Path, Json]:
         try:
             return directory, repeats.log(parts, directory, "none (lockstep)", b, simulate)
         except BadInput:  # a file is found to be wrong where its rows are read
-            shutil.rmtree(directory)
+            unmake_directory(directory)
             raise
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from mpinodes.errors import BadInput
 from mpinodes.experiment import Experiment
 from mpinodes.protocol import Event, Vector
 
+RUNS = "runs"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
 
 
@@ -49,8 +52,16 @@ def make_directory(experiment: Experiment) -> Path:
     return path
 
 
+def unmake_directory(path: Path) -> None:
+    """Take away a run directory that was made for nothing, and `runs` if nothing else is in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.parent.name == RUNS:
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
 def _numbered(name: str) -> Path:
-    runs = Path("runs")
+    runs = Path(RUNS)
     runs.mkdir(exist_ok=True)
     number = 1
     while True:

@@ -13,7 +13,6 @@ for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import argparse
-import shutil
 import sys
 import time
 import traceback
@@ -299,7 +298,9 @@ class Job:
         assemble(self._world)
         errors = [e for e in self._world.allgather(error) if e]
         if errors and self._is_logger:
-            shutil.rmtree(self._directory, ignore_errors=True)  # made for nothing
+            from mpinodes.record import unmake_directory
+
+            unmake_directory(self._directory)
         return (None, 0, errors[0]) if errors else (parts, b, "")
 
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:
