@@ -32,7 +32,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
         experiment: path of a TOML file, or its content as nested dictionaries.
 
     Raises:
-        mpinodes.experiment.BadInput: something in the experiment is wrong.
+        mpinodes.errors.BadInput: something in the experiment is wrong.
     """
     from mpinodes.lockstep import run_lockstep
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from mpinodes import registry, schedules, topology
-from mpinodes.experiment import ALGORITHM_FACTS, SECTIONS, STREAM_FACTS, TOPOLOGY_FACTS, Experiment
+from mpinodes.experiment import SECTIONS, Experiment
+from mpinodes.resolve import ALGORITHM_FACTS, STREAM_FACTS, TOPOLOGY_FACTS
 
 
 def documented_keys() -> dict[str, str]:

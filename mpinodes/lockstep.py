@@ -12,11 +12,12 @@ from threadpoolctl import threadpool_limits
 from mpinodes import repeats
 from mpinodes.agent import Agent, row_width
 from mpinodes.errors import BadInput
-from mpinodes.experiment import chunk_rounds, parse, resolve
+from mpinodes.experiment import chunk_rounds, parse
 from mpinodes.logger import Json
 from mpinodes.parts import Parts, build, check
 from mpinodes.protocol import Vector
 from mpinodes.record import make_directory, unmake_directory
+from mpinodes.resolve import resolve
 
 
 def simulate(parts: Parts) -> Iterator[Vector]:

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from mpinodes.agent import frame_width
 from mpinodes.bounds import Bound, bounds
 from mpinodes.comparator import Comparator, best
-from mpinodes.experiment import Experiment, log_spaced, resolve
+from mpinodes.experiment import Experiment, log_spaced
 from mpinodes.parts import Parts
 from mpinodes.privacy.accountant import Accountant, Loss, Losses
 from mpinodes.progress import Progress
 from mpinodes.protocol import Diverged, Event, Vector
 from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
 from mpinodes.regret import gathered, make_meter
+from mpinodes.resolve import resolve
 
 Json = dict[str, Any]
 
@@ -52,10 +53,12 @@ class Logger:
 
     def follow(self, chunks: Iterable[Vector]) -> None:
         """Take all chunks, each (agents, rounds, row), to the last."""
-        for chunk in chunks:
-            self.take(chunk)
-        self._seconds = time.perf_counter() - self._start
-        self._progress.close()
+        try:
+            for chunk in chunks:
+                self.take(chunk)
+        finally:
+            self._seconds = time.perf_counter() - self._start
+            self._progress.close()
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from mpinodes import registry, sets, topology
 from mpinodes.errors import BadInput
-from mpinodes.experiment import Experiment, find_algorithm, make_stream, make_topology, schedule
+from mpinodes.experiment import Experiment
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
+from mpinodes.resolve import find_algorithm, make_stream, make_topology, schedule
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
 

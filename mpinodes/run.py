@@ -91,7 +91,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
     from mpinodes import explain, parts, registry, topology
-    from mpinodes.experiment import resolve
+    from mpinodes.resolve import resolve
 
     if options.help:
         _arguments().print_help()
@@ -306,9 +306,9 @@ class Job:
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:
         import msgspec
 
-        from mpinodes.experiment import resolve
         from mpinodes.parts import build, check
         from mpinodes.record import make_directory
+        from mpinodes.resolve import resolve
 
         parts = build(resolve(_asked(options.words), self._world.size))
         b = check(parts, self._world.size)

@@ -10,11 +10,12 @@ from mpinodes import experiment as ex
 from mpinodes import parts as pt
 from mpinodes.agent import Agent, row_width
 from mpinodes.lockstep import simulate
+from mpinodes.resolve import resolve
 from tests import reference
 
 
 def parts_of(words: str) -> pt.Parts:
-    return pt.build(ex.resolve(ex.parse(None, words.split()), ranks=None))
+    return pt.build(resolve(ex.parse(None, words.split()), ranks=None))
 
 
 def estimates(parts: pt.Parts) -> np.ndarray:

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes import experiment as ex
 from mpinodes import parts as pt
 from mpinodes import registry
 from mpinodes.lockstep import simulate
 from mpinodes.privacy.replay import Recorded, replay
 from mpinodes.protocol import Inbox
+from mpinodes.resolve import ALGORITHM_FACTS, resolve
 
 
 def settings(name: str) -> dict:
-    return registry.settings(registry.find("algorithms", name, ""), ex.ALGORITHM_FACTS)
+    return registry.settings(registry.find("algorithms", name, ""), ALGORITHM_FACTS)
 
 
 CORRECTED = {"gradient_at": "public", "regularizer_at": "public", "noise_index": "corrected"}
@@ -31,7 +31,7 @@ everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 def parts_of(name: str, variant: dict, **sections) -> pt.Parts:
     asked = {"algorithm": {"name": name, **variant}, "rounds": 30}
-    return pt.build(ex.resolve(asked | sections, ranks=None))
+    return pt.build(resolve(asked | sections, ranks=None))
 
 
 def frozen(state) -> list:

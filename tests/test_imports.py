@@ -37,7 +37,7 @@ def test_an_agent_starts_without_the_loggers_libraries():
     """What an agent of the main job imports, with all its parts built."""
     code = """
 import sys
-from mpinodes.experiment import resolve
+from mpinodes.resolve import resolve
 from mpinodes.parts import build
 from mpinodes.agent import Agent
 import mpinodes.network, mpinodes.run

@@ -18,10 +18,11 @@ import numpy as np
 from mpinodes import load
 from mpinodes.agent import HEADER, frame_width, open_inbox
 from mpinodes.errors import BadInput
-from mpinodes.experiment import log_spaced, parse, resolve
+from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
 from mpinodes.protocol import Event, Features, Loss, Query, Vector
+from mpinodes.resolve import resolve
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
 

@@ -27,10 +27,11 @@ import numpy as np
 from mpi4py import MPI
 
 from mpinodes.agent import Agent, row_width
-from mpinodes.experiment import parse, resolve
+from mpinodes.experiment import parse
 from mpinodes.losses.logistic import Logistic
 from mpinodes.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
 from mpinodes.parts import Parts, build
+from mpinodes.resolve import resolve
 from mpinodes.seeds import Purpose, Stream
 from mpinodes.streams.labelled import Cycle
 

@@ -85,6 +85,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
 
     from mpinodes import experiment as ex
     from mpinodes import parts as pt
+    from mpinodes.resolve import resolve
     from tests.test_algorithms import expected
 
     world = MPI.COMM_WORLD
@@ -92,7 +93,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
         pytest.skip("7 agents and the logger need exactly 8 ranks")
     words = [f"algorithm.name={algorithm}", "rounds=60", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = pt.build(ex.resolve(ex.parse(None, words), 8))
+    parts = pt.build(resolve(ex.parse(None, words), 8))
     reference_run = expected(parts, weights, push_sum=push_sum)
     me, d = world.rank, parts.dimension
 
@@ -120,6 +121,7 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
 
     from mpinodes import experiment as ex
     from mpinodes import parts as pt
+    from mpinodes.resolve import resolve
     from tests.test_decomposable import METHODS, expected, told
 
     world = MPI.COMM_WORLD
@@ -127,7 +129,7 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     for name in METHODS:
         words = [f"algorithm.name={name}", "data.total=500", "rounds=6", "report=false"]
         calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/{name}"], monkeypatch)
-        parts = pt.build(ex.resolve(ex.parse(None, [*words, "record.transcript=true"]), world.size))
+        parts = pt.build(resolve(ex.parse(None, [*words, "record.transcript=true"]), world.size))
         wanted, lockstep = expected(parts), told(parts)
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
         told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
