@@ -27,7 +27,7 @@ def test_an_algorithms_name_alone_is_enough(name):
 def test_a_file_with_overrides_on_top(tmp_path):
     file = tmp_path / "e.toml"
     file.write_text('rounds = 20\nseed = 3\n[privacy]\nepsilon = 0.5\n[topology]\nname = "ring"\n')
-    e = resolved(ex.parse(str(file), ["seed=4", "privacy.epsilon=inf"]), 6)
+    e = resolve(ex.parse(str(file), ["seed=4", "privacy.epsilon=inf"]), 6)
     assert (e.rounds, e.seed, e.epsilon, e.topology["agents"]) == (20, 4, math.inf, 5)
 
 
@@ -58,7 +58,7 @@ def test_another_kind_of_step_drops_the_algorithms_settings_for_its_own():
 def test_the_resolved_experiment_resolves_to_itself():
     for words in ("", "algorithm.name=dpsda-c privacy.epsilon=inf", "data.name=olr topology.name=erdos-renyi"):
         e = resolved(words)
-        assert resolved(tomllib.loads(e.toml()), 8) == e
+        assert resolve(tomllib.loads(e.toml()), 8) == e
 
 
 def test_inf_may_be_written_as_a_number_or_as_a_word():
