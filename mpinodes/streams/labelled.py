@@ -50,8 +50,9 @@ class LabelledStream(ABC):
         Partition,
         Meta(
             description="who sees which samples; shared: every agent all of them; the others deal them out: evenly, in "
-            "shares of different sizes (data.sizes or data.concentration), or sorted by label. "
-            "Default: shared where the algorithm's agents share one loss, else even"
+            "shares of different sizes (data.sizes or data.concentration), or sorted by label (who owns which sample "
+            "then depends on the labels, and is taken to be public). Default: shared where the algorithm's agents "
+            "share one loss, else even"
         ),
     ] = "shared"
     sizes: Annotated[
