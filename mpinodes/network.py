@@ -22,6 +22,7 @@ from mpinodes.protocol import Round, Vector
 Wait = Callable[[Sequence[MPI.Request]], object]
 
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
+PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
 
 
 class RoundMismatch(RuntimeError):
@@ -47,7 +48,7 @@ def make_wait(world: MPI.Comm) -> Wait:
             if test(requests):
                 return
             pause()
-        patient_wait(requests)
+        patient_wait(requests, world)
 
     return wait
 
@@ -137,7 +138,7 @@ class Channel:
         """Where the row of round t is to be written."""
         chunk, place = divmod(t - 1, self._length)
         if place == 0:
-            patient_wait([self._sending[chunk % 2]])
+            patient_wait([self._sending[chunk % 2]], self._comm)
         row: Vector = self._chunks[chunk % 2, place]
         return row
 
@@ -150,7 +151,7 @@ class Channel:
 
     def close(self) -> None:
         """Wait until everything has left."""
-        patient_wait(self._sending)
+        patient_wait(self._sending, self._comm)
 
 
 def live(agent: Agent, network: Network, channel: Channel, rounds: int) -> None:
@@ -175,23 +176,23 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
 
     coming = post(0)
     for k, size in enumerate(sizes):
-        patient_wait(coming)
+        patient_wait(coming, comm)
         coming = post(k + 1) if k + 1 < len(sizes) else []
         yield buffers[k % 2, :, :size]
 
 
-def patient_wait(requests: Sequence[MPI.Request]) -> None:
+def patient_wait(requests: Sequence[MPI.Request], comm: MPI.Comm, longest: float = 0.0) -> None:
     """Wait without taking the core from ranks that have work to do.
 
-    The pauses grow with the time already waited, of which the last is a fifth: 64 ranks that look every 100 µs would
-    take both cores of a small machine.
+    The more ranks may be waiting, the longer the pauses between two looks: 64 that look every 100 µs take both cores of
+    a small machine.
     """
-    pause = 5e-5
+    pause, longest = 5e-5, max(longest, PAUSE * comm.size)
     while not MPI.Request.Testall(requests):
         time.sleep(pause)
-        pause = min(1.25 * pause, 0.02)
+        pause = min(2 * pause, longest)
 
 
 def assemble(comm: MPI.Comm) -> None:
     """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
-    patient_wait([comm.Ibarrier()])
+    patient_wait([comm.Ibarrier()], comm, longest=0.02)

@@ -182,7 +182,7 @@ def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: in
 
     coming = post(0)
     for k, first in enumerate(starts):
-        patient_wait(coming)
+        patient_wait(coming, comm)
         coming = post(k + 1) if k + 1 < len(starts) else []
         r = min(length, rounds - first)
         estimates = buffers[k % 2, :, :r, :d].transpose(1, 0, 2)
