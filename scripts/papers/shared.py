@@ -12,6 +12,7 @@ import matplotlib as mpl
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 import mpinodes
 from mpinodes.experiment import parse
@@ -20,7 +21,7 @@ from mpinodes.report.figures import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 HERE = Path(__file__).parent
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's
 
-mpl.rcParams.update(STYLE | {"axes.titlesize": 9, "legend.fontsize": 8, "savefig.dpi": 90})
+mpl.rcParams.update(STYLE | {"text.parse_math": True, "axes.titlesize": 9, "legend.fontsize": 8, "savefig.dpi": 90})
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -70,9 +71,15 @@ def band(axes: Axes, values: xr.DataArray, colour: str, label: str, **style: obj
     axes.plot(t, values, color=colour, label=label, marker="o", ms=2.5, **style)
 
 
+def holds(is_so: bool) -> str:
+    return "holds" if is_so else "does not hold"
+
+
 def save(figure: Figure, path: Path, title: str, verdicts: list[str]) -> None:
     """Write the figure, its verdicts under the title and on standard output."""
     figure.suptitle("\n".join([title, *verdicts]), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(64).save(path, optimize=True)  # a third of the bytes
     print(*verdicts, f"figure: {path}", sep="\n")
