@@ -1,0 +1,86 @@
+"""The scripts of scripts/papers in their small versions: figures, verdicts, and a number of each."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpinodes.experiment import parse, resolve
+from tests.conftest import CHECKOUT, command
+
+PAPERS = CHECKOUT / "scripts" / "papers"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def drawn(script: str, folder: Path, *pictures: str) -> str:
+    done = command([sys.executable, str(PAPERS / script), str(folder), "--quick"], folder, limit=60)
+    assert done.code == 0, done.err
+    for picture in pictures:
+        assert (folder / picture).read_bytes().startswith(SIGNATURE)
+        assert f"figure: {folder / picture}" in done.out
+    return done.out
+
+
+def numbers(text: str, line: str) -> list[float]:
+    """All numbers on the first line that begins so."""
+    found = re.search(rf"^\s*{re.escape(line)}(.*)$", text, re.MULTILINE)
+    assert found, f"no line {line!r} in:\n{text}"
+    return [float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?", found[1])]
+
+
+def test_weights_converge_on_eulerian_digraphs_and_blow_up_on_random_ones(tmp_path):
+    out = drawn("weight_balancing_divergence.py", tmp_path, "weight-balancing-divergence.png")
+    largest, least, error, *_ = numbers(out, "(b) Eulerian in every round")
+    assert (largest, error < 1e-10, 0 < least < 1) == (0.125, True, True)
+    largest, least, error, stopped, of, *_ = numbers(out, "(c) random strongly connected, new in every round")
+    assert largest > 10
+    assert least < -10
+    assert error > 1e10
+    assert stopped == of == 4
+    *_, shown = numbers(out, "(d) out-degree 3, in-degrees vary")[:3]
+    assert 1e-3 < shown < 1e-1
+    assert "Lemma 2 on (a), (b): holds" in out
+    assert "On (c): does not hold" in out
+    assert "On (d): does not hold" in out
+
+
+def test_regret_of_weight_balancing_grows_faster_with_the_printed_modulus_and_as_noise_squared(tmp_path):
+    out = drawn("weight_balancing_regret.py", tmp_path, "weight-balancing-regret.png")
+    many = numbers(out, "strongly-convex, modulus printed, n 16, eps inf worst agent")
+    proven = numbers(out, "strongly-convex, modulus proven, n 16, eps inf worst agent")
+    assert many[2] > 0.4 > 0.1 > proven[2]
+    strong, _ = numbers(out, "Noise part ∝ ε^−p: p =")
+    assert strong == pytest.approx(2, abs=0.3)
+
+
+def test_regret_of_dola_grows_with_noise_and_falls_with_the_batch(tmp_path):
+    pictures = ("dola-figure-1.png", "dola-figure-2.png", "dola-table-1.png")
+    out = drawn("dola_figures.py", tmp_path, *pictures)
+    none, *_, most = re.findall(r"([\d.]+) at ε", out)
+    assert float(most) > 20 * float(none)
+    (single, _), (_, large, _) = numbers(out, "ε = 1, h =  1:"), numbers(out, "ε = 1, h = 2")
+    assert single > 2 * large
+    assert numbers(out, "closed form")[0] == 100
+    assert numbers(out, "1 agent ")[0] > 95
+    assert "Less ε, more regret: " in out
+    assert "Accuracy falls with the number of agents: does not hold" in out
+
+
+@pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_file_is_an_experiment(path, tmp_path):
+    pairs = ["topology.agents=4"]
+    if "noisy-labels.npz" in path.read_text():
+        import numpy as np
+
+        np.savez(tmp_path / "few.npz", features=np.eye(8), targets=np.tile([1.0, -1.0], 4))
+        pairs += [f"data.file={tmp_path / 'few.npz'}"]
+    if "rcv1" in path.stem:
+        lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
+        (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")
+        pairs += [f"data.dir={tmp_path}"]
+    if "dpsda" in path.stem:
+        pairs = []  # the graph of seven agents
+    assert resolve(parse(str(path), pairs), ranks=None).name.startswith(path.stem[:8])
