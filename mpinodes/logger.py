@@ -100,10 +100,7 @@ class Logger:
         comparators, dynamic = self._comparators()
         values = np.array([c.value for c in comparators])
         regret = self._meter.total - values[:, None]
-        claim = getattr(self._parts.algorithm, "claim", None) if e.private else None
-        losses = self._accountant.losses(
-            horizons, e.privacy.delta, claim and (lambda t: claim(e.epsilon, t)), e.privacy.tight
-        )
+        losses = self._accountant.losses(horizons, e.privacy.delta, self._claim(), e.privacy.tight)
         along, each = ("horizon",), ("horizon", "agent")
         variables = {
             "network_regret": (along, regret[:, 0]),
@@ -144,6 +141,14 @@ class Logger:
 
             draw(self._directory)
         return summary
+
+    def _claim(self) -> Callable[[int], float] | None:
+        """The paper's ε by round; one that holds for samples used once is claimed anew for every pass over them."""
+        claim = getattr(self._parts.algorithm, "claim", None)
+        if claim is None or not self._parts.experiment.private:
+            return None
+        passes = getattr(self._parts.stream, "passes", None) if self._parts.algorithm.decomposable else None
+        return lambda t: float(claim(self._parts.experiment.epsilon, t) * (passes(t) if passes else 1))
 
     def _comparators(self) -> tuple[list[Comparator], Vector | None]:
         """The best fixed decision at every horizon; where asked for, what the best one of each round gives.

@@ -73,7 +73,7 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     tree = merge(
         {"seed": 0, "repeats": 1, "step": {"kind": "inverse-sqrt"}},
-        getattr(stream, "defaults", {}),
+        _of_data(stream, algorithm),
         _without_other(getattr(algorithm, "defaults", {}), asked),
         asked,
         {"algorithm": algorithm_section, "data": data_section},
@@ -90,6 +90,14 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     _require_labels(tree, made)
     tree["rounds"] = _rounds(tree, made)
     return _typed(tree)
+
+
+def _of_data(stream: Any, algorithm: Any) -> Tree:
+    """The data's defaults; a fixed noise scale that goes with them is for agents that share one loss."""
+    defaults: Tree = getattr(stream, "defaults", {})
+    if not algorithm.decomposable or "privacy" not in defaults:
+        return defaults
+    return defaults | {"privacy": {k: v for k, v in defaults["privacy"].items() if k != "scale"}}
 
 
 def _data_section(algorithm: Any, asked: Tree) -> Tree:

@@ -9,6 +9,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
+BY_LABEL = "Who owns which sample depends on the labels here, and is taken to be public."
 BOUNDED = {
     "network_regret": "network's regret",
     "network_regret_average_iterate": "running average's regret",
@@ -27,6 +28,7 @@ def text(summary: Json, directory: Path) -> str:
         *(f"  {label:32}{value}" for label, value in results(s, why=False)),
         "",
         *_privacy(s["privacy"]),
+        *([] if s["partition"] != "by-label" else [f"    {BY_LABEL}"]),
         "",
         f"  run: {directory}",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
+from mpinodes.protocol import Diverged, Vector
 
 NUMBERS = 1_000_000  # of matrices kept
-WORK = 20_000_000_000  # multiplications
+WORK = 2_000_000_000  # multiplications
+LAGS = 20_000
 SETTLED = 1e-15
 FORGOTTEN = 1e-10
 ROUNDING = 1e-9
@@ -50,8 +52,8 @@ class Sums(NamedTuple):
 class Weights:
     """The matrices of a run.
 
-    A graph that repeats is followed until its matrices do. Of one drawn anew in every round the first `NUMBERS` numbers
-    are taken, and later rounds are taken to be no worse.
+    A graph that repeats is followed until its matrices do, beyond the last round if need be. Of one drawn anew in every
+    round the first `NUMBERS` numbers are taken, and later rounds are taken to be no worse.
 
     Attributes:
         first: (r, n, n) those of rounds 1 to r.
@@ -64,12 +66,13 @@ class Weights:
     @classmethod
     def of(cls, parts: Parts) -> Weights:
         """Those of a run."""
-        period = parts.topology.period
+        period, most = parts.topology.period, max(1, NUMBERS // parts.topology.agents**2)
         kept: list[Vector] = []
-        for weights in matrices(parts, min(parts.experiment.rounds, max(1, NUMBERS // parts.topology.agents**2))):
-            if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
-                break
-            kept.append(weights)
+        with suppress(Diverged):  # beyond the run's own rounds, perhaps
+            for weights in matrices(parts, most if period else min(parts.experiment.rounds, most)):
+                if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
+                    break
+                kept.append(weights)
         return cls(np.stack(kept), max(0, len(kept) - period) if period else 0)
 
     def places(self, rounds: int) -> NDArray[np.int64]:
@@ -95,7 +98,7 @@ class Weights:
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
         products, at = self.first, np.arange(r)
-        for _ in range(max(1, WORK // (r * n**3))):
+        for _ in range(max(1, min(LAGS, WORK // (r * n**3)))):
             yield products - 1 / n
             at = following[at]
             products = self.first[at] @ products
@@ -127,7 +130,8 @@ class Weights:
         found = []
         for away in self._deviations():
             found.append(float(np.abs(away).max()))
-            if found[-1] <= FORGOTTEN:
+            stalled = len(found) >= 200 and found[-1] > 0.99 * found[len(found) // 2]
+            if found[-1] <= FORGOTTEN or stalled:
                 break
         if found[-1] > FORGOTTEN:
             return inf, 1.0

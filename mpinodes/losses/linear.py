@@ -115,6 +115,12 @@ def row_norms(rows: Features) -> Vector:
     return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
 
 
+def row_sizes(rows: Features) -> Vector:
+    """The largest |entry| of every row: (k,)."""
+    size = abs(rows).max(axis=1)
+    return np.asarray(size if isinstance(size, np.ndarray) else size.toarray()).ravel()
+
+
 def stack(rows: Sequence[Features]) -> Features:
     """Feature matrices on top of each other."""
     if len(rows) == 1:

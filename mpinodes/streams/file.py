@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -12,13 +12,13 @@ from msgspec import Meta
 
 from mpinodes.errors import BadInput
 from mpinodes.formats import Source, table
-from mpinodes.protocol import Features
 from mpinodes.streams.files import Train, against_rest
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split
 
 __all__ = ["File"]
 
 AGENT = "{agent}"
+LARGEST = 1_000_000  # features that a file may have unasked
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class File(LabelledStream):
             raise BadInput("data.file is missing: name the file of samples")
         paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
         found = [table.read(Path(path), self.columns or None) for path in paths]
+        if not self.columns and found[0].dimension > LARGEST:
+            raise BadInput(
+                f"{paths[0]}: {found[0].dimension:,} features, by the largest index: every agent keeps vectors as "
+                f"long; where that is meant, set data.columns={found[0].dimension}"
+            )
         for path, source in zip(paths, found, strict=True):
             if source.dimension != found[0].dimension:
                 raise BadInput(
@@ -78,8 +83,7 @@ class File(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """The file, or the agents' files one after the other; without a test set where all samples train."""
-        read = self._files[0] if len(self._files) == 1 else joined(self._files)
-        source = replace(read, features=lambda rows: self._bounded(rows, read.features(rows)))
+        source = self._files[0] if len(self._files) == 1 else joined(self._files)
         if self.targets == "labels":
             source = _labelled(source, self.file)
         if self.train == 1:
@@ -88,17 +92,10 @@ class File(LabelledStream):
             raise BadInput(f"data.train = {self.train:g}: with one file for each agent all samples train; leave it out")
         return split(source, self.train)
 
-    def _bounded(self, rows: Indices, features: Features) -> Features:
-        """The features, none beyond the bound."""
-        largest = features.max(axis=1) if isinstance(features, np.ndarray) else features.max(axis=1).toarray().ravel()
-        least = features.min(axis=1) if isinstance(features, np.ndarray) else features.min(axis=1).toarray().ravel()
-        size = np.maximum(largest, -least)
-        if len(size) and size.max() > self.feature_bound:
-            raise BadInput(
-                f"{self.file}: row {rows[int(size.argmax())]} (from 0) has a feature of size {size.max():g}, above "
-                f"data.bound = {self.feature_bound:g}; a bound must hold for all data there could be"
-            )
-        return features
+    @property
+    def remedy(self) -> str:
+        """See `LabelledStream`."""
+        return ", as data.bound has it; a bound must hold for all data there could be"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:

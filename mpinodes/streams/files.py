@@ -15,7 +15,12 @@ from mpinodes.formats import Source
 from mpinodes.streams.labelled import LabelledStream, choose
 
 Train = Annotated[
-    float, Meta(gt=0, le=1e12, description="samples to train on, the others test: a number of them, or a share up to 1")
+    float,
+    Meta(
+        gt=0,
+        le=1e12,
+        description="samples to train on, the others test: a number above 1, or a share; 1: all, none test",
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpinodes.errors import BadInput
 from mpinodes.formats import Source
-from mpinodes.losses.linear import LinearLoss, stack
+from mpinodes.losses.linear import LinearLoss, row_norms, row_sizes, stack
 from mpinodes.protocol import Features, Loss, Vector
 from mpinodes.seeds import Purpose, Stream
 
@@ -134,6 +134,7 @@ class LabelledStream(ABC):
         """The losses by round, of the agent's own samples."""
         train, rows = self._sources[0], self.shares[agent]
         features = self._everything if self.partition == "shared" else train.features(rows)
+        self._require_bounds(features, rows)
         targets = train.targets[rows]
         batches = self._batches(agent)
         # One copy of the samples in the order of the current epoch: a round is then a view of it.
@@ -149,6 +150,33 @@ class LabelledStream(ABC):
             return self.make_loss(shuffled[0][rows], shuffled[1][rows])
 
         return loss
+
+    def _require_bounds(self, features: Features, rows: Indices) -> None:
+        """Refuse samples outside the domain that privacy is accounted for.
+
+        Raises:
+            BadInput: names the sample.
+        """
+        bounds = (
+            ("a feature of size", self.feature_bound, row_sizes(features)),
+            ("norm", self.feature_norm, row_norms(features)),
+        )
+        for what, bound, found in bounds:
+            if len(found) and found.max() > bound * (1 + 1e-9):
+                worst = int(found.argmax())
+                raise BadInput(
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} {found[worst]:g}, above "
+                    f"{bound:g}, the most there can be{self.remedy}"
+                )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a sample outside the domain."""
+        return ", by which privacy is accounted: not the data set that its name says"
+
+    def passes(self, rounds: int) -> int:
+        """How often a sample may have been used in so many rounds."""
+        return -(-rounds // min(map(self._batches, range(self.agents))))
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """By round its place in the epoch; where epochs are shuffled, every sample by itself."""

@@ -89,7 +89,7 @@ BAD_DATA = [
     (
         3,
         f"{DOLA} data.file=four.csv data.bound=2 topology.name=ring",
-        "above data.bound = 2; a bound must hold for all",
+        "the most there can be, as data.bound has it",
     ),
     (3, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
     (3, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
