@@ -335,3 +335,12 @@ def test_numbers_that_overflow_are_infinite_and_no_error():
     for words in (f"algorithm.name=dpsda-ps {UNCUT}", DOLA, BALANCING):
         for bound in found(f"{words} privacy.clip=1e200").values():
             assert (bound.values == inf).all()
+
+
+def test_balancing_is_followed_until_it_settles_also_in_a_short_run():
+    """Ten rounds: the weights are far from balanced, and the bound needs what they tend to."""
+    parts = parts_of("algorithm.name=weight-balancing topology.agents=4 rounds=10")
+    weights = Weights.of(parts)
+    assert len(weights.first) > 10
+    assert np.abs(weights.first[-1].sum(axis=1) - 1).max() < 1e-12
+    assert np.isfinite(weights.fitted()[0])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpinodes import experiment as ex
+from mpinodes import parts as pt
 from mpinodes.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
+from mpinodes.resolve import resolve
 from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
@@ -254,3 +257,25 @@ def test_olr_agents_draw_their_own_samples_of_one_truth():
         assert not np.array_equal(a[:50], seen(even, (agent + 1) % 3, range(1, 2))[0])
     np.testing.assert_allclose(truths, np.tile(np.mean(truths, axis=0), (3, 1)), atol=0.2)
     assert np.linalg.norm(truths[0]) > 1
+
+
+def test_samples_outside_the_accounted_domain_are_refused(tmp_path):
+    """Mushrooms of other values than 0 and 1: smoothness would be accounted a hundred times too small."""
+    (tmp_path / "mushrooms").write_text("1 1:10 2:1\n2 3:1\n1 4:1\n2 1:1\n")
+    words = f"algorithm.name=dpsr data.name=mushrooms data.dir={tmp_path} data.train=1 topology.agents=2 rounds=2"
+    parts = pt.build(resolve(ex.parse(None, words.split()), None))
+    with pytest.raises(BadInput, match=r"training sample \d+ \(from 0\) has a feature of size 10, above 1"):
+        [parts.stream.of(i) for i in range(2)]
+
+
+def test_a_file_of_a_hundred_million_features_is_asked_about(tmp_path):
+    (tmp_path / "typo.libsvm").write_text("1 99999999:1\n-1 1:1\n")
+    words = f"algorithm.name=dola data.file={tmp_path}/typo.libsvm topology.agents=1 rounds=1"
+    with pytest.raises(BadInput, match=r"set data\.columns=99999999"):
+        resolve(ex.parse(None, words.split()), None)
+
+
+def test_a_fixed_noise_scale_goes_with_shared_losses_only():
+    dola = resolve(ex.parse(None, ["algorithm.name=dola", "data.name=digits", "rounds=9"]), 8)
+    assert (dola.privacy.scale, dola.privacy.clip) == ("calibrated", 1.0)
+    assert resolve(ex.parse(None, ["algorithm.name=dpsda-ps", "data.name=digits"]), 8).privacy.scale == 4.5
