@@ -186,8 +186,8 @@ def main() -> None:
         [
             f"Strongly convex, log T: {holds(log_left < root_left)}, it leaves {log_left:.1%} of R_j's variance, √T "
             f"{root_left:.1%}. Convex, at most √T: {holds(p <= 0.5)}, R_j grows as T^{p:.2f} at the end.",
-            "1/ε² or less: noise part ∝ ε^−p, "
-            + ", ".join(f"p = {p:.2f} {name}" for name, p in exponents.items())
+            "Noise part ∝ ε^−p, the paper's p = 2: "
+            + ", ".join(f"{p:.2f} {name}" for name, p in exponents.items())
             + ".",
             "Growth T^p with the printed μ̃: "
             + ", ".join(
