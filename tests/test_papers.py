@@ -52,7 +52,7 @@ def test_regret_of_weight_balancing_grows_faster_with_the_printed_modulus_and_as
     many = numbers(out, "strongly-convex, modulus printed, n 16, eps inf worst agent")
     proven = numbers(out, "strongly-convex, modulus proven, n 16, eps inf worst agent")
     assert many[2] > 0.4 > 0.1 > proven[2]
-    strong, _ = numbers(out, "Noise part ∝ ε^−p: p =")
+    strong, _ = numbers(out, "Noise part ∝ ε^−p, the paper's p = 2:")
     assert strong == pytest.approx(2, abs=0.3)
 
 
@@ -60,9 +60,9 @@ def test_regret_of_dola_grows_with_noise_and_falls_with_the_batch(tmp_path):
     pictures = ("dola-figure-1.png", "dola-figure-2.png", "dola-table-1.png")
     out = drawn("dola_figures.py", tmp_path, *pictures)
     none, *_, most = re.findall(r"([\d.]+) at ε", out)
-    assert float(most) > 20 * float(none)
+    assert float(most) > 10 * float(none)
     (single, _), (_, large, _) = numbers(out, "ε = 1, h =  1:"), numbers(out, "ε = 1, h = 2")
-    assert single > 2 * large
+    assert single > 1.5 * large
     assert numbers(out, "closed form")[0] == 100
     assert numbers(out, "1 agent ")[0] > 95
     assert "Less ε, more regret: " in out

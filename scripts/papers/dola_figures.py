@@ -102,7 +102,7 @@ def figure_1(asked: Path, runs: Runs, size: Size, rcv1: Path | None) -> None:
         f"DOLA, Fig. 1: hinge loss, λ = 1, {size.total:,} samples, one seed",
         [
             f"Less ε, more regret: {holds(last == sorted(last))} ({', '.join(f'{v:.2g}' for v in last)}). "
-            f"Low regret at ε = 0.01: {holds(last[-1] < idle / 2)}, {last[-1] / idle:.2f} times that of deciding 0.",
+            f"Low regret at ε = 0.01: {holds(last[-1] < idle / 2)}, {last[-1] / idle:.1f} times that of deciding 0.",
             f"More agents, more regret: {holds(ratios[0] > 2)} at ε = ∞ (×{ratios[0]:.1f} from 1 to {most}), "
             f"{holds(ratios[1] > 2)} at ε = 0.1 (×{ratios[1]:.2f}). "
             + f"Lockstep and {'mpirun' if size.mpi else 'lockstep'}: {'same bits' if alike else 'NOT the same bits'}.",

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import matplotlib as mpl
@@ -77,9 +78,11 @@ def holds(is_so: bool) -> str:
 
 def save(figure: Figure, path: Path, title: str, verdicts: list[str]) -> None:
     """Write the figure, its verdicts under the title and on standard output."""
-    figure.suptitle("\n".join([title, *verdicts]), fontsize=9)
+    letters = int(13 * figure.get_figwidth())
+    lines = [line for text in (title, *verdicts) for line in textwrap.wrap(text, letters)]
+    figure.suptitle("\n".join(lines), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     with Image.open(path) as picture:
-        picture.convert("RGB").quantize(64).save(path, optimize=True)  # a third of the bytes
+        picture.convert("RGB").quantize(128).save(path, optimize=True)  # a third of the bytes
     print(*verdicts, f"figure: {path}", sep="\n")

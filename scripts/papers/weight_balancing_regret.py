@@ -127,7 +127,9 @@ def against_epsilon(axes: Axes, experiments: Experiments) -> dict[str, float]:
         excess = np.array([float(last[e].mean()) - none for e in EPSILONS[1:]])
         ranges = np.array([[last[e].min() - none, last[e].max() - none] for e in EPSILONS[1:]]).T
         x = np.array([float(e) for e in EPSILONS[1:]]) ** -2.0
-        axes.plot(x, excess, color=colour, marker="o", ms=3, label=f"{name} (ε = ∞: {none:.3g})")
+        axes.plot(
+            x, np.where(excess > 0, excess, np.nan), color=colour, marker="o", ms=3, label=f"{name} (ε = ∞: {none:.3g})"
+        )
         axes.fill_between(x, *np.maximum(ranges, 1e-2), color=colour, alpha=0.15, lw=0)
         exponents[name] = 2 * float(np.log(excess[-1] / excess[-2]) / np.log(x[-1] / x[-2]))
         print(
@@ -170,6 +172,7 @@ def main() -> None:
     axes[0].set_xscale("log", base=2)
     axes[0].set_title("strongly convex, ε = 10: a line if log T")
     axes[1].set_xscale("function", functions=(np.sqrt, np.square))
+    axes[1].set_xticks(rounds // np.array([16, 4, 2, 1]))
     axes[1].set_title("convex, ε = 10: a line if √T")
     exponents = against_epsilon(axes[2], experiments)
     axes[2].set_title(f"fixed digraph, T = {rounds // 8}")
@@ -186,8 +189,8 @@ def main() -> None:
         [
             f"Strongly convex, log T: {holds(log_left < root_left)}, it leaves {log_left:.1%} of R_j's variance, √T "
             f"{root_left:.1%}. Convex, at most √T: {holds(p <= 0.5)}, R_j grows as T^{p:.2f} at the end.",
-            "1/ε² or less: noise part ∝ ε^−p, "
-            + ", ".join(f"p = {p:.2f} {name}" for name, p in exponents.items())
+            "Noise part ∝ ε^−p, the paper's p = 2: "
+            + ", ".join(f"{p:.2f} {name}" for name, p in exponents.items())
             + ".",
             "Growth T^p with the printed μ̃: "
             + ", ".join(
