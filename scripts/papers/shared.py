@@ -13,7 +13,6 @@ import matplotlib as mpl
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 import mpinodes
 from mpinodes.experiment import parse
@@ -83,6 +82,4 @@ def save(figure: Figure, path: Path, title: str, verdicts: list[str]) -> None:
     figure.suptitle("\n".join(lines), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(128).save(path, optimize=True)  # a third of the bytes
     print(*verdicts, f"figure: {path}", sep="\n")
