@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mpinodes.experiment import parse, resolve
+from mpinodes.experiment import parse
+from mpinodes.resolve import resolve
 from tests.conftest import CHECKOUT, command
 
 PAPERS = CHECKOUT / "scripts" / "papers"

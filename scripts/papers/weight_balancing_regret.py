@@ -47,9 +47,7 @@ class Experiments:
             f"privacy.epsilon={epsilon}",
         ]
         pairs += [f"data.file={self._samples(agents)}"]
-        few = graph == "eulerian" or modulus  # beside the point, to save time
-        repeats = self._repeats // 2 if few else self._repeats
-        pairs += [f"repeats={repeats}"] if epsilon != "inf" else []  # without noise seeds differ in graphs only
+        pairs += [f"repeats={self._repeats}"] if epsilon != "inf" else []  # without noise seeds differ in graphs only
         pairs += [f"step.modulus={modulus!r}"] if modulus else []
         key = f"{Path(toml).stem}-{graph}-n{agents}-eps{epsilon}-T{rounds}" + (
             f"-modulus{modulus:.2g}" if modulus else ""
@@ -184,8 +182,7 @@ def main() -> None:
     save(
         figure,
         asked.output / "weight-balancing-regret.png",
-        f"Weight balancing, logistic loss, n = {AGENTS}, d = {DIMENSION}: mean and range of {repeats} seeds "
-        f"({repeats // 2} where Eulerian or printed μ̃)",
+        f"Weight balancing, logistic loss, n = {AGENTS}, d = {DIMENSION}: mean and range of {repeats} seeds",
         [
             f"Strongly convex, log T: {holds(log_left < root_left)}, it leaves {log_left:.1%} of R_j's variance, √T "
             f"{root_left:.1%}. Convex, at most √T: {holds(p <= 0.5)}, R_j grows as T^{p:.2f} at the end.",
