@@ -62,7 +62,7 @@ BAD = [
     (8, "algorithm.name=dpcda", "has 1 agents, so with the logger it needs 2 ranks"),
     (
         8,
-        "algorithm.name=dpsda-c topology.name=seven-agent-digraph",
+        "algorithm.name=dpsda-c topology.undirected=false",
         "round 1: agent 0 sends to agent 1, but not 1 to 0",
     ),
     (8, "algorithm.path=broken.py", "cannot be imported: ModuleNotFoundError"),
