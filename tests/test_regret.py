@@ -48,6 +48,16 @@ def test_least_squares_on_a_box_agrees_with_scipy(radius):
     assert found.certificate <= 1e-8 * found.value
 
 
+def test_nearly_separable_data_on_a_box_are_solved_too():
+    """As the papers' mushrooms: the value is small, and first-order steps alone end 30 % above it."""
+    rng = np.random.default_rng(5)
+    a = (rng.random((600, 30)) < 0.2).astype(float)
+    f = Logistic(a, np.where(a @ rng.standard_normal(30) > 0, 1.0, -1.0))
+    found = best(f, sets.Box(20.0), np.zeros(30))
+    assert found.certificate <= 1e-5 * found.value
+    assert found.value < 0.1 * f.value(np.zeros(30))
+
+
 @pytest.mark.parametrize("radius", [0.3, 2.0])
 @pytest.mark.parametrize("loss", [Logistic, LeastSquares])
 def test_the_ball_agrees_with_a_general_solver(loss, radius):
