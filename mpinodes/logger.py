@@ -23,7 +23,7 @@ from mpinodes.privacy.accountant import Accountant, Loss, Losses
 from mpinodes.progress import Progress
 from mpinodes.protocol import Diverged, Event, Vector
 from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
-from mpinodes.regret import gathered, make_meter
+from mpinodes.regret import make_meter
 from mpinodes.resolve import resolve
 
 Json = dict[str, Any]
@@ -119,27 +119,24 @@ class Logger:
             "decision_mean": (("horizon", "coordinate"), self._meter.mean),
         }
         for name, found in self._meter.accuracy.items():
-            suffix = "" if name == "test" else f"_{name}"
+            variable = _accuracy(name)
             of_mean, of_last = found.mean(axis=2).T
-            variables |= {f"accuracy{suffix}": (along, of_mean), f"accuracy{suffix}_last": (along, of_last)}
+            variables |= {variable: (along, of_mean), f"{variable}_last": (along, of_last)}
             if found.shape[2] > 1:
-                variables |= {f"accuracy{suffix}_agents": (each, found[:, 0])}
+                variables |= {f"{variable}_agents": (each, found[:, 0])}
         if dynamic is not None:
             variables |= {
                 "dynamic_regret": (along, self._meter.total[:, 0] - dynamic[0]),
                 "path_length": (along, dynamic[1]),
             }
-        if gap := self._optimality_gap(comparators[-1]):
-            variables["optimality_gap"] = (each, gap[0])
+        if getattr(self._parts.algorithm, "offline", False):
+            gap = self._meter.whole - comparators[-1].value
+            variables["optimality_gap"] = (each, gap / (e.rounds * self._parts.topology.agents))
         proven = bounds(self._parts, horizons, np.array([c.point for c in comparators]))
         variables |= {bound.variable: (along, bound.values) for bound in proven}
         self._record.finish(horizons, variables)
         summary = self._summary(comparators[-1], losses, proven, variables)
-        write_text(self._directory / "summary.json", json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
-        if e.report:
-            from mpinodes.report import draw
-
-            draw(self._directory)
+        conclude(e, self._directory, summary)
         return summary
 
     def _claim(self) -> Callable[[int], float] | None:
@@ -155,7 +152,7 @@ class Logger:
 
         That is (2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path.
         """
-        everything, feasible = gathered(self._parts), self._parts.feasible
+        everything, feasible = self._meter.everything, self._parts.feasible
         fixed: list[Comparator] = []
         for t, sums, mean in zip(self._horizons.tolist(), self._meter.total, self._meter.mean, strict=True):
             total = everything.upto(t)
@@ -172,20 +169,12 @@ class Logger:
         sums = np.cumsum([[c.value for c in path], steps], axis=1)
         return fixed, sums[:, self._horizons - 1]
 
-    def _optimality_gap(self, least: Comparator) -> tuple[Vector, float] | None:
-        """F of every agent's average decision less its minimum, (h, n), and the certificate; offline methods only."""
-        if not getattr(self._parts.algorithm, "offline", False):
-            return None
-        losses = self._parts.experiment.rounds * self._parts.topology.agents
-        return (self._meter.whole - least.value) / losses, least.certificate / losses
-
     def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
         last = {name: values[-1] for name, (_, values) in variables.items()}
         network = _privacy(losses.claimed[-1], losses.network[-1])
         agents = [_privacy(losses.claimed[-1], loss) for loss in losses.agents[-1]]
-        sets = self._meter.accuracy
-        suffix = {name: "" if name == "test" else f"_{name}" for name in sets}
+        sets = {name: _accuracy(name) for name in self._meter.accuracy}
         return {
             "name": e.name,
             "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
@@ -213,21 +202,35 @@ class Logger:
                 "network": network,
                 "noise": _noise(self._parts, self._accountant.events()),
             },
-            "accuracy": {name: float(last[f"accuracy{suffix[name]}"]) for name in sets} or None,
-            "accuracy_last_decision": {name: float(last[f"accuracy{suffix[name]}_last"]) for name in sets} or None,
+            "accuracy": {name: float(last[of]) for name, of in sets.items()} or None,
+            "accuracy_last_decision": {name: float(last[f"{of}_last"]) for name, of in sets.items()} or None,
             "seconds": self._seconds,
             "rounds_per_second": e.rounds / self._seconds,
             "versions": self._versions,
         }
 
 
-def plain(value: Any) -> Any:
+def conclude(experiment: Experiment, directory: Path, summary: Json) -> None:
+    """Write `summary.json` and, where asked for, draw the report, once the record is complete."""
+    write_text(directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+    if experiment.report:
+        from mpinodes.report import draw
+
+        draw(directory)
+
+
+def _plain(value: Any) -> Any:
     """JSON has no infinity: a number that is not finite (a run that almost diverged) becomes null."""
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
+        return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [plain(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _accuracy(name: str) -> str:
+    """The variable of the accuracy on a set: the test set's needs no name."""
+    return "accuracy" if name == "test" else f"accuracy_{name}"
 
 
 def _by_round(t: int) -> list[int]:

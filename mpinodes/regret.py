@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ class Rounds(NamedTuple):
 class Meter(ABC):
     """Adds up losses chunk by chunk, and keeps them at the horizons.
 
-    With k deciders (the network of a nondecomposable objective, or the n agents of a decomposable one):
+    With k deciders, a loss each (the network of a nondecomposable objective, or the n agents of a decomposable one):
 
     Attributes:
         horizons: (h,) the rounds at which a run is judged.
@@ -62,13 +63,14 @@ class Meter(ABC):
         whole: (h, k) F at the average decisions, of offline methods.
     """
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int, objective: LinearLoss | None) -> None:
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
         d, h = parts.dimension, len(horizons)
-        self._losses: list[Any] = [parts.stream.of(i) for i in range(self._owners(parts))]
+        self._rounds = parts.experiment.rounds
+        self._losses: list[Any] = [parts.stream.of(i) for i in range(deciders)]
         self._regularizer = parts.experiment.problem.regularizer
         self._linear = getattr(parts.algorithm, "average", "uniform") == "linear"
         self._labelled: Mapping[str, Source] = parts.stream.labelled()
-        self._objective = objective
+        self._objective: LinearLoss | None = None  # to be judged by, of offline methods
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + parts.topology.agents)
@@ -78,10 +80,15 @@ class Meter(ABC):
         self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
         self.whole = np.zeros((h, deciders))
 
-    @staticmethod
-    @abstractmethod
-    def _owners(parts: Parts) -> int:
-        """How many agents' losses there are."""
+    @cached_property
+    def everything(self) -> Gathered:
+        """All samples of the run."""
+        seen = [loss(t) for t in range(1, self._rounds + 1) for loss in self._losses]
+        one, owners = seen[0], len(self._losses)
+        return Gathered(
+            type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
+            samples=owners * len(one.targets), divisor=one.divisor, regularizer=owners * one.regularizer,
+        )  # fmt: skip
 
     @abstractmethod
     def _decisions(self, estimates: Vector) -> Vector:
@@ -140,12 +147,8 @@ class Nondecomposable(Meter):
     """Of objectives that all agents share, each with a block of the decision."""
 
     def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        super().__init__(parts, horizons, deciders=1, objective=None)
+        super().__init__(parts, horizons, deciders=1)
         self._blocks = parts.blocks
-
-    @staticmethod
-    def _owners(parts: Parts) -> int:
-        return 1
 
     def _decisions(self, estimates: Vector) -> Vector:
         parts = [estimates[:, i, block] for i, block in enumerate(self._blocks)]
@@ -161,23 +164,20 @@ class Decomposable(Meter):
     """Of objectives that are sums of the agents' own."""
 
     def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        offline = getattr(parts.algorithm, "offline", False)
-        objective = gathered(parts).upto(parts.experiment.rounds) if offline else None
-        super().__init__(parts, horizons, parts.topology.agents, objective)
-
-    @staticmethod
-    def _owners(parts: Parts) -> int:
-        return parts.topology.agents
+        n = parts.topology.agents
+        super().__init__(parts, horizons, deciders=n)
+        batch = parts.experiment.data.get("batch", 1)
+        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * batch))
+        if getattr(parts.algorithm, "offline", False):
+            self._objective = self.everything.upto(self._rounds)
 
     def _decisions(self, estimates: Vector) -> Vector:
         return estimates
 
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        n, samples = len(self._losses), len(self._losses[0](first).targets)
-        at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * samples))
-        parts = []
-        for start in range(0, len(decisions), at_once):
-            here = slice(start, start + at_once)
+        n, parts = len(self._losses), []
+        for start in range(0, len(decisions), self._at_once):
+            here = slice(start, start + self._at_once)
             points = np.concatenate([decisions[here], averages[here]], axis=1)
             rounds = range(first + start, first + start + len(points))
             of = self._sample_losses(rounds, points).sum(axis=3) + self._penalty(points)[:, :, None]
@@ -214,18 +214,6 @@ class Gathered(NamedTuple):
         rows = slice((first - 1) * self.samples, rounds * self.samples)
         regularizer = (rounds - first + 1) * self.regularizer
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
-
-
-def gathered(parts: Parts) -> Gathered:
-    """All samples of a run."""
-    owners = parts.topology.agents if parts.algorithm.decomposable else 1
-    losses: list[Any] = [parts.stream.of(i) for i in range(owners)]
-    seen = [loss(t) for t in range(1, parts.experiment.rounds + 1) for loss in losses]
-    one = seen[0]
-    return Gathered(
-        type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
-        samples=owners * len(one.targets), divisor=one.divisor, regularizer=owners * one.regularizer,
-    )  # fmt: skip
 
 
 def accuracy(points: Vector, source: Source) -> Vector:

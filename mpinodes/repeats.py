@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import h5py
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.experiment import Experiment, Output, single_run
-from mpinodes.logger import Logger, plain
+from mpinodes.experiment import Experiment, single_run
+from mpinodes.logger import Logger, conclude
 from mpinodes.parts import Parts, build
 from mpinodes.protocol import Vector
 from mpinodes.record import fresh_file, write_text
@@ -26,44 +25,28 @@ PER_AGENT = ("agent_regret", "optimality_gap")
 PER_SET = ("accuracy", "accuracy_last_decision")
 
 
-def experiments(experiment: Experiment, directory: Path) -> list[Experiment]:
-    """The single runs of an experiment; each runs again by itself to the same bits."""
-    if experiment.repeats == 1:
-        return [experiment]
-    width = len(str(experiment.repeats - 1))
-    return [
-        replace(single_run(experiment, r), report=False, output=Output(str(directory / f"repeat-{r:0{width}}")))
-        for r in range(experiment.repeats)
-    ]
-
-
 def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts], Iterable[Vector]]) -> Json:
-    """Follow every run of an experiment, whose first parts are built already; returns the summary of them all."""
+    """Follow every run of an experiment, whose parts are built already; returns the summary of them all."""
+
+    def follow(run: Parts, place: Path) -> Json:
+        logger = Logger(run, place, mpi, b)
+        logger.follow(rows(run))
+        return logger.finish()
+
+    e = parts.experiment
+    if e.repeats == 1:
+        return follow(parts, directory)
+    width = len(str(e.repeats - 1))
+    places = [directory / f"repeat-{r:0{width}}" for r in range(e.repeats)]
     summaries = []
-    singles = experiments(parts.experiment, directory)
-    for single in singles:
-        mine = parts if single is parts.experiment else build(single)
-        place = directory if single is parts.experiment or single.output is None else Path(single.output.dir)
-        place.mkdir(exist_ok=True)
-        logger = Logger(mine, place, mpi, b)
-        logger.follow(rows(mine))
-        summaries.append(logger.finish())
-    if len(singles) == 1:
-        return summaries[0]
-    write_text(directory / "experiment.toml", parts.experiment.toml())
-    return combine(parts.experiment, directory, summaries)
-
-
-def combine(experiment: Experiment, directory: Path, summaries: list[Json]) -> Json:
-    """Write record, summary and report of all repeats together; returns the summary, means with their spread."""
-    runs = [Path(e.output.dir) for e in experiments(experiment, directory) if e.output]
-    _combine_records(directory / "record.h5", [run / "record.h5" for run in runs])
-    summary = _combined(experiment, summaries)
-    write_text(directory / "summary.json", json.dumps(plain(summary), indent=2, allow_nan=False) + "\n")
-    if experiment.report:
-        from mpinodes.report import draw
-
-        draw(directory)
+    for r, place in enumerate(places):
+        run = build(replace(single_run(e, r), report=False))
+        place.mkdir()
+        summaries.append(follow(run, place))
+    write_text(directory / "experiment.toml", e.toml())
+    _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
+    summary = _combined(e, summaries)
+    conclude(e, directory, summary)
     return summary
 
 

@@ -145,7 +145,7 @@ def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
     horizons = np.array([100, 400, 2000])
     meter = regret.make_meter(parts, horizons)
     meter.take(estimates(parts))
-    everything = regret.gathered(parts)
+    everything = meter.everything
     best = [comparator.best(everything.upto(t), parts.feasible, meter.mean[-1]).value for t in horizons.tolist()]
     per_round = (meter.total[:, 0] - best) / horizons
     assert per_round[0] > 1.5 * per_round[1] > 1.5 * 1.5 * per_round[2] > 0

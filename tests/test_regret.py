@@ -21,7 +21,7 @@ from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
-from mpinodes.regret import gathered, make_meter
+from mpinodes.regret import make_meter
 from tests.test_algorithms import parts_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
@@ -125,7 +125,7 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
     parts = parts_of("rounds=30")
-    found = best(gathered(parts).upto(30), parts.feasible, np.zeros(64))
+    found = best(make_meter(parts, np.array([30])).everything.upto(30), parts.feasible, np.zeros(64))
     losses = parts.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)
 
@@ -193,11 +193,11 @@ def check_own(parts) -> None:
             np.testing.assert_allclose(meter.whole[k], whole, rtol=1e-11)
         else:
             assert not meter.whole.any()
-    found = gathered(parts).upto(rounds)
+    found = meter.everything.upto(rounds)
     point = np.linspace(-1, 1, parts.dimension)
     everything = sum(f[i](t, point) for i in range(n) for t in range(1, rounds + 1))
     assert found.value(point) == pytest.approx(everything, rel=1e-11)
-    one = gathered(parts).upto(3, first=3)
+    one = meter.everything.upto(3, first=3)
     assert one.value(point) == pytest.approx(sum(f[i](3, point) for i in range(n)), rel=1e-11)
 
 

@@ -121,7 +121,12 @@ class LabelledStream(ABC):
     @cached_property
     def rounds(self) -> int:
         """Rounds in all epochs of the smallest share."""
-        return self.epochs * min(map(self._batches, range(self.agents)))
+        return self.epochs * self._epoch
+
+    @cached_property
+    def _epoch(self) -> int:
+        """Rounds of one pass over the smallest share."""
+        return min(map(self._batches, range(self.agents)))
 
     def _batches(self, agent: int) -> int:
         return len(self.shares[agent]) // self.batch
@@ -176,7 +181,7 @@ class LabelledStream(ABC):
 
     def passes(self, rounds: int) -> int:
         """How often a sample may have been used in so many rounds."""
-        return -(-rounds // min(map(self._batches, range(self.agents))))
+        return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """By round its place in the epoch; where epochs are shuffled, every sample by itself."""
