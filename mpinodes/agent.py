@@ -7,12 +7,13 @@ carries the frames between the two is not its business: `network` over MPI, `loc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 
 from mpinodes.parts import Parts
-from mpinodes.protocol import Event, Inbox, Mixing, Round, Vector
+from mpinodes.protocol import NOTHING_SAID, Event, Inbox, Kind, Mixing, Query, Round, Solve, Start, Vector
 from mpinodes.seeds import Purpose, Stream
 
 HEADER = 2  # round, kind
@@ -37,7 +38,54 @@ def open_inbox(
     end = HEADER + dimension
     heard = [frames[j] for j in round.senders]
     state, row, scale = mixing.hear(state, round, [frame[end:] for frame in heard])
-    return state, Inbox([frame[HEADER:end] for frame in heard], row, scale)
+    return state, Inbox([frame[HEADER:end] for frame in heard], row, scale, frames[round.me][HEADER:end])
+
+
+class Voice:
+    """The one place that adds noise: makes the release of what an agent's algorithm wants to say.
+
+    Attributes:
+        losses: the agent's own, by round.
+        start: (d,) what its algorithm's `init` is given, and what a `Start` says.
+    """
+
+    def __init__(self, me: int, parts: Parts) -> None:
+        seed, d = parts.experiment.seed, parts.dimension
+        self._mechanism = parts.mechanism
+        self.losses = parts.losses(me)
+        self._noise, self._dither = Stream(seed, Purpose.NOISE, me), Stream(seed, Purpose.DITHER, me)
+        drawn = getattr(parts.algorithm, "random_start", False)
+        self.start = Stream(seed, Purpose.START, me).at(0).standard_normal(d) if drawn else np.zeros(d)
+
+    def say(self, message: Query | Solve | Start, t: int, out: Vector) -> Event:
+        """Write the release of round t to `out`: (d,)."""
+        if isinstance(message, Query):
+            if message.value.shape != out.shape:
+                raise ValueError(f"message() gave a vector of shape {message.value.shape}, not {out.shape}")
+            return self._mechanism.release(message, t, self._noise, out)
+        if isinstance(message, Solve):
+            return self._solve(message, t, out)
+        if t > 1:
+            raise ValueError(f"message() gave a Start in round {t}: it is for round 1")
+        out[:] = self.start
+        return NOTHING_SAID
+
+    def _solve(self, ask: Solve, t: int, out: Vector) -> Event:
+        center = Query(ask.center, l1=sqrt(len(out)) * ask.l2, l2=ask.l2, uses=ask.uses, nominal=ask.nominal)
+        event = self._mechanism.release(center, t, self._noise, out)
+        x, residual, steps = self.losses(ask.uses).prox(out, ask.step, ask.near, ask.tolerance)
+        out[:] = x
+        slip = 0.0
+        if ask.grid:
+            out += self._dither.at(t).uniform(-ask.grid / 2, ask.grid / 2, len(out))
+            np.rint(out / ask.grid, out=out)
+            out *= ask.grid
+            slip = sqrt(len(out)) * ask.tolerance * ask.stretch / ask.grid
+        if event.kind != Kind.CLEAN:
+            # What is proven is proven of the minimizer itself.
+            cost = event.l1 + event.scale * ask.log_volume if residual <= ask.tolerance else inf
+            event = event._replace(kind=Kind.PURE, l1=cost, l2=cost)
+        return event._replace(slip=slip, residual=residual, solver_steps=steps)
 
 
 class Agent:
@@ -49,12 +97,10 @@ class Agent:
 
     def __init__(self, me: int, parts: Parts) -> None:
         self._me = me
-        self._algorithm, self._mechanism = parts.algorithm, parts.mechanism
-        self._mixing, self._topology = parts.mixing, parts.topology
-        self._losses = parts.losses(me)
-        self._noise = Stream(parts.experiment.seed, Purpose.NOISE, me)
+        self._algorithm, self._mixing, self._topology = parts.algorithm, parts.mixing, parts.topology
+        self._voice = Voice(me, parts)
         self._dimension = d = parts.dimension
-        self._state = self._algorithm.init(np.zeros(d))
+        self._state = self._algorithm.init(self._voice.start)
         self._mixing_state = self._mixing.init(me)
         self.frame = np.zeros(frame_width(parts))
         self._recorded = parts.experiment.record.transcript
@@ -64,13 +110,11 @@ class Agent:
     def speak(self, t: int, row: Vector) -> Round:
         """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
         round = self._topology.round(t, self._me)
-        query = self._algorithm.message(self._state, round)
-        if query.value.shape != self._release.shape:
-            raise ValueError(f"message() gave a vector of shape {query.value.shape}, not {self._release.shape}")
-        event = self._mechanism.release(query, t, self._noise, out=self._release)
+        message = self._algorithm.message(self._state, round)
+        event = self._voice.say(message, t, out=self._release)
         self.frame[0] = t
         self._scalars[:] = self._mixing.say(self._mixing_state, round)
-        decision = self._algorithm.decision(self._state)
+        decision = self._release if isinstance(message, Solve) else self._algorithm.decision(self._state)
         if decision.shape != self._release.shape:
             raise ValueError(f"decision() gave a vector of shape {decision.shape}, not {self._release.shape}")
         row[: self._dimension] = decision
@@ -83,4 +127,4 @@ class Agent:
     def hear(self, round: Round, frames: Mapping[int, Vector]) -> None:
         """Mix the frames of all senders, the own among them, and move on to the next round."""
         self._mixing_state, inbox = open_inbox(self._mixing, self._mixing_state, round, frames, self._dimension)
-        self._state = self._algorithm.update(self._state, round, inbox, self._losses(round.t))
+        self._state = self._algorithm.update(self._state, round, inbox, self._voice.losses(round.t))

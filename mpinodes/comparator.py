@@ -3,8 +3,8 @@
 Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
 Candès 2015), since all it needs of a set is its exact projection; the certificate is the Frank-Wolfe gap
 max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On a box it starts where scipy's L-BFGS-B ends.
-On all of R^d: L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where F is μ-strongly convex so
-does ‖∇F‖²/(2μ).
+On all of R^d: Newton's method where F is regularized and d is moderate, else L-BFGS-B; losses are never negative, so
+F(x) itself bounds the error, and where F is μ-strongly convex so does ‖∇F‖²/(2μ).
 
 Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
 gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
+from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
 from mpinodes.protocol import Vector
 from mpinodes.sets import Ball, Box, ProductOfBalls, Set
 
@@ -76,7 +76,10 @@ def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, fl
 
 
 def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
-    x = _quasi_newton(total, start, None)
+    if isinstance(total, SmoothLoss) and total.regularizer and len(start) <= DENSE:
+        x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
+    else:
+        x = _quasi_newton(total, start, None)
     gradient, value = total.grad(x), total.value(x)
     modulus = _modulus(total)
     gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
@@ -88,7 +91,7 @@ def _modulus(total: LinearLoss) -> float:
     if total.regularizer or not total.strongly_convex_link or total.features.shape[1] > DENSE:
         return total.regularizer
     gram = np.linalg.eigvalsh(_dense(total.features.T @ total.features))
-    return total.curvature() / total.divisor * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
+    return total.curvature() / np.max(total.divisor) * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
 
 
 def _smoothness(total: LinearLoss) -> float:
@@ -101,7 +104,7 @@ def _smoothness(total: LinearLoss) -> float:
         d = a.shape[1]
         gram = LinearOperator((d, d), matvec=lambda v: a.T @ (a @ v), dtype=np.float64)
         largest = 1.01 * float(eigsh(gram, k=1, v0=np.ones(d), return_eigenvectors=False)[0])
-    return total.curvature() / total.divisor * largest + total.regularizer
+    return total.curvature() / np.min(total.divisor) * largest + total.regularizer
 
 
 def _dense(matrix: Any) -> Vector:
@@ -159,7 +162,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
         wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
         constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
     quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
-    linear = np.concatenate([np.zeros(d), np.full(n, 1 / total.divisor)])
+    linear = np.concatenate([np.zeros(d), np.ones(n) / total.divisor])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]

@@ -23,10 +23,15 @@ SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """What is promised, and the noise."""
 
-    mechanism: Annotated[Literal["laplace", "none"], Meta(description="the noise on every release")] = "laplace"
+    mechanism: Annotated[Literal["laplace", "gamma-norm", "none"], Meta(description="the noise on every release")] = (
+        "laplace"
+    )
     epsilon: Annotated[
         Number | Literal["inf"],
-        Meta(description="the paper's own privacy parameter; a label, not what is proven; inf = no noise"),
+        Meta(
+            description="the paper's own privacy parameter; a label, not what is proven; inf = no noise. Of ADMM: a "
+            "factor on algorithm.noise_rate"
+        ),
     ] = 1.0
     scale: Annotated[
         Finite | Literal["calibrated"],
@@ -62,6 +67,7 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
         Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
     ] = 5.0
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
+    weight: Annotated[Finite, Meta(description="C: factor on that sum or mean, beside the regularizer")] = 1.0
     regularizer: Annotated[
         float,
         Meta(ge=0, le=1e100, description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it"),

@@ -19,7 +19,7 @@ from mpinodes.bounds import Bound, bounds
 from mpinodes.comparator import Comparator, best
 from mpinodes.experiment import Experiment, log_spaced
 from mpinodes.parts import Parts
-from mpinodes.privacy.accountant import Accountant, Loss, Losses
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, Loss, Losses
 from mpinodes.progress import Progress
 from mpinodes.protocol import Diverged, Event, Vector
 from mpinodes.record import DRAWN_ROUNDS, Record, versions, write_text
@@ -45,10 +45,12 @@ class Logger:
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
         words = frame_width(parts) if e.record.transcript else 0
         self._record = Record(
-            directory / "record.h5", parts.topology.agents, parts.dimension, attributes, e.record.decisions, words
-        )
+            directory / "record.h5", parts.topology.agents, parts.dimension, attributes, e.record.decisions, words,
+            training_loss=self._meter.has_training_loss,
+        )  # fmt: skip
         self._progress = Progress(directory, e.name, e.rounds)
         self._done, self._fitness = 0, 0.0
+        self._training_loss: float | None = None
         self._start = time.perf_counter()
 
     def follow(self, chunks: Iterable[Vector]) -> None:
@@ -67,7 +69,11 @@ class Logger:
         self._refuse_divergence(estimates)
         rounds = self._meter.take(estimates)
         self._accountant.compose(events)
-        self._record.append(rounds.loss, rounds.consensus_error, events, **self._optional(estimates, frames))
+        optional = self._optional(estimates, frames)
+        if rounds.training_loss is not None:
+            optional["training_loss"] = rounds.training_loss
+            self._training_loss = float(rounds.training_loss[-1])
+        self._record.append(rounds.loss, rounds.consensus_error, events, **optional)
         self._done += len(estimates)
         self._fitness += float(rounds.loss.sum())
         self._progress.show(self._done, self._fitness / self._done)
@@ -100,7 +106,7 @@ class Logger:
         comparators, dynamic = self._comparators()
         values = np.array([c.value for c in comparators])
         regret = self._meter.total - values[:, None]
-        losses = self._accountant.losses(horizons, e.privacy.delta, self._claim(), e.privacy.tight)
+        losses = self._losses()
         along, each = ("horizon",), ("horizon", "agent")
         variables = {
             "network_regret": (along, regret[:, 0]),
@@ -109,8 +115,8 @@ class Logger:
             "average_fitness": (along, self._meter.total[:, 0] / horizons),
             "comparator_value": (along, values),
             "comparator_gap": (along, np.array([c.certificate for c in comparators])),
-            "epsilon_claimed": (each, np.repeat(losses.claimed[:, None], regret.shape[1] - 2, axis=1)),
-            "epsilon_claimed_network": (along, losses.claimed),
+            "epsilon_claimed": (each, losses.claimed),
+            "epsilon_claimed_network": (along, losses.claimed.max(axis=1)),
             "epsilon_proven_pure": (each, np.array([[loss.pure for loss in at] for at in losses.agents])),
             "epsilon_proven_pure_network": (along, np.array([loss.pure for loss in losses.network])),
             "epsilon_proven": (each, np.array([[loss.epsilon for loss in at] for at in losses.agents])),
@@ -139,13 +145,21 @@ class Logger:
         conclude(e, self._directory, summary)
         return summary
 
-    def _claim(self) -> Callable[[int], float] | None:
-        """The paper's ε by round; one that holds for samples used once is claimed anew for every pass over them."""
+    def _losses(self) -> Losses:
+        """Of privacy; nothing is proven where the data came prepared by what is read off the data."""
+        privacy = self._parts.experiment.privacy
+        losses = self._accountant.losses(self._horizons, privacy.delta, self._claim(), privacy.tight)
+        if not getattr(self._parts.stream, "preprocessing", ""):
+            return losses
+        return Losses(losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network))
+
+    def _claim(self) -> Callable[[int], float | Sequence[float]] | None:
+        """The paper's ε by round, for every agent or for each."""
         claim = getattr(self._parts.algorithm, "claim", None)
         if claim is None or not self._parts.experiment.private:
             return None
-        passes = getattr(self._parts.stream, "passes", None) if self._parts.algorithm.decomposable else None
-        return lambda t: float(claim(self._parts.experiment.epsilon, t) * (passes(t) if passes else 1))
+        passes: Callable[[int], int] = getattr(self._parts.stream, "passes", lambda rounds: 1)
+        return lambda t: claim(self._parts.experiment.epsilon, t, passes(t))
 
     def _comparators(self) -> tuple[list[Comparator], Vector | None]:
         """The best fixed decision at every horizon; where asked for, what the best one of each round gives.
@@ -153,6 +167,11 @@ class Logger:
         That is (2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path.
         """
         everything, feasible = self._meter.everything, self._parts.feasible
+        if not everything.samples:
+            once = best(everything.upto(1), feasible, self._meter.mean[-1])
+            same = [Comparator(once.point, t * once.value, t * once.certificate) for t in self._horizons.tolist()]
+            still = np.array([[c.value for c in same], np.zeros(len(same))])
+            return same, still if self._parts.experiment.record.dynamic_regret else None
         fixed: list[Comparator] = []
         for t, sums, mean in zip(self._horizons.tolist(), self._meter.total, self._meter.mean, strict=True):
             total = everything.upto(t)
@@ -172,8 +191,8 @@ class Logger:
     def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
         last = {name: values[-1] for name, (_, values) in variables.items()}
-        network = _privacy(losses.claimed[-1], losses.network[-1])
-        agents = [_privacy(losses.claimed[-1], loss) for loss in losses.agents[-1]]
+        network = _privacy(losses.claimed[-1].max(), losses.network[-1])
+        agents = [_privacy(claim, loss) for claim, loss in zip(losses.claimed[-1], losses.agents[-1], strict=True)]
         sets = {name: _accuracy(name) for name in self._meter.accuracy}
         return {
             "name": e.name,
@@ -192,6 +211,8 @@ class Logger:
             "agent_regret": last["agent_regret"].tolist(),
             "dynamic_regret": float(last["dynamic_regret"]) if "dynamic_regret" in last else None,
             "optimality_gap": last["optimality_gap"].tolist() if "optimality_gap" in last else None,
+            "judged": getattr(self._parts.algorithm, "offline", None),
+            "training_loss": self._training_loss,
             "average_fitness": float(last["average_fitness"]),
             "comparator": {"value": least.value, "certificate": least.certificate},
             "bounds": [_bound(bound, last) for bound in proven],
@@ -201,7 +222,10 @@ class Logger:
                 "agents": agents,
                 "network": network,
                 "noise": _noise(self._parts, self._accountant.events()),
+                "preprocessing": getattr(self._parts.stream, "preprocessing", ""),
+                "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
             },
+            "solver": _solver(self._parts, self._accountant.events()),
             "accuracy": {name: float(last[of]) for name, of in sets.items()} or None,
             "accuracy_last_decision": {name: float(last[f"{of}_last"]) for name, of in sets.items()} or None,
             "seconds": self._seconds,
@@ -253,7 +277,7 @@ def _privacy(claimed: float, loss: Loss) -> Json:
         "proven_pure": number(loss.pure),
         "proven": number(loss.epsilon),
         "rule": loss.rule,
-    }
+    } | ({"slip": loss.slip} if loss.slip else {})
 
 
 def _bound(bound: Bound, last: dict[str, Any]) -> Json:
@@ -282,6 +306,7 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         release = float((l1[data] / scale[data]).max())
     needed = float(l1[data].max()) / e.epsilon
     return {
+        "mechanism": e.privacy.mechanism,
         "epsilon": e.epsilon,
         "scale": float(scale[data].max()),
         "least_scale": float(scale[data].min()),
@@ -289,6 +314,21 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         "calibrated": e.privacy.scale == "calibrated",
         "release": None if math.isinf(release) else release,
         "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
+    }
+
+
+def _solver(parts: Parts, events: Vector) -> Json | None:
+    """How the agents' local solves went: (rounds, agents, fields)."""
+    if not getattr(parts.algorithm, "solves", False):
+        return None
+    residual, steps = (events[1:, :, Event._fields.index(name)] for name in ("residual", "solver_steps"))
+    tolerance = parts.experiment.algorithm["tolerance"]
+    return {
+        "tolerance": tolerance,
+        "largest_residual": float(residual.max(initial=0.0)),
+        "unsolved": int((residual > tolerance).sum()),
+        "steps": float(steps.mean()) if steps.size else 0.0,
+        "most_steps": int(steps.max(initial=0)),
     }
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import sqrt
 from typing import Any
 
 from mpinodes import registry, sets, topology
 from mpinodes.errors import BadInput
 from mpinodes.experiment import Experiment
-from mpinodes.losses.linear import NoisyGradient
-from mpinodes.protocol import Algorithm, Loss, Mechanism, Mixing, Stream
+from mpinodes.losses.linear import LinearLoss, NoisyGradient
+from mpinodes.protocol import Algorithm, Features, Loss, Mechanism, Mixing, Stream, Vector
 from mpinodes.resolve import find_algorithm, make_stream, make_topology, schedule
+from mpinodes.schedules import Step
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
+
+LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Parts:
     algorithm: Algorithm[Any]
     mixing: Mixing
     mechanism: Mechanism
+    samples: tuple[int, ...]  # that an agent sees in a round, by agent
 
     def losses(self, agent: int) -> Callable[[int], Loss]:
         """The losses that an agent sees, with the stochastic error of its gradients."""
@@ -52,14 +55,15 @@ def build(experiment: Experiment) -> Parts:
     problem, privacy = experiment.problem, experiment.privacy
     loss = registry.find("losses", problem.loss, "problem.loss")
     algorithm = find_algorithm(experiment.algorithm)
-    make_loss = partial(
-        loss,
-        clip=experiment.clip,
-        whole=privacy.adjacency == "one-round",
-        divisor=float(experiment.data.get("batch", 1)) if problem.average else 1.0,
-        regularizer=problem.regularizer,
-    )
+    whole = privacy.adjacency == "one-round"
+
+    def make_loss(features: Features, targets: Vector) -> LinearLoss:
+        divisor = (len(targets) if problem.average else 1.0) / problem.weight
+        made: LinearLoss = loss(features, targets, experiment.clip, whole, divisor, problem.regularizer)
+        return made
+
     stream = make_stream(experiment.data, experiment.seed, graph.agents, make_loss)
+    samples = _samples(experiment, stream, graph.agents)
     dimension = stream.dimension
     if getattr(algorithm, "unconstrained", False) and problem.set != "none":
         raise BadInput(f"problem.set = {problem.set!r}: {experiment.name} never projects; set problem.set=none")
@@ -74,10 +78,12 @@ def build(experiment: Experiment) -> Parts:
         "agents": graph.agents,
         "dimension": dimension,
         "blocks": blocks,
-        "step": schedule(experiment.step)(**{k: v for k, v in experiment.step.items() if k != "kind"}),
+        "step": _step(experiment.step),
         "feasible": feasible,
         "regularizer": problem.regularizer,
-        **_gradient_bounds(experiment, loss, stream, blocks, feasible),
+        "degrees": tuple(len(graph.round(1, i).out) for i in range(graph.agents)),
+        **_sample_bounds(experiment, loss, stream, samples),
+        **_gradient_bounds(experiment, loss, stream, samples, blocks, feasible),
     }
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
     made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
@@ -85,7 +91,34 @@ def build(experiment: Experiment) -> Parts:
         experiment, graph, stream, dimension, blocks, feasible, made,
         mixing=_mixing(made.mixing, graph, experiment.rounds),
         mechanism=_mechanism(experiment),
+        samples=samples,
     )  # fmt: skip
+
+
+def _samples(experiment: Experiment, stream: Any, agents: int) -> tuple[int, ...]:
+    """How many samples an agent sees in a round."""
+    batch = experiment.data.get("batch", 1)
+    return tuple(map(len, stream.shares)) if batch == "all" else (batch,) * agents
+
+
+def _sample_bounds(experiment: Experiment, loss: Any, stream: Stream, samples: Sequence[int]) -> dict[str, Any]:
+    """What one sample does to the loss of its agent, unclipped; from public constants.
+
+    share: by agent, the factor on a sample's loss.
+    steepness, curvature: largest norms of a sample's gradient and Hessian.
+    """
+    weight, average = experiment.problem.weight, experiment.problem.average
+    return {
+        "share": [weight / (k if average else 1) for k in samples],
+        "steepness": loss.steepness() * stream.feature_norm,
+        "curvature": loss.curvature() * stream.feature_norm**2,
+    }
+
+
+def _step(section: dict[str, Any]) -> Step | None:
+    """The step schedule, of an algorithm that has one."""
+    made: Step | None = schedule(section)(**{k: v for k, v in section.items() if k != "kind"}) if section else None
+    return made
 
 
 def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:
@@ -111,9 +144,14 @@ def _mixing(name: str, graph: topology.Topology, rounds: int) -> Mixing:
 
 
 def _gradient_bounds(
-    experiment: Experiment, loss: Any, stream: Stream, blocks: tuple[slice, ...], feasible: sets.Set
+    experiment: Experiment,
+    loss: Any,
+    stream: Stream,
+    samples: Sequence[int],
+    blocks: tuple[slice, ...],
+    feasible: sets.Set,
 ) -> dict[str, Any]:
-    """How far an agent's gradient [∇f]_B, as clipped, can move in L2; all from public constants.
+    """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent; all from public constants.
 
     change: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
         their mean by 2·clip/batch; where the round's whole gradient is clipped, replacing it moves it by 2·clip.
@@ -123,13 +161,13 @@ def _gradient_bounds(
 
     The regularizer's gradient is no part of it: λ times the point, whatever the data.
     """
-    batch, clip = experiment.data.get("batch", 1), experiment.clip
+    weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
     whole = experiment.privacy.adjacency == "one-round"
-    terms = 1.0 if experiment.problem.average else float(batch)
-    change = 2 * clip / (batch if experiment.problem.average and not whole else 1.0)
-    largest = 2 * clip * (1.0 if whole else terms)
-    spread, smoothness = [], []
-    for block in blocks:
+    change, spread, smoothness = [], [], []
+    for block, batch in zip(blocks, samples, strict=True):
+        terms = weight * (1.0 if average else batch)
+        change.append(2 * clip * (1.0 if whole else weight / (batch if average else 1.0)))
+        largest = 2 * clip * (1.0 if whole else terms)
         size = block.stop - block.start
         moving = size if feasible.by_blocks else stream.dimension
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
@@ -137,6 +175,10 @@ def _gradient_bounds(
         smoothness.append(smooth)
         spread.append(min(largest, smooth * feasible.diameter(moving)))
     return {"change": change, "spread": spread, "smoothness": smoothness}
+
+
+def _no_check(rounds: int, private: bool) -> None:
+    """An algorithm with no conditions of its own."""
 
 
 def _mechanism(experiment: Experiment) -> Mechanism:
@@ -172,8 +214,9 @@ def check(parts: Parts, ranks: int | None) -> int:
         )
     if getattr(parts.mixing, "fixed", False) and graph.period != 1:
         raise BadInput(
-            f"{where}: it changes from round to round, and {parts.algorithm.mixing} weights need a fixed graph: "
-            "set topology.name=random-digraph, or another that stays"
+            f"{where}: it changes from round to round, and {parts.algorithm.mixing} weights need a fixed graph: set "
+            f"topology.name={'ring' if getattr(parts.mixing, 'undirected', False) else 'random-digraph'}, or another "
+            "that stays"
         )
     if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
         t, j, i = edge
@@ -181,6 +224,15 @@ def check(parts: Parts, ranks: int | None) -> int:
         raise BadInput(
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
             f"weights need an undirected graph: {remedy}"
+        )
+    try:
+        getattr(parts.algorithm, "check", _no_check)(rounds, parts.experiment.private)
+    except ValueError as error:
+        raise BadInput(f"{parts.experiment.name}: {error}") from error
+    if getattr(parts.algorithm, "solves", False) and parts.dimension > LARGEST_SOLVE:
+        raise BadInput(
+            f"d = {parts.dimension}: {parts.experiment.name} solves with d x d matrices, and d may be at most "
+            f"{LARGEST_SOLVE}"
         )
     for r in range(1, parts.experiment.repeats):  # a graph drawn from another seed
         topology.connectivity(make_topology(parts.experiment.topology, parts.experiment.seed + r), rounds)

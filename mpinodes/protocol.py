@@ -1,7 +1,8 @@
 """What the parts of a round say to each other.
 
-An algorithm never sends: it returns a `Query`, and its agent releases it through the mechanism, the one
-place that adds noise. What travels un-noised is made by a `Mixing`, which is never given state or loss.
+An algorithm never sends: it returns a `Query` or a `Solve`, and its agent releases it through the mechanism, the one
+place that adds noise, or a `Start`, which holds no data. What else travels un-noised is made by a `Mixing`, which is
+never given state or loss.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Query:
             share, taken at a hidden point.
         nominal: the L1 sensitivity that the noise is calibrated to; None: l1. A paper's own, where that is not l1; 0: a
             message that holds no data and, in this paper, carries no noise.
+        residual, solver_steps: of the local solve that made the value, where one did, as in `Solved`.
 
     Raises:
         ValueError: a sensitivity that is not positive, or a gain, cap, share or nominal sensitivity below 0.
@@ -72,6 +74,8 @@ class Query:
     hidden_cap: float = 0.0
     hidden_keep: float = 0.0
     nominal: float | None = None
+    residual: float = 0.0
+    solver_steps: int = 0
 
     def __post_init__(self) -> None:
         if not (self.l1 > 0 and self.l2 > 0):
@@ -81,6 +85,57 @@ class Query:
             raise ValueError(f"hidden gain, cap and keep must be >= 0, not {hidden}")
         if self.nominal is not None and not self.nominal >= 0:
             raise ValueError(f"the nominal sensitivity must be >= 0, not {self.nominal}")
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """A minimizer that an algorithm wants to say: of f(x) + ‖x − center − e‖²/(2·step), e the mechanism's noise.
+
+    The center is made of what was released alone; all that is private is in f.
+
+    Attributes:
+        center: (d,).
+        step: of the proximal operator.
+        near: (d,) where the solver begins.
+        uses: the round whose loss f is.
+        l2: how far apart two centers with noise are, in L2, that give the same minimizer on adjacent data: step times
+            the change of ∇f.
+        log_volume: how far apart, on adjacent data, the logarithms of det(∂(center + e)/∂x) are.
+        nominal: the inverse of the rate that the noise is calibrated to.
+        tolerance: the largest gradient norm at which the minimizer counts as found.
+        stretch: ‖x − minimizer‖ per gradient norm at x: the inverse of the strong convexity.
+        grid: the release is rounded to multiples of it, after a uniform dither; 0: it is not.
+    """
+
+    center: Vector
+    step: float
+    near: Vector
+    uses: int
+    l2: float
+    log_volume: float
+    nominal: float
+    tolerance: float
+    stretch: float
+    grid: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The x that `init` was given, in round 1: no data has reached it, so it goes out as it is."""
+
+
+class Solved(NamedTuple):
+    """What a local solve found.
+
+    Attributes:
+        x: (d,).
+        residual: the gradient's L2 norm there.
+        steps: how many the solver took.
+    """
+
+    x: Vector
+    residual: float
+    steps: int
 
 
 class Kind(IntEnum):
@@ -95,7 +150,8 @@ class Kind(IntEnum):
 class Event(NamedTuple):
     """What one release was, for the ledger: floats, so that it travels to the logger in a row of numbers.
 
-    The fields from `l1` on are those of the `Query`.
+    The fields from `l1` to `hidden_keep` are those of the `Query`. Of a `Solve`, l1 and l2 are what divided by the
+    scale gives the release's pure ε.
     """
 
     kind: float
@@ -107,12 +163,19 @@ class Event(NamedTuple):
     hidden_gain: float
     hidden_cap: float
     hidden_keep: float
+    slip: float = 0.0  # total variation distance of the release to what is accounted for
+    residual: float = 0.0  # of the local solve
+    solver_steps: float = 0.0
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float) -> Event:
         """The event of releasing a query once."""
         hidden = (query.hidden_gain, query.hidden_cap, query.hidden_keep)
-        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden)
+        solve = (0.0, query.residual, query.solver_steps)
+        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden, *solve)
+
+
+NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)  # the event of a `Start`
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +186,13 @@ class Inbox:
         releases: k vectors (d,).
         row: (k,) the weights a_ij, in the same order.
         scale: what the mixed vector has to be divided by (push-sum's w_i); 1 where the mixing has none.
+        own: (d,) the agent's own release.
     """
 
     releases: Sequence[Vector]
     row: Sequence[float]
     scale: float
+    own: Vector
 
     def mix(self) -> Vector:
         """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
@@ -154,17 +219,24 @@ class Loss(Protocol):
         """The same without the regularizer."""
         ...
 
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Argmin f(x) + ‖x − v‖²/(2·step), of the loss unclipped, to a gradient norm, from a point near it."""
+        ...
+
 
 class Algorithm(Protocol[S]):
     """A frozen dataclass of hyper-parameters whose methods are pure functions of explicit state.
 
-    Fields named like a fact of the run (`agents`, `dimension`, `blocks`, `step`, `feasible`, `change`, `spread`,
-    `smoothness`, `regularizer`) are filled in by the experiment; every other field is a key `algorithm.<field>`.
+    Fields named like a fact of the run (`resolve.ALGORITHM_FACTS`, made in `parts`) are filled in by the experiment;
+    every other field is a key `algorithm.<field>`.
 
     Class attributes, all but `decomposable` optional: `defaults`, the experiment it runs alone; `only_agents`, the one
     number of agents it is for; `average`, how the agents' iterates are averaged ("uniform" or "linear" in t);
-    `offline`, whether it is to be judged by an optimality gap; `modulus_share`, of the losses' strong convexity, the
-    largest modulus for its steps; `unconstrained`, whether it never projects; `theorem`, the name of the file in
+    `offline`, that it is to be judged by an optimality gap, and of which iterate ("average" or "last");
+    `modulus_share`, of the losses' strong convexity, the largest modulus for its steps; `unconstrained`, whether it
+    never projects; `mechanism`, the only one it is for; `whole_data`, whether it needs all samples in every round;
+    `random_start`, whether `init` is given a draw of N(0, I) instead of 0; `solves`, whether it minimizes its losses;
+    `exact_minimizers`, whether what is proven is proven of their minimizers alone; `theorem`, the name of the file in
     bounds/ with the paper's regret bound.
     """
 
@@ -175,7 +247,7 @@ class Algorithm(Protocol[S]):
         """The state before round 1, from a data-free x: (d,)."""
         ...
 
-    def message(self, s: S, round: Round) -> Query:
+    def message(self, s: S, round: Round) -> Query | Solve | Start:
         """What the agent wants its neighbours to know in this round."""
         ...
 
@@ -184,7 +256,7 @@ class Algorithm(Protocol[S]):
         ...
 
     def decision(self, s: S) -> Vector:
-        """The agent's full estimate (d,), from which its decision is read."""
+        """The agent's full estimate (d,), from which its decision is read; of a `Solve`, what was released is."""
         ...
 
 

@@ -109,6 +109,7 @@ class Record:
         attributes: dict[str, Any],
         decisions: bool = False,
         words: int = 0,
+        training_loss: bool = False,
     ) -> None:
         self._file = fresh_file(path)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
@@ -121,6 +122,8 @@ class Record:
         self._variable("consensus_error", ("round",))
         for name in Event._fields:
             self._variable(f"event_{name}", ("round", "agent"))
+        if training_loss:
+            self._variable("training_loss", ("round",))
         if decisions:
             self._variable("decision", ("round", "agent", "coordinate"))
         if words:  # floats of a frame

@@ -13,7 +13,10 @@ with weight 1 or, where the algorithm says so, with weight s for x_i(s):
     network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
     running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
     agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
-    optimality gap of agent j    = F(x̃_j(t)) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run; offline only
+    optimality gap of agent j    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
+                                   offline only
+    training loss of round t     = the mean over agents of the mean of ℓ over an agent's own samples at x_i(t); only of
+                                   losses that stay the same
 
 And for both, with y_i(t) = x_i(t) in the second:
 
@@ -29,7 +32,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +51,7 @@ class Rounds(NamedTuple):
 
     loss: Vector  # (rounds,) the summand of network regret
     consensus_error: Vector  # (rounds,)
+    training_loss: Vector | None  # (rounds,)
 
 
 class Meter(ABC):
@@ -60,7 +64,7 @@ class Meter(ABC):
         total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
         last, mean: (h, d) last and average decision, averaged over the deciders.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        whole: (h, k) F at the average decisions, of offline methods.
+        whole: (h, k) F at the decisions that an offline method is judged by.
     """
 
     def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
@@ -70,7 +74,8 @@ class Meter(ABC):
         self._regularizer = parts.experiment.problem.regularizer
         self._linear = getattr(parts.algorithm, "average", "uniform") == "linear"
         self._labelled: Mapping[str, Source] = parts.stream.labelled()
-        self._objective: LinearLoss | None = None  # to be judged by, of offline methods
+        self._constant = parts.experiment.data.get("batch") == "all"
+        self._offline = getattr(parts.algorithm, "offline", None)
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + parts.topology.agents)
@@ -82,17 +87,24 @@ class Meter(ABC):
 
     @cached_property
     def everything(self) -> Gathered:
-        """All samples of the run."""
-        seen = [loss(t) for t in range(1, self._rounds + 1) for loss in self._losses]
+        """All samples of the run; those that come in every round once."""
+        rounds = 1 if self._constant else self._rounds
+        seen = [loss(t) for t in range(1, rounds + 1) for loss in self._losses]
         one, owners = seen[0], len(self._losses)
+        of_each = np.concatenate([np.full(len(loss.targets), loss.divisor) for loss in seen])
         return Gathered(
             type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
-            samples=owners * len(one.targets), divisor=one.divisor, regularizer=owners * one.regularizer,
+            samples=0 if self._constant else owners * len(one.targets),
+            divisor=of_each if self._constant else one.divisor, regularizer=owners * one.regularizer,
         )  # fmt: skip
 
     @abstractmethod
     def _decisions(self, estimates: Vector) -> Vector:
         """(rounds, agents, d) -> (rounds, k, d)."""
+
+    @cached_property
+    def _objective(self) -> LinearLoss:
+        return self.everything.upto(self._rounds)
 
     @abstractmethod
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
@@ -115,15 +127,23 @@ class Meter(ABC):
         self._seen, self._weight = int(rounds[-1]), float(weights[-1])
         self._sum_x, self._sum_f = sums[-1], totals[-1]
         spread = estimates - estimates.mean(axis=1, keepdims=True)
-        return Rounds(values[:, 0], np.sqrt((spread**2).sum(axis=2).mean(axis=1)))
+        error = np.sqrt((spread**2).sum(axis=2).mean(axis=1))
+        return Rounds(values[:, 0], error, self._training_loss(x))
+
+    has_training_loss: ClassVar[bool] = False
+
+    def _training_loss(self, decisions: Vector) -> Vector | None:
+        """(rounds, k, d) -> (rounds,), of losses that stay the same."""
+        return None
 
     def _judge(self, at: int, last: Vector, average: Vector) -> None:
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         for name, source in self._labelled.items():
             right = accuracy(np.concatenate([average, last]), source)
             self.accuracy[name][at] = right.reshape(2, -1)
-        if self._objective is not None:
-            self.whole[at] = [self._objective.value(point) for point in average]
+        if self._offline:
+            judged = last if self._offline == "last" else average
+            self.whole[at] = [self._objective.value(point) for point in judged]
 
     def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
         """Losses of every sample of every owner at points, averaged or not as the problem has it.
@@ -166,10 +186,7 @@ class Decomposable(Meter):
     def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
         n = parts.topology.agents
         super().__init__(parts, horizons, deciders=n)
-        batch = parts.experiment.data.get("batch", 1)
-        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * batch))
-        if getattr(parts.algorithm, "offline", False):
-            self._objective = self.everything.upto(self._rounds)
+        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(parts.samples)))
 
     def _decisions(self, estimates: Vector) -> Vector:
         return estimates
@@ -186,9 +203,43 @@ class Decomposable(Meter):
         return np.concatenate(parts)
 
 
+class Constant(Decomposable):
+    """Of agents' own losses that are the same in every round, over as many samples as each has."""
+
+    has_training_loss: ClassVar[bool] = True
+
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+        super().__init__(parts, horizons)
+        self._own = [loss(1) for loss in self._losses]
+
+    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
+        once = self.everything.upto(1)
+        return np.array([
+            [self._sum_of_own(x), self._sum_of_own(mean), *self._everybodys(once, x)]
+            for x, mean in zip(decisions, averages, strict=True)
+        ])  # fmt: skip
+
+    def _sum_of_own(self, points: Vector) -> float:
+        return float(sum(loss.value(point) for loss, point in zip(self._own, points, strict=True)))
+
+    def _everybodys(self, once: LinearLoss, points: Vector) -> Vector:
+        """Σ_i f_i at many points: (k, d) -> (k,)."""
+        data = once.point(once.features @ points.T, once.targets[:, None])
+        return np.asarray((1 / once.divisor) @ data + len(self._own) * self._penalty(points))
+
+    def _training_loss(self, decisions: Vector) -> Vector:
+        means = [
+            [float(loss.point(loss.features @ x, loss.targets).mean()) for x in decisions[:, i]]
+            for i, loss in enumerate(self._own)
+        ]
+        return np.asarray(np.mean(means, axis=0))
+
+
 def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
-    return (Decomposable if parts.algorithm.decomposable else Nondecomposable)(parts, horizons)
+    if not parts.algorithm.decomposable:
+        return Nondecomposable(parts, horizons)
+    return (Constant if parts.experiment.data.get("batch") == "all" else Decomposable)(parts, horizons)
 
 
 class Gathered(NamedTuple):
@@ -197,8 +248,8 @@ class Gathered(NamedTuple):
     Attributes:
         kind: the class of the loss.
         features, targets: of all samples.
-        samples: of all owners in one round.
-        divisor: of each owner's loss.
+        samples: of all owners in one round; 0: the same ones come in every round, and stand here once.
+        divisor: of each owner's loss, or of each sample.
         regularizer: of one round: λ times the number of owners.
     """
 
@@ -206,13 +257,16 @@ class Gathered(NamedTuple):
     features: Any
     targets: Vector
     samples: int
-    divisor: float
+    divisor: float | Vector
     regularizer: float
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
+        number = rounds - first + 1
+        regularizer = number * self.regularizer
+        if not self.samples:
+            return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
         rows = slice((first - 1) * self.samples, rounds * self.samples)
-        regularizer = (rounds - first + 1) * self.regularizer
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
 
 

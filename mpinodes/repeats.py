@@ -20,6 +20,7 @@ Json = dict[str, Any]
 
 SPREAD = (
     "network_regret", "network_regret_average_iterate", "dynamic_regret", "average_fitness", "decision_norm",
+    "training_loss",
 )  # fmt: skip
 PER_AGENT = ("agent_regret", "optimality_gap")
 PER_SET = ("accuracy", "accuracy_last_decision")
@@ -51,7 +52,7 @@ def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts],
 
 
 def _combine_records(path: Path, records: list[Path]) -> None:
-    """Everything known by horizon, with a dimension `repeat` in front; decisions stay with the repeats."""
+    """What is known by horizon, and losses by round, with a dimension `repeat` in front; the rest stays where it is."""
     with fresh_file(path) as whole:
         sources = [h5py.File(record) for record in records]
         first = sources[0]
@@ -59,12 +60,14 @@ def _combine_records(path: Path, records: list[Path]) -> None:
         for name, values in (
             ("repeat", np.arange(len(records))),
             ("horizon", first["horizon"]),
+            ("round", first["round"]),
             ("agent", first["agent"]),
         ):
             whole.create_dataset(name, data=values[:]).make_scale(name)
         for name, dataset in first.items():
             dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
-            if dimensions[:1] != ["horizon"] or "coordinate" in dimensions or name == "horizon":
+            by_horizon = dimensions[:1] == ["horizon"] and "coordinate" not in dimensions
+            if name in ("horizon", "round") or not (by_horizon or dimensions == ["round"]):
                 continue
             made = whole.create_dataset(name, data=np.stack([source[name][:] for source in sources]))
             for axis, dimension in enumerate(["repeat", *dimensions]):

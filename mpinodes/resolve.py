@@ -13,10 +13,14 @@ from msgspec import Meta
 from mpinodes import registry, schedules, topology
 from mpinodes.errors import BadInput
 from mpinodes.experiment import SECTIONS, SEED, Experiment, Finite, Tree, merge
+from mpinodes.losses.linear import SmoothLoss
 
 ALGORITHM_FACTS = frozenset(
-    {"agents", "dimension", "blocks", "step", "feasible", "change", "spread", "smoothness", "regularizer"}
-)
+    {
+        "agents", "dimension", "blocks", "degrees", "step", "feasible", "regularizer",
+        "change", "spread", "smoothness", "share", "steepness", "curvature",
+    }
+)  # fmt: skip
 STREAM_FACTS = frozenset({"seed", "agents", "make_loss"})
 TOPOLOGY_FACTS = frozenset({"seed"})
 LOCKSTEP_AGENTS = 7
@@ -72,7 +76,7 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     data_section = _data_section(algorithm, asked)
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     tree = merge(
-        {"seed": 0, "repeats": 1, "step": {"kind": "inverse-sqrt"}},
+        {"seed": 0, "repeats": 1},
         _of_data(stream, algorithm),
         _without_other(getattr(algorithm, "defaults", {}), asked),
         asked,
@@ -84,12 +88,15 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     tree["data"] = _filled(stream, tree["data"], STREAM_FACTS, "data", ("name", "seed"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
     _require_partition(tree, algorithm)
+    _require_samples(tree, algorithm)
     registry.checked(tree["seed"], SEED, "seed")
     graph = make_topology(tree["topology"], tree["seed"])
     made = make_stream(tree["data"], tree["seed"], graph.agents, lambda features, targets: None)
     _require_labels(tree, made)
     tree["rounds"] = _rounds(tree, made)
-    return _typed(tree)
+    experiment = _typed(tree)
+    _require_mechanism(experiment, algorithm)
+    return experiment
 
 
 def _of_data(stream: Any, algorithm: Any) -> Tree:
@@ -106,10 +113,10 @@ def _data_section(algorithm: Any, asked: Tree) -> Tree:
     default = getattr(algorithm, "defaults", {}).get("data", {})
     if "file" in given and "name" not in given:
         given = {"name": "file"} | given
-    partition = "even" if algorithm.decomposable else "shared"
-    section = merge(
-        {"name": "digits", "partition": partition}, {} if _other_data(asked, {"data": default}) else default, given
-    )
+    usual = {"name": "digits", "partition": "even" if algorithm.decomposable else "shared"}
+    if getattr(algorithm, "whole_data", False):
+        usual["batch"] = "all"
+    section = merge(usual, {} if _other_data(asked, {"data": default}) else default, given)
     for key in ("dir", "file"):
         if section.get(key):
             section[key] = str(Path(_text(section, key, "data")).expanduser().absolute())
@@ -120,7 +127,12 @@ def _data_section(algorithm: Any, asked: Tree) -> Tree:
 
 def _step_section(tree: Tree, algorithm: Any) -> Tree:
     """The step's keys; a modulus not given comes from the losses' own strong convexity."""
-    section, kind = dict(tree["step"]), schedule(tree["step"])
+    if "step" not in algorithm.__dataclass_fields__:
+        if tree.get("step"):
+            raise BadInput(f"unknown key step.{min(tree['step'])}; {tree['name']} takes no steps along a gradient")
+        return {}
+    section = {"kind": "inverse-sqrt"} | tree.get("step", {})
+    kind = schedule(section)
     regularizer = tree.get("problem", {}).get("regularizer", 0.0)
     if "modulus" in kind.__dataclass_fields__ and "modulus" not in section:
         if not regularizer:
@@ -141,6 +153,49 @@ def _require_partition(tree: Tree, algorithm: Any) -> None:
             f"data.partition = {partition!r}: the agents of {tree['name']} share one loss and decide a block of "
             "coordinates each; set data.partition=shared, or algorithm.name=dola"
         )
+
+
+def _require_samples(tree: Tree, algorithm: Any) -> None:
+    """Refuse a part of the data in each round where an algorithm minimizes the same losses in all of them."""
+    if getattr(algorithm, "whole_data", False) and tree["data"].get("batch") != "all":
+        raise BadInput(
+            f"data.batch = {tree['data'].get('batch', 1)!r}: the losses of {tree['name']} are the same in every round; "
+            "set data.batch=all, with data that can (data.name=unit-ball, adult, ...)"
+        )
+
+
+def _require_mechanism(experiment: Experiment, algorithm: Any) -> None:
+    """Refuse noise or clipping that an algorithm is not for."""
+    privacy, only = experiment.privacy, getattr(algorithm, "mechanism", "laplace")
+    if experiment.private and privacy.mechanism != only:
+        raise BadInput(
+            f"privacy.mechanism = {privacy.mechanism!r}: "
+            + (f"{experiment.name} carries no noise" if only == "none" else f"the noise of {experiment.name} is {only}")
+            + ("; algorithm.name=dvp-admm and pp-admm do" if only == "none" else f"; set privacy.mechanism={only}")
+        )
+    if not getattr(algorithm, "solves", False):
+        if experiment.private and isinf(experiment.clip) and privacy.scale == "calibrated":
+            raise BadInput(
+                "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
+                "or a fixed privacy.scale (the privacy is then reported as unproven)"
+            )
+        return
+    problem = experiment.problem
+    if not isinf(experiment.clip) or privacy.adjacency == "one-round":
+        key, value = ("clip", privacy.clip) if not isinf(experiment.clip) else ("adjacency", privacy.adjacency)
+        raise BadInput(
+            f"privacy.{key} = {value!r}: {experiment.name} minimizes whole losses, which clipped gradients are not of; "
+            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf and one sample"
+        )
+    if privacy.scale != "calibrated":
+        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")
+    if not issubclass(registry.find("losses", problem.loss, "problem.loss"), SmoothLoss):
+        raise BadInput(
+            f"problem.loss = {problem.loss!r} has kinks, and {experiment.name} minimizes it by Newton's method; set "
+            "problem.loss=logistic, or least-squares"
+        )
+    if problem.gradient_noise:
+        raise BadInput(f"problem.gradient_noise = {problem.gradient_noise!r}: {experiment.name} samples no gradients")
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:
@@ -263,11 +318,6 @@ def _typed(tree: Tree) -> Experiment:
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
-    if experiment.private and isinf(experiment.clip) and experiment.privacy.scale == "calibrated":
-        raise BadInput(
-            "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
-            "or a fixed privacy.scale (the privacy is then reported as unproven)"
-        )
     return experiment
 
 

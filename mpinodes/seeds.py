@@ -24,6 +24,8 @@ class Purpose(IntEnum):
     TRUTH = 7
     PARTITION = 8
     TEST = 9
+    START = 10
+    DITHER = 11
 
 
 class Stream:

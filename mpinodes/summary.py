@@ -75,9 +75,21 @@ def results(s: Json, why: bool) -> list[tuple[str, str]]:
     if s["optimality_gap"] is not None:
         gap = s["optimality_gap"]
         shown = f"{sum(gap) / n:10.4g}{over('optimality_gap', 1)}    (agents {min(gap):.4g} to {max(gap):.4g})"
-        rows.append(("gap of the average decision", shown))
+        rows.append((f"gap of the {s['judged']} decision", shown))
+    if s["training_loss"] is not None:
+        rows.insert(0, ("training loss L(T)", f"{s['training_loss']:10.4g}{over('training_loss', 1)}"))
     value = f"{least['value'] / unit:10.4g}    (within {least['certificate'] / unit:.1g})"
-    return [*rows, (f"best fixed decision, Σf{per}", value), *_bounds(s, why)]
+    return [*rows, (f"best fixed decision, Σf{per}", value), *_bounds(s, why), *_solver(s["solver"])]
+
+
+def _solver(solver: Json | None) -> list[tuple[str, str]]:
+    """How the agents' local solves went."""
+    if solver is None:
+        return []
+    reached = f"to gradients of norm {solver['largest_residual']:.1g}"
+    shown = f"{solver['steps']:10.3g}    at most {solver['most_steps']}, {reached}"
+    failed = f"; {solver['unsolved']} short of the tolerance {solver['tolerance']:g}" if solver["unsolved"] else ""
+    return [("steps of a local solve", shown + failed)]
 
 
 def _bounds(s: Json, why: bool) -> list[tuple[str, str]]:
@@ -134,17 +146,34 @@ def _privacy(privacy: Json) -> list[str]:
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
     ]
-    return [*lines, *textwrap.wrap(what_noise_buys(noise), 100, initial_indent="    ", subsequent_indent="    ")]
+    remarks = [what_noise_buys(noise), *provisos(privacy)]
+    return [*lines, *textwrap.wrap(" ".join(remarks), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def provisos(privacy: Json) -> list[str]:
+    """What the proven numbers rest on, in whole sentences."""
+    found = []
+    if privacy["preprocessing"]:
+        found.append(f"Nothing is proven: {privacy['preprocessing']}.")
+    slip = max(loss.get("slip", 0.0) for loss in privacy["agents"])
+    if slip:
+        enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
+        found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
+    elif privacy["exact_minimizers"]:
+        found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+    return found
 
 
 def what_noise_buys(noise: Json) -> str:
     """The scale used beside the scale that the label needs, in whole sentences."""
     used, least, needed, release = noise["scale"], noise["least_scale"], noise["calibrated_scale"], noise["release"]
     text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
-    if needed is None:
+    if needed is None and noise["mechanism"] != "gamma-norm":
         return f"{text}; gradients are not clipped, so no sensitivity bounds what it hides."
     really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"
     if noise["calibrated"]:
+        if noise["mechanism"] == "gamma-norm":
+            return f"{text}, the inverse of the noise rate: a release of an agent {really}."
         if release is not None and release <= noise["epsilon"] * (1 + 1e-9):
             return f"{text}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
         return f"{text}, calibrated as the paper prints it: a release of an agent {really}."

@@ -203,7 +203,7 @@ def brute(one_agent: np.ndarray, groups, horizon: int) -> tuple[dict, dict]:
     for g in everybody:
         delta = p = r = 0.0
         for e in one_agent[:horizon]:
-            _, scale, draws, l1, l2, used, gain, cap, keep = e
+            _, scale, draws, l1, l2, used, gain, cap, keep, *_ = e
             delta = min(cap, gain * delta) + keep * delta if delta > 0 else 0.0
             if used and g in groups(int(used)):
                 delta += l2
@@ -257,7 +257,7 @@ def test_renyi_curves_equal_the_sum_of_the_messages(seed):
     ledger = open_ledger(made, Uses.of(made, lambda r: [0]))
     ledger.at(12)
     np.testing.assert_allclose(ledger.rdp(np.array([0]))[0], exact, rtol=5e-3)
-    made[:, 6:] = (1e-9, 1.0, 0.0)  # the same by the recursion, whose buckets are coarser and rounded up
+    made[:, 6:9] = (1e-9, 1.0, 0.0)  # the same by the recursion, whose buckets are coarser and rounded up
     recursive = open_ledger(made, Uses.of(made, lambda r: [0]))
     recursive.at(12)
     found = recursive.rdp(np.array([0]))[0]
@@ -306,7 +306,7 @@ def test_the_network_pays_for_every_agent_that_sees_the_sample():
     losses = accountant.losses(np.array([3]), DELTA, lambda t: 5.0 * t)
     assert losses.network[0].pure == pytest.approx(1 + 0.5 + 0.5)
     assert [a.pure for a in losses.agents[0]] == pytest.approx([1, 0.5, 0.5])
-    assert losses.claimed.tolist() == [15.0]
+    assert losses.claimed.tolist() == [[15.0] * 3]
 
 
 def test_a_private_sample_costs_the_network_what_it_costs_its_owner():

@@ -93,13 +93,13 @@ def test_uniform_columns_need_not_sum_to_one():
 def test_mixing_sums_in_ascending_order_of_sender():
     """The order decides the last bits, and lockstep and MPI must agree on them."""
     releases = [np.array([1e16]), np.array([1.0]), np.array([-1e16])]
-    assert Inbox(releases, [1.0, 1.0, 1.0], 1.0).mix()[0] == (1e16 + 1.0) - 1e16
-    assert Inbox(releases[::-1], [1.0, 1.0, 1.0], 1.0).mix()[0] == (-1e16 + 1.0) + 1e16
+    assert Inbox(releases, [1.0, 1.0, 1.0], 1.0, releases[0]).mix()[0] == (1e16 + 1.0) - 1e16
+    assert Inbox(releases[::-1], [1.0, 1.0, 1.0], 1.0, releases[0]).mix()[0] == (-1e16 + 1.0) + 1e16
 
 
 def test_mixing_leaves_the_releases_alone():
     releases = [np.ones(3), np.full(3, 2.0)]
-    Inbox(releases, [0.5, 0.5], 1.0).mix()[:] = 9
+    Inbox(releases, [0.5, 0.5], 1.0, releases[0]).mix()[:] = 9
     assert releases[0].tolist() == [1, 1, 1]
 
 

@@ -53,7 +53,8 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
     }
     me = parts.topology.agents - 1
     place = parts.topology.round(2, me)
-    inbox = Inbox([rng.standard_normal(64) for _ in place.senders], [1 / len(place.senders)] * len(place.senders), 0.7)
+    said = [rng.standard_normal(64) for _ in place.senders]
+    inbox = Inbox(said, [1 / len(said)] * len(said), 0.7, said[0])
     state = parts.algorithm.init(np.zeros(64))
     for _ in range(200):
         a, b = 10 * rng.standard_normal((5, 64)), rng.choice([-1.0, 1.0], 5)

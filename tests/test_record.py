@@ -13,16 +13,18 @@ import pytest
 import xarray as xr
 
 import mpinodes
+from mpinodes.protocol import Event
 from mpinodes.record import Record
 
 KILLED = """
 import os, signal, sys
 import numpy as np
+from mpinodes.protocol import Event
 from mpinodes.record import Record
 record = Record(sys.argv[1], 3, 5, {}, decisions=True)
 for chunk in range(4):
     values = np.full(10, chunk, dtype=float)
-    record.append(values, values, np.full((10, 3, 9), chunk), decision=np.full((10, 3, 5), chunk))
+    record.append(values, values, np.full((10, 3, len(Event._fields)), chunk), decision=np.full((10, 3, 5), chunk))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -56,7 +58,7 @@ def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):
 def test_values_survive_the_way_to_disk_bit_for_bit(tmp_path):
     rng = np.random.default_rng(0)
     record = Record(tmp_path / "record.h5", 2, 3, {"versions": {"a": 1}}, decisions=True)
-    parts = [rng.standard_normal(shape) for shape in ((7,), (7,), (7, 2, 9), (7, 2, 3))]
+    parts = [rng.standard_normal(shape) for shape in ((7,), (7,), (7, 2, len(Event._fields)), (7, 2, 3))]
     for some in (slice(0, 4), slice(4, 7)):
         record.append(*(part[some] for part in parts[:3]), decision=parts[3][some])
     record.finish([1, 7], {"accuracy": (("horizon",), np.array([0.5, np.nan]))})

@@ -48,7 +48,9 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
     for agent in range(7):
         noise = Stream(0, Purpose.NOISE, agent)
         drawn = np.array([noise.at(t).laplace(0.0, 4.5, 64) for t in range(1, 29)])
-        np.testing.assert_array_equal(Replayed(run, agent).values + drawn, run.frames[:, agent, 2:66])
+        np.testing.assert_array_equal(
+            np.array([m.value for m in Replayed(run, agent).messages]) + drawn, run.frames[:, agent, 2:66]
+        )
 
 
 def test_a_change_moves_nothing_before_its_round(tmp_path):

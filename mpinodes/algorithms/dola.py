@@ -16,6 +16,7 @@ is enforced by clipping at b_i, which need not lie in 𝒳. A regularizer's grad
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar, Literal
@@ -41,7 +42,7 @@ class DOLA:
 
     step: Step  # α
     feasible: Set  # 𝒳
-    change: float  # 2L: largest L2 change of g_i between adjacent data sets, at one point
+    change: Sequence[float]  # by agent, 2L: largest L2 change of g_i between adjacent data sets, at one point
     mixing: Literal["metropolis", "lazy-metropolis", "laplacian"] = "metropolis"
 
     decomposable: ClassVar[bool] = True
@@ -61,7 +62,7 @@ class DOLA:
 
     def message(self, s: State, round: Round) -> Query:
         """m_i."""
-        l2 = self.change * (s.made_with or self.step(1))  # in round 1 of no one's data
+        l2 = self.change[round.me] * (s.made_with or self.step(1))  # in round 1 of no one's data
         l1 = sqrt(len(s.x)) * l2
         return Query(s.x, l1=l1, l2=l2, uses=round.t - 1, nominal=l1 if s.made_with else 0.0)
 
@@ -77,6 +78,6 @@ class DOLA:
         return s.x
 
     @staticmethod
-    def claim(epsilon: float, rounds: int) -> float:
-        """Theorem 1: ε in all, each sample used once."""
-        return epsilon
+    def claim(epsilon: float, rounds: int, passes: int) -> float:
+        """Theorem 1: ε in all, each sample used once; so for every pass over them anew."""
+        return epsilon * passes

@@ -28,7 +28,7 @@ class DOLAMinibatch(DOLA):
     regularizer: float = 0.0  # φ
     regularizer_at: Literal["hidden", "public"] = "hidden"
 
-    offline: ClassVar[bool] = True
+    offline: ClassVar[str] = "average"
     defaults: ClassVar[dict[str, Any]] = {
         **DOLA.defaults,
         "data": {"name": "unit-ball", "batch": 5},

@@ -44,7 +44,7 @@ class DPPS:
 
     step: Step  # α
     feasible: Set  # 𝒳
-    change: float  # largest L2 change of g_i between adjacent data sets, at one point
+    change: Sequence[float]  # by agent, largest L2 change of g_i between adjacent data sets, at one point
     spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
     smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
     regularizer: float  # λ
@@ -66,8 +66,8 @@ class DPPS:
         """h_i."""
         return Query(
             s.z,
-            l1=sqrt(len(s.z)) * self.change,
-            l2=self.change,
+            l1=sqrt(len(s.z)) * self.change[round.me],
+            l2=self.change[round.me],
             uses=round.t - 1,
             hidden_gain=s.pulled * self.smoothness[round.me] if s.pulled else 0.0,
             hidden_cap=self.spread[round.me],

@@ -52,7 +52,7 @@ class DPSDA(ABC):
     blocks: Sequence[slice]  # B_i
     step: Step  # α
     feasible: Set  # 𝒳
-    change: float  # 2L̂: largest L2 change of u_i between adjacent data sets, at one point
+    change: Sequence[float]  # by agent, 2L̂: largest L2 change of u_i between adjacent data sets, at one point
     spread: Sequence[float]  # by agent, largest L2 change of u_i between two points, on the same data
     smoothness: Sequence[float]  # G by agent: L2 change of u_i per L2 change of y_i; inf = unknown
     regularizer: float  # λ of the loss's (λ/2)‖x‖²; no part of spread and smoothness
@@ -78,7 +78,7 @@ class DPSDA(ABC):
     def message(self, s: State, round: Round) -> Query:
         """(4). The first message carries noise too, as printed, though it holds no data."""
         block = self.blocks[round.me]
-        l2 = self.agents * self.change
+        l2 = self.agents * self.change[round.me]
         return Query(
             s.z,
             l1=sqrt(block.stop - block.start) * l2,
@@ -107,6 +107,6 @@ class DPSDA(ABC):
         return s.y
 
     @staticmethod
-    def claim(epsilon: float, rounds: int) -> float:
+    def claim(epsilon: float, rounds: int, passes: int) -> float:
         """The paper's ε for `rounds` rounds (Theorems 2 and 4): ε a round, per agent and for all of them."""
         return rounds * epsilon

@@ -39,7 +39,7 @@ class DPSR:
 
     step: Step  # α
     feasible: Set  # 𝒳
-    change: float  # largest L2 change of g_i between adjacent data sets, at one point
+    change: Sequence[float]  # by agent, largest L2 change of g_i between adjacent data sets, at one point
     spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
     smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
     regularizer: float  # λ
@@ -60,7 +60,7 @@ class DPSR:
     def message(self, s: State, round: Round) -> Query:
         """h_i."""
         step = s.made_with
-        l2 = self.change * (step or self.step(1))  # in round 1 of no one's data
+        l2 = self.change[round.me] * (step or self.step(1))  # in round 1 of no one's data
         l1 = sqrt(len(s.x)) * l2
         return Query(
             s.x,

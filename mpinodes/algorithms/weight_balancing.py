@@ -43,7 +43,7 @@ class WeightBalancing:
     """(6) to (8)."""
 
     step: Step  # α
-    change: float  # 2L: largest L2 change of g_i between adjacent data sets, at one point
+    change: Sequence[float]  # by agent, 2L: largest L2 change of g_i between adjacent data sets, at one point
     spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
     smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
     regularizer: float  # λ
@@ -71,7 +71,7 @@ class WeightBalancing:
 
     def message(self, s: State, round: Round) -> Query:
         """(6)."""
-        l2 = self.change * (s.made_with or self.step(1))  # in round 1 of no one's data
+        l2 = self.change[round.me] * (s.made_with or self.step(1))  # in round 1 of no one's data
         hidden = s.made_with if self.gradient_at == "hidden" else 0.0
         noised = self.step(round.t) if self.noise_index == "paper" else s.made_with
         return Query(
@@ -82,7 +82,7 @@ class WeightBalancing:
             hidden_gain=hidden * self.smoothness[round.me] if hidden else 0.0,
             hidden_cap=hidden * self.spread[round.me] if hidden else 0.0,
             hidden_keep=hidden * self.regularizer,
-            nominal=sqrt(len(s.x)) * self.change * noised if noised else 0.0,
+            nominal=sqrt(len(s.x)) * self.change[round.me] * noised if noised else 0.0,
         )
 
     def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
@@ -97,6 +97,6 @@ class WeightBalancing:
         return s.x
 
     @staticmethod
-    def claim(epsilon: float, rounds: int) -> float:
-        """Theorem 1: ε in all, whatever the rounds."""
-        return epsilon
+    def claim(epsilon: float, rounds: int, passes: int) -> float:
+        """Theorem 1: ε in all, each sample used once; so for every pass over them anew."""
+        return epsilon * passes

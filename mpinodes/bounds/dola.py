@@ -110,7 +110,7 @@ def _printed(parts: Parts, weights: Weights, at: Rounds) -> Vector:
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
     modulus = _modulus(parts)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
-    s = noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0]
+    s = noise_scales(parts, np.array([sqrt(d) * max(algorithm(parts).change)]))[0]
     noise = m * sqrt(2 * d) * s * (growth if calibrated(parts) else at)  # Σ_t Σ_i E‖σ‖
     return np.asarray(
         m * steep * (across + shared + 6.5 * steep) * growth
@@ -140,4 +140,4 @@ def _checked(parts: Parts, weights: Weights, at: Rounds) -> tuple[Vector, Vector
 
 def _scales(parts: Parts, alpha: Vector) -> Vector:
     """μ_t: calibrated to the step that made the message, 0 in round 1."""
-    return noise_scales(parts, sqrt(parts.dimension) * algorithm(parts).change * before(alpha, 0.0))
+    return noise_scales(parts, sqrt(parts.dimension) * max(algorithm(parts).change) * before(alpha, 0.0))

@@ -123,7 +123,7 @@ def _constant(parts: Parts, q: Callable[[float, float], float]) -> float:
     across = parts.feasible.diameter(d) * (sqrt(n) if isinstance(parts.feasible, ProductOfBalls) else 1.0)
     of_block = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
     lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
-    change = algorithm(parts).change
+    change = max(algorithm(parts).change)
     s = noise_scales(parts, np.array([sqrt(largest) * n * change]))[0]
     norms = min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(largest)), parts.stream.feature_norm
     smooth = terms(parts) * loss_class(parts).curvature() * norms[0] * norms[1] + e.problem.regularizer

@@ -53,15 +53,9 @@ def loss_class(parts: Parts) -> Any:
     return registry.find("losses", parts.experiment.problem.loss, "problem.loss")
 
 
-def steepest(parts: Parts) -> float:
-    """Sup |ℓ'| of a sample's loss: ℓ is convex, so at one end of the line."""
-    ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
-    return float(np.abs(loss_class(parts).slope(ends, labels)).max())
-
-
 def terms(parts: Parts) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
-    return 1.0 if parts.experiment.problem.average else float(parts.experiment.data.get("batch", 1))
+    return parts.experiment.problem.weight * (1.0 if parts.experiment.problem.average else max(parts.samples))
 
 
 def largest_gradient(parts: Parts) -> np.float64:
@@ -79,7 +73,7 @@ def clipped(parts: Parts) -> str:
     """Why the gradients may be other than those of the losses; empty: they are the same."""
     clip = parts.experiment.clip
     size = max(block.stop - block.start for block in parts.blocks)
-    reach = steepest(parts) * min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size))
+    reach = loss_class(parts).steepness() * min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size))
     if parts.experiment.privacy.adjacency == "one-round":
         reach *= terms(parts)
     if reach <= clip * (1 + 1e-12):

@@ -125,7 +125,7 @@ def _region(parts: Parts, weights: Weights, alpha: Vector) -> Region:
     """The recursion of M and S."""
     p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     made_with = alpha if algorithm(parts).noise_index == "paper" else before(alpha, 0.0)
-    noise = noise_scales(parts, sqrt(d) * algorithm(parts).change * made_with)
+    noise = noise_scales(parts, sqrt(d) * max(algorithm(parts).change) * made_with)
     place = weights.places(len(alpha))
     rho = weights.contraction()[place]
     delta = np.linalg.norm(weights.first.sum(axis=2) - 1, axis=1)[place]
@@ -155,7 +155,7 @@ def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: V
     strong = isinstance(step, StronglyConvex)
     growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
-    scale = noise_scales(parts, np.array([sqrt(d) * algorithm(parts).change]))[0]
+    scale = noise_scales(parts, np.array([sqrt(d) * max(algorithm(parts).change)]))[0]
     if not _as_paper(parts):
         first = upto(region.noise, at) / scale
         second = upto(region.noise**2 / region.alpha, at) / scale**2

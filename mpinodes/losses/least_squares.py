@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mpinodes.losses.linear import LinearLoss
+import numpy as np
+
+from mpinodes.losses.linear import SmoothLoss
 from mpinodes.protocol import Vector
 
 __all__ = ["LeastSquares"]
 
 
 @dataclass(frozen=True, slots=True)
-class LeastSquares(LinearLoss):
+class LeastSquares(SmoothLoss):
     """ℓ(m, b) = (m − b)², without the factor ½; ℓ'' = 2."""
 
     strongly_convex_link: ClassVar[bool] = True
@@ -27,6 +29,11 @@ class LeastSquares(LinearLoss):
     def slope(prediction: Vector, target: Vector) -> Vector:
         """2(m − b)."""
         return 2.0 * (prediction - target)
+
+    @staticmethod
+    def bend(prediction: Vector, target: Vector) -> Vector:
+        """2."""
+        return np.full_like(prediction, 2.0)
 
     @staticmethod
     def curvature() -> float:

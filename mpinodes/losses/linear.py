@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.protocol import Features, Loss, Vector
+from mpinodes.losses.newton import newton
+from mpinodes.protocol import Features, Loss, Solved, Vector
 from mpinodes.seeds import Stream
 
 ALL = slice(None)
@@ -26,7 +27,7 @@ class LinearLoss(ABC):
         clip: L2 bound on the gradient (restricted to the block asked for) of one sample or, where `whole`,
             of the round; inf = not clipped.
         whole: clip the round's gradient rather than each sample's.
-        divisor: 1 for the sum over the round's samples, k for their mean.
+        divisor: 1 for the sum over the round's samples, k for their mean; or one for each sample, (k,).
         regularizer: λ.
     """
 
@@ -34,7 +35,7 @@ class LinearLoss(ABC):
     targets: Vector
     clip: float = inf
     whole: bool = False
-    divisor: float = 1.0
+    divisor: float | Vector = 1.0
     regularizer: float = 0.0
 
     needs_labels: ClassVar[bool] = False  # ±1
@@ -55,9 +56,15 @@ class LinearLoss(ABC):
     def curvature() -> float:
         """Sup ℓ''; inf where ℓ has a kink."""
 
+    @classmethod
+    def steepness(cls) -> float:
+        """Sup |ℓ'|, inf where there is none: ℓ is convex, so at one end of the line."""
+        ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
+        return float(np.abs(cls.slope(ends, labels)).max())
+
     def value(self, x: Vector) -> float:
         """f(x)."""
-        data = float(self.point(self.features @ x, self.targets).sum()) / self.divisor
+        data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
@@ -74,12 +81,14 @@ class LinearLoss(ABC):
         if self.clip < inf and not self.whole:
             norms = np.abs(slope) * row_norms(rows)
             slope = slope * (self.clip / np.maximum(norms, self.clip))
-        gradient: Vector = slope @ rows
-        if self.divisor != 1:
-            gradient /= self.divisor
+        gradient: Vector = (slope / self.divisor) @ rows
         if self.clip < inf and self.whole and (norm := sqrt(gradient @ gradient)) > self.clip:
             gradient *= self.clip / norm
         return gradient
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """See `SmoothLoss.prox`; a loss with kinks has none here."""
+        raise NotImplementedError(f"{type(self).__name__} has kinks, which Newton's method does not get over")
 
     @classmethod
     def values(cls, losses: Sequence[LinearLoss], points: Vector) -> Vector:
@@ -95,6 +104,50 @@ class LinearLoss(ABC):
             pairs = zip(losses, points, strict=True)
             predictions = np.stack([np.asarray(loss.features @ x.T).T for loss, x in pairs])
         return cls.point(predictions, targets)
+
+
+class SmoothLoss(LinearLoss):
+    """ℓ is twice differentiable."""
+
+    __slots__ = ()
+
+    @staticmethod
+    @abstractmethod
+    def bend(prediction: Vector, target: Vector) -> Vector:
+        """ℓ'', the second derivative in the prediction, elementwise."""
+
+    def hessian(self, x: Vector) -> Vector:
+        """∇²f(x): (d, d), of the loss unclipped."""
+        weights = np.sqrt(self.bend(self.features @ x, self.targets) / self.divisor)[:, None]
+        if isinstance(self.features, np.ndarray):
+            rows = weights * self.features
+            second = rows.T @ rows
+        else:
+            rows = self.features.multiply(weights).tocsr()
+            second = (rows.T @ rows).toarray()
+        second.flat[:: len(second) + 1] += self.regularizer
+        return np.asarray(second)
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Argmin f(x) + ‖x − v‖²/(2·step), of the loss unclipped, by Newton's method from a point near it.
+
+        Args:
+            v: (d,).
+            step: > 0; inf leaves the second term out.
+            near: (d,).
+            tolerance: of the gradient's L2 norm; what rounding makes of it may be more.
+        """
+        exact = replace(self, clip=inf)
+
+        def gradient(x: Vector) -> Vector:
+            return exact.grad(x) + (x - v) / step
+
+        def hessian(x: Vector) -> Vector:
+            second = exact.hessian(x)
+            second.flat[:: len(second) + 1] += 1 / step
+            return second
+
+        return newton(gradient, hessian, near, tolerance)
 
 
 class PiecewiseLinearLoss(LinearLoss):
@@ -155,6 +208,10 @@ class NoisyGradient:
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The samples' part of it, + ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Without error: what is minimized is not sampled."""
+        return self.loss.prox(v, step, near, tolerance)
 
     def _disturbed(self, gradient: Vector) -> Vector:
         gradient += self.noise.at(self.t).normal(0.0, sqrt(self.variance), gradient.shape)

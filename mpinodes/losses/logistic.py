@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.losses.linear import LinearLoss
+from mpinodes.losses.linear import SmoothLoss
 from mpinodes.protocol import Vector
 
 __all__ = ["Logistic"]
 
 
 @dataclass(frozen=True, slots=True)
-class Logistic(LinearLoss):
+class Logistic(SmoothLoss):
     """ℓ(m, b) = ln(1 + exp(−b m)); |ℓ'| ≤ 1, ℓ'' ≤ 1/4."""
 
     needs_labels: ClassVar[bool] = True
@@ -28,6 +28,12 @@ class Logistic(LinearLoss):
     def slope(prediction: Vector, target: Vector) -> Vector:
         """−b / (1 + exp(b m)), written with tanh so that no exponential overflows."""
         return -0.5 * target * (1.0 - np.tanh(0.5 * target * prediction))
+
+    @staticmethod
+    def bend(prediction: Vector, target: Vector) -> Vector:
+        """1/(4 cosh²(m/2)), written with tanh."""
+        tanh = np.tanh(0.5 * prediction)
+        return 0.25 * (1.0 - tanh * tanh)
 
     @staticmethod
     def curvature() -> float:

@@ -34,11 +34,13 @@ class Loss(NamedTuple):
         pure: proven pure ε.
         epsilon: proven ε at δ.
         rule: which accounting gave it: pure, zCDP, RDP, GDP, PLD or unproven.
+        slip: the part of δ that goes on releases that are not quite those accounted for (`Event.slip`).
     """
 
     pure: float
     epsilon: float
     rule: str
+    slip: float = 0.0
 
 
 UNPROVEN = Loss(np.nan, np.nan, "unproven")
@@ -48,7 +50,7 @@ class Losses(NamedTuple):
     """Privacy losses at the horizons.
 
     Attributes:
-        claimed: (h,) the paper's ε, for an agent as for the network; nan: it claims nothing.
+        claimed: (h, n) the paper's ε of every agent, of which the largest is the network's; nan: it claims nothing.
         agents: by horizon, by agent.
         network: by horizon.
     """
@@ -79,7 +81,11 @@ class Accountant:
         return np.concatenate(self._chunks)
 
     def losses(
-        self, horizons: NDArray[np.int64], delta: float, claim: Callable[[int], float] | None, tight: bool = False
+        self,
+        horizons: NDArray[np.int64],
+        delta: float,
+        claim: Callable[[int], float | Sequence[float]] | None,
+        tight: bool = False,
     ) -> Losses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
         events = self.events()
@@ -95,16 +101,22 @@ class Accountant:
                 uses[column] = Uses.of(events[:, i], groups[i])
             ledgers[key] = open_ledger(events[:, i], uses[column])
         counts = {key: keys.count(key) for key in ledgers}
+        slips = np.cumsum(events[:, :, Event._fields.index("slip")], axis=0)
         agents, network = [], []
         for horizon in horizons.tolist():
             exact = tight and horizon == horizons[-1]
-            one = {key: price([ledger], [1], horizon, delta, exact) for key, ledger in ledgers.items()}
+            slip = slips[horizon - 1]
+            one = {
+                key: price_slipping([ledger], [1], horizon, delta, exact, slip[first[key]])
+                for key, ledger in ledgers.items()
+            }
             agents.append([one[key] for key in keys])
             if self._shared:
-                network.append(price(list(ledgers.values()), list(counts.values()), horizon, delta, exact))
+                all_of = list(ledgers.values()), list(counts.values())
+                network.append(price_slipping(*all_of, horizon, delta, exact, slip.sum()))
             else:
                 network.append(_most(agents[-1]))
-        claimed = [np.nan if claim is None else claim(t) for t in horizons.tolist()]
+        claimed = [np.broadcast_to(np.nan if claim is None else claim(t), len(keys)) for t in horizons.tolist()]
         return Losses(np.array(claimed), agents, network)
 
 
@@ -138,6 +150,22 @@ def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: 
         exact = compose(ledgers, counts, delta)
         epsilon, rule = min((epsilon, rule), (exact, "PLD"))
     return Loss(worst, epsilon, rule)
+
+
+def price_slipping(
+    ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: float, tight: bool, slip: float
+) -> Loss:
+    """The loss of releases within a total variation distance `slip` of those in the ledgers.
+
+    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) slip)-DP; half of δ is kept for that.
+    """
+    if not slip:
+        return price(ledgers, counts, horizon, delta, tight)
+    loss = price(ledgers, counts, horizon, delta / 2, tight)
+    spent = (1 + np.exp(loss.epsilon)) * slip
+    if not spent <= delta / 2:
+        return UNPROVEN._replace(slip=float(spent))
+    return loss._replace(pure=np.nan, slip=float(spent))
 
 
 def _most(losses: Sequence[Loss]) -> Loss:

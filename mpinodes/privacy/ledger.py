@@ -52,7 +52,7 @@ class Costs:
     def __init__(self, events: Vector) -> None:
         self._kind, self._scale, self._draws, l1, l2, *_ = events.T
         with np.errstate(invalid="ignore"):
-            self._ratio = np.where(np.isinf(l2), 1.0, l1 / l2)
+            self._ratio = np.where(np.isinf(l2) | (l2 == 0), 1.0, l1 / l2)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""

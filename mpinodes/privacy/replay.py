@@ -1,30 +1,33 @@
 """Replay: one agent on adjacent data against a recorded transcript.
 
 Given all that was said, an agent's next message is a function of its data: running it on its own data and on adjacent
-data against the same transcript gives the change of every message, which no sensitivity may fall short of. Only the
-transcript, the events and the experiment are read; ξ and all else that is not data is the same on both sides.
+data against the same transcript gives the change of every message, which no sensitivity may fall short of. Where the
+noise is inside a minimization, what the two densities of the release differ by stands in for the change, times the
+noise's scale. Only the transcript, the events and the experiment are read; ξ and all else that is not data is the same
+on both sides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mpinodes import load
-from mpinodes.agent import HEADER, frame_width, open_inbox
+from mpinodes.agent import HEADER, Voice, frame_width, open_inbox
 from mpinodes.errors import BadInput
 from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
-from mpinodes.protocol import Event, Features, Loss, Query, Vector
+from mpinodes.privacy.penalty import log_density
+from mpinodes.protocol import Event, Features, Loss, Query, Solve, Start, Vector
 from mpinodes.resolve import resolve
-from mpinodes.seeds import Purpose
-from mpinodes.seeds import Stream as Seeds
+
+Message: TypeAlias = Query | Solve | Start
 
 SLACK = 1 + 1e-9  # rounding, relative
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
@@ -96,19 +99,23 @@ class Replayed:
 
     def __init__(self, recorded: Recorded, agent: int) -> None:
         self._parts, self._frames, self.agent = recorded.parts, recorded.frames, agent
-        self._own = recorded.parts.losses(agent)
+        self._voice = Voice(agent, recorded.parts)
+        self._own = self._voice.losses
+        self._scale = recorded.events[:, agent, Event._fields.index("scale")]
         self._starts: list[tuple[Any, Any]] = []
-        self._queries = list(self._original())
-        self.values = np.array([query.value for query in self._queries])
+        self.messages = list(self._original())
         self._same_run(recorded)
+
+    def said(self, t: int) -> Vector:
+        """The recorded release of round t: (d,)."""
+        return np.asarray(self._frames[t - 1, self.agent, HEADER : HEADER + self._parts.dimension])
 
     def _same_run(self, recorded: Recorded) -> None:
         """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases."""
-        noise = Seeds(self._parts.experiment.seed, Purpose.NOISE, self.agent)
         out = np.empty(self._parts.dimension)
-        for t, query in enumerate(self._queries, 1):
-            event = self._parts.mechanism.release(query, t, noise, out)
-            said = self._frames[t - 1, self.agent, HEADER : HEADER + len(out)]
+        for t, message in enumerate(self.messages, 1):
+            event = self._voice.say(message, t, out)
+            said = self.said(t)
             if not (
                 np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()))
                 and np.allclose(event, recorded.events[t - 1, self.agent], rtol=1e-9, equal_nan=True)
@@ -118,24 +125,24 @@ class Replayed:
                     "experiment, data and code give now"
                 )
 
-    def _original(self) -> Iterator[Query]:
+    def _original(self) -> Iterator[Message]:
         """The messages on the agent's own data; keeps the state at every round."""
         algorithm, mixing = self._parts.algorithm, self._parts.mixing
-        state, mixed = algorithm.init(np.zeros(self._parts.dimension)), mixing.init(self.agent)
+        state, mixed = algorithm.init(self._voice.start), mixing.init(self.agent)
         for t in range(1, len(self._frames) + 1):
             self._starts.append((state, mixed))
-            query, state, mixed = self._step(t, state, mixed, self._own)
-            yield query
+            message, state, mixed = self._step(t, state, mixed, self._own)
+            yield message
 
-    def _step(self, t: int, state: Any, mixed: Any, losses: Callable[[int], Loss]) -> tuple[Query, Any, Any]:
+    def _step(self, t: int, state: Any, mixed: Any, losses: Callable[[int], Loss]) -> tuple[Message, Any, Any]:
         algorithm, place = self._parts.algorithm, self._parts.topology.round(t, self.agent)
-        query = algorithm.message(state, place)
+        message = algorithm.message(state, place)
         frames = {j: self._frames[t - 1, j] for j in place.senders}
         mixed, inbox = open_inbox(self._parts.mixing, mixed, place, frames, self._parts.dimension)
-        return query, algorithm.update(state, place, inbox, losses(t)), mixed
+        return message, algorithm.update(state, place, inbox, losses(t)), mixed
 
     def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
-        """Clean messages on adjacent data less those on the agent's own, of rounds `change.round` to `last`: (r, d).
+        """How far messages on adjacent data are from those on the agent's own, to round `last`, in L1 and L2: (r, 2).
 
         And whether what was said of their sensitivity is the same on both, as it must be: it is public.
         """
@@ -143,11 +150,24 @@ class Replayed:
         state, mixed = self._starts[change.round - 1]
         moved, public = [], True
         for t in range(change.round, last + 1):
-            query, state, mixed = self._step(t, state, mixed, losses)
-            own = self._queries[t - 1]
-            moved.append(query.value - own.value)
-            public &= replace(query, value=own.value) == own
+            message, state, mixed = self._step(t, state, mixed, losses)
+            own = self.messages[t - 1]
+            public &= _public(message) == _public(own)
+            if isinstance(message, Query) and isinstance(own, Query):
+                moved.append(_sizes(message.value - own.value, own.value))
+            elif isinstance(message, Solve) and isinstance(own, Solve):
+                moved.append(self._diverged(t, message, losses(message.uses)))
+            else:
+                moved.append([0.0, 0.0])
         return np.array(moved), public
+
+    def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
+        """What the log densities of the release of round t differ by, times the scale; without noise, two centers."""
+        x, scale, own = self.said(t), self._scale[t - 1], self._own(ask.uses)
+        if scale == 0:
+            return _sizes(ask.step * (adjacent.grad(x) - own.grad(x)), x)
+        one, other = (log_density(x, ask, loss, scale) for loss in (own, adjacent))  # type: ignore[arg-type]
+        return [scale * abs(one - other)] * 2
 
     def _adjacent(self, change: Change) -> Callable[[int], Loss]:
         samples = self._parts.stream.samples(self.agent)
@@ -160,6 +180,22 @@ class Replayed:
             return _with(loss, rows, change) if rows else loss
 
         return losses
+
+
+def _public(message: Message) -> dict[str, Any]:
+    """All that a message says of itself, which no data may tell on."""
+    said = {field.name: getattr(message, field.name) for field in fields(message)}
+    private = ("value", "residual", "solver_steps") if isinstance(message, Query) else ()
+    return {k: v.tobytes() if isinstance(v, np.ndarray) else v for k, v in said.items() if k not in private}
+
+
+def _sizes(moved: Vector, message: Vector) -> list[float]:
+    """L1 and L2 of a difference, less what rounding makes: a difference of messages is not exact to their last bits."""
+    floor = ROUNDING * max(1.0, float(np.abs(message).max()))
+    return [
+        max(float(np.abs(moved).sum()) - floor * len(moved), 0.0),
+        max(float(np.linalg.norm(moved)) - floor, 0.0),
+    ]
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
@@ -235,14 +271,11 @@ def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> F
     events = recorded.events[:, replayed.agent]
     uses = events[change.round - 1 : last, Event._fields.index("uses")].astype(int)
     l1_claimed, l2_claimed = (events[change.round - 1 : last, Event._fields.index(name)] for name in ("l1", "l2"))
-    ratio = np.divide(l1_claimed, l2_claimed, out=np.ones(len(uses)), where=np.isfinite(l2_claimed))
+    ratio = np.divide(l1_claimed, l2_claimed, out=np.ones(len(uses)), where=np.isfinite(l2_claimed) & (l2_claimed > 0))
     carried = np.array([bool(r) and _carries(recorded.parts, replayed.agent, r, change) for r in uses])
     bound = claimed(events[change.round - 1 : last], carried)
     moved, public = replayed.moved(change, last)
-    # A difference of two messages is not exact to the last bits of either.
-    floor = ROUNDING * max(1.0, float(np.abs(replayed.values).max()))
-    l2 = np.maximum(np.linalg.norm(moved, axis=1) - floor, 0.0)
-    l1 = np.maximum(np.abs(moved).sum(axis=1) - floor * moved.shape[1], 0.0)
+    l1, l2 = moved.T
     over = np.maximum(_over(l2, bound), _over(l1, bound * ratio))
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))

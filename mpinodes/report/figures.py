@@ -38,6 +38,7 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
     drawers: dict[str, tuple[str, Callable[[xr.Dataset, Json], Figure | None]]] = {
         "regret": ("Regret per round", regret),
         "gap": ("Optimality gap", gap),
+        "training": ("Training loss", training),
         "privacy": ("Privacy loss", privacy),
         "accuracy": ("Accuracy", accuracy),
         "topology": ("Topology", topology),
@@ -115,7 +116,7 @@ def _log(axes: Axes, *names: Literal["x", "y"]) -> None:
 
 
 def gap(data: xr.Dataset, summary: Json) -> Figure | None:
-    """Optimality gap of the agents' average decisions, of offline methods."""
+    """Optimality gap of the agents' average or last decisions, of offline methods."""
     if "optimality_gap" not in data:
         return None
     figure, axes = _axes()
@@ -124,7 +125,20 @@ def gap(data: xr.Dataset, summary: Json) -> Figure | None:
     axes.fill_between(t, found.min(rest), found.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
     _line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
     _log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
-    axes.set(xlabel="rounds", ylabel="F(average decision) − min F, per sample")
+    axes.set(xlabel="rounds", ylabel=f"F({summary['judged']} decision) − min F, per agent and round")
+    _title(axes, summary)
+    axes.legend()
+    return figure
+
+
+def training(data: xr.Dataset, summary: Json) -> Figure | None:
+    """Training loss of every round, of losses that stay the same."""
+    if "training_loss" not in data:
+        return None
+    figure, axes = _axes()
+    _line(axes, data["round"].values, data.training_loss, NETWORK, label="at each agent's own decision")
+    _log(axes, "y")
+    axes.set(xlabel="round", ylabel="training loss L(t)")
     _title(axes, summary)
     axes.legend()
     return figure

@@ -90,7 +90,7 @@ def _privacy(privacy: Json) -> str:
         "Proven: against someone who reads every message on every link. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
-        f"{escape(words.what_noise_buys(privacy['noise']))}</p>"
+        f"{escape(' '.join([words.what_noise_buys(privacy['noise']), *words.provisos(privacy)]))}</p>"
     )
 
 

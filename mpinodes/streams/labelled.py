@@ -23,6 +23,10 @@ MakeLoss = Callable[[Features, Vector], LinearLoss]
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
 Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round")]
+Batches = Annotated[
+    Annotated[int, Meta(ge=1)] | Literal["all"],
+    Meta(description="samples an agent sees in a round; all: every one it has, in every round"),
+]
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,15 @@ class Cycle:
 
 @dataclass(frozen=True)
 class LabelledStream(ABC):
-    """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch."""
+    """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch.
+
+    Where `batch` is "all", every round shows an agent the same samples, all it has, for as long as one likes.
+    """
 
     seed: int
     agents: int
     make_loss: MakeLoss
-    batch: Batch = 1
+    batch: Batches = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
     shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
     partition: Annotated[
@@ -118,10 +125,10 @@ class LabelledStream(ABC):
         """
         return deal(self._sources[0].targets, self)
 
-    @cached_property
-    def rounds(self) -> int:
-        """Rounds in all epochs of the smallest share."""
-        return self.epochs * self._epoch
+    @property
+    def rounds(self) -> int | None:
+        """Rounds in all epochs of the smallest share; None: it has no end."""
+        return None if self.batch == "all" else self.epochs * self._epoch
 
     @cached_property
     def _epoch(self) -> int:
@@ -129,7 +136,11 @@ class LabelledStream(ABC):
         return min(map(self._batches, range(self.agents)))
 
     def _batches(self, agent: int) -> int:
-        return len(self.shares[agent]) // self.batch
+        return len(self.shares[agent]) // self._size(agent)
+
+    def _size(self, agent: int) -> int:
+        """Samples of a round."""
+        return len(self.shares[agent]) if self.batch == "all" else self.batch
 
     @cached_property
     def _everything(self) -> Features:
@@ -141,7 +152,10 @@ class LabelledStream(ABC):
         features = self._everything if self.partition == "shared" else train.features(rows)
         self._require_bounds(features, rows)
         targets = train.targets[rows]
-        batches = self._batches(agent)
+        if self.batch == "all":
+            whole = self.make_loss(features, targets)
+            return lambda t: whole
+        size, batches = self.batch, self._batches(agent)
         # One copy of the samples in the order of the current epoch: a round is then a view of it.
         epoch, shuffled = -1, (features, targets)
 
@@ -151,7 +165,7 @@ class LabelledStream(ABC):
             if self.shuffle and now != epoch:
                 permutation = self._order(agent, now)
                 epoch, shuffled = now, (features[permutation], targets[permutation])
-            rows = slice(place * self.batch, (place + 1) * self.batch)
+            rows = slice(place * size, (place + 1) * size)
             return self.make_loss(shuffled[0][rows], shuffled[1][rows])
 
         return loss
@@ -185,18 +199,21 @@ class LabelledStream(ABC):
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """By round its place in the epoch; where epochs are shuffled, every sample by itself."""
-        if not self.shuffle or self.epochs == 1:
+        if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
         return self.samples(agent)
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
         """By round the agent's training samples, by their place in its share."""
-        batches, size = self._batches(agent), len(self.shares[agent])
+        everything = range(len(self.shares[agent]))
+        if self.batch == "all":
+            return lambda t: everything
+        size, batches = self.batch, self._batches(agent)
 
         def samples(t: int) -> list[int]:
             epoch, place = divmod(t - 1, batches)
-            order = self._order(agent, epoch) if self.shuffle else np.arange(size)
-            found: list[int] = order[place * self.batch : (place + 1) * self.batch].tolist()
+            order = self._order(agent, epoch) if self.shuffle else np.array(everything)
+            found: list[int] = order[place * size : (place + 1) * size].tolist()
             return found
 
         return samples
@@ -220,29 +237,30 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     total, n = len(targets), stream.agents
     if stream.partition == "shared":
         return (np.arange(total),) * n
-    if total < n * stream.batch:
+    least = 1 if stream.batch == "all" else stream.batch
+    if total < n * least:
         raise BadInput(
             f"data.partition = {stream.partition!r}: {total} training samples do not give {n} agents a batch of "
-            f"{stream.batch} each; fewer agents, or a smaller data.batch"
+            f"{least} each; fewer agents, or a smaller data.batch"
         )
     draws = Stream(stream.seed, Purpose.PARTITION).at(0)
     order = draws.permutation(total)
     if stream.partition == "by-label":
         order = order[np.argsort(targets[order], kind="stable")]
-    sizes = _sizes(total, stream, draws) if stream.partition == "uneven" else None
+    sizes = _sizes(total, stream, least, draws) if stream.partition == "uneven" else None
     cuts = n if sizes is None else np.cumsum(sizes)
     return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
 
 
-def _sizes(total: int, stream: LabelledStream, draws: np.random.Generator) -> Sequence[int]:
-    n, least = stream.agents, stream.batch
+def _sizes(total: int, stream: LabelledStream, least: int, draws: np.random.Generator) -> Sequence[int]:
+    n = stream.agents
     if not stream.sizes:
         shares = draws.dirichlet([stream.concentration] * n)
         return [least + int(share * (total - n * least)) for share in shares]
     if len(stream.sizes) != n or min(stream.sizes) < least or sum(stream.sizes) > total:
         raise BadInput(
-            f"data.sizes = {list(stream.sizes)}: expected {n} sizes, one for each agent, each at least data.batch = "
-            f"{least}, together at most {total}"
+            f"data.sizes = {list(stream.sizes)}: expected {n} sizes, one for each agent, each at least "
+            f"{'data.batch = ' if stream.batch != 'all' else ''}{least}, together at most {total}"
         )
     return stream.sizes
 

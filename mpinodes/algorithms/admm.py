@@ -1,0 +1,169 @@
+"""ADMM for consensus learning.
+
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
+(Forero, Cano, Giannakis 2010). With O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² over agent i's B_i samples, V_i
+neighbours j, all λ_i = 0 and random f_i(0), iteration t is
+
+    f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
+    λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
+
+with η = θ. Round 1 sends f_i(0), which no data has reached, and round t + 1 sends f_i(t). With the step 1/(2ηV_i) and
+the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the argmin is that of O_i(f) + ‖f − c‖²/(2·step). Here C is
+`problem.weight` and ρ/N `problem.regularizer`.
+
+The perturbed variants draw a noise e with density ∝ exp(−α(t)‖e‖₂) into the center; what that costs is said here, since
+it follows from the problem alone: given all that was sent, an output f is the minimizer for one e only, which adjacent
+data move by at most step·2C/B, and the density of f has the factor |∂e/∂f|, det(I + step·∇²O), which they change by at
+most 1 + (C c₁/B)/(ρ/N + 1/step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log1p
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.protocol import Inbox, Loss, Round, Solve, Start, Vector
+
+__all__ = ["ADMM"]
+
+Positive = Annotated[float, Meta(gt=0, le=1e100)]
+Growth = Annotated[float, Meta(ge=1, le=1e6)]
+Rounds: TypeAlias = Any  # an iteration t, or an array of them
+
+
+def of(value: float | Sequence[float], agent: int) -> float:
+    """What is given for all agents at once, or for each."""
+    return value if isinstance(value, (int, float)) else value[agent]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next round needs."""
+
+    f: Vector  # (d,) f_i(t), as sent
+    anchor: Vector  # (d,) mean over neighbours j of ½(f_i(t) + f_j(t))
+    dual: Vector  # (d,) λ_i(t)
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """The problem of (8), and (9)."""
+
+    agents: int  # N
+    degrees: Sequence[int]  # V_i
+    share: Sequence[float]  # C/B_i
+    steepness: float  # sup |L'|‖x‖, 1 in the paper
+    curvature: float  # c₁‖x‖²: sup L''‖x‖²
+    regularizer: float  # ρ/N
+    dual_step: Annotated[
+        Positive | tuple[Positive, ...], Meta(description="theta of iteration 1, or one for each agent")
+    ] = 0.5
+    dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
+    tolerance: Annotated[
+        float, Meta(gt=0, le=1, description="gradient norm to which an agent solves its local problem")
+    ] = 1e-10
+    mixing: Literal["neighbors"] = "neighbors"
+
+    decomposable: ClassVar[bool] = True
+    offline: ClassVar[str] = "last"
+    unconstrained: ClassVar[bool] = True
+    whole_data: ClassVar[bool] = True
+    solves: ClassVar[bool] = True
+    random_start: ClassVar[bool] = True
+    mechanism: ClassVar[str] = "none"
+    defaults: ClassVar[dict[str, Any]] = {
+        "rounds": 101,
+        "data": {"name": "unit-ball", "total": 3500, "batch": "all"},
+        "problem": {"loss": "logistic", "average": True, "weight": 400.0, "regularizer": 0.15, "set": "none"},
+        "topology": {"name": "ring"},
+        "privacy": {"mechanism": "none", "clip": "inf"},
+    }
+
+    def theta(self, agent: int, t: Rounds) -> Rounds:
+        """θ_i(t)."""
+        return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
+
+    def eta(self, agent: int, t: Rounds) -> Rounds:
+        """η_i(t) = θ_i(t)."""
+        return self.theta(agent, t)
+
+    def noise_scale(self, agent: int, t: Rounds) -> Rounds:
+        """1/α_i(t): no noise."""
+        return 0.0 * t
+
+    def problem(self, s: State, i: int, t: int) -> Solve:
+        """The minimization of iteration t."""
+        step = 1 / (2 * self.eta(i, t) * self.degrees[i])
+        modulus = self.regularizer + 1 / step
+        return Solve(
+            center=s.anchor - 2 * step * s.dual,
+            step=step,
+            near=s.f,
+            uses=t,
+            l2=step * 2 * self.share[i] * self.steepness,
+            log_volume=log1p(self.share[i] * self.curvature / modulus),
+            nominal=self.noise_scale(i, t),
+            tolerance=self.tolerance,
+            stretch=1 / modulus,
+        )
+
+    def hear(self, s: State, round: Round, inbox: Inbox) -> State:
+        """(9), and the next anchor."""
+        f, mean, neighbours = inbox.own, inbox.mix(), len(round.inn)
+        dual = s.dual
+        if round.t > 1:  # f_i(0) moves no dual
+            dual = dual + (self.theta(round.me, round.t - 1) / 2) * neighbours * (f - mean)
+        return State(f.copy(), 0.5 * (f + mean), dual)
+
+    def check(self, rounds: int, private: bool) -> None:
+        """Whether the penalties are what Theorem 3.1 asks for: η_i(t) ≥ θ_i(t), neither falling.
+
+        Raises:
+            ValueError: they are not; names the agent.
+        """
+        for key in ("dual_step", "penalty", "penalty_growth", "penalty_cap", "noise_rate", "noise_growth"):
+            given = getattr(self, key, 0.0)
+            if not isinstance(given, (int, float)) and len(given) != self.agents:
+                raise ValueError(
+                    f"algorithm.{key} has {len(given)} values: expected one number, or one for each of the "
+                    f"{self.agents} agents"
+                )
+        ends = np.array([1, max(rounds - 1, 1)])
+        for i in range(self.agents):
+            if not (self.eta(i, ends) < 1e100).all():
+                raise ValueError(f"agent {i}: its penalty grows beyond 1e100: set algorithm.penalty_cap")
+            # Growing powers with or without a cap: where the least ratio is at no end, there is none below 1.
+            low = self.eta(i, ends) / self.theta(i, ends)
+            if low.min() < 1:
+                t = ends[int(low.argmin())]
+                raise ValueError(
+                    f"agent {i}: its penalty eta({t}) = {self.eta(i, t):g} is below the dual step theta({t}) = "
+                    f"{self.theta(i, t):g}, and ADMM may not converge: raise algorithm.penalty (or penalty_cap), or "
+                    "lower algorithm.dual_step"
+                )
+
+
+@dataclass(frozen=True)
+class ADMM(Consensus):
+    """Every agent sends the minimizer."""
+
+    def init(self, x: Vector) -> State:
+        """f_i(0) = x and λ_i(0) = 0."""
+        return State(f=x, anchor=x, dual=np.zeros_like(x))
+
+    def message(self, s: State, round: Round) -> Solve | Start:
+        """f_i(0), or the problem that f_i(t − 1) minimizes."""
+        return Start() if round.t == 1 else self.problem(s, round.me, round.t - 1)
+
+    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+        """(9)."""
+        return self.hear(s, round, inbox)
+
+    def decision(self, s: State) -> Vector:
+        """f_i(t)."""
+        return s.f

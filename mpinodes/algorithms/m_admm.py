@@ -1,0 +1,38 @@
+"""M-ADMM: every agent chooses its own penalty parameter in every iteration, and keeps it to itself.
+
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
+(11): ADMM with penalties η_i(t) in the argmin, apart from the dual step θ. It converges to the optimum if
+η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem 3.1); as in the experiments, η_i(t) = η_i(1) q_i^(t−1), up to a
+cap. Without one it stalls short of the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.algorithms.admm import ADMM, Growth, Positive, Rounds, of
+
+__all__ = ["MADMM"]
+
+
+@dataclass(frozen=True)
+class MADMM(ADMM):
+    """(10) and (11)."""
+
+    penalty: Annotated[
+        Positive | tuple[Positive, ...], Meta(description="eta of iteration 1, or one for each agent")
+    ] = 0.5
+    penalty_growth: Annotated[
+        Growth | tuple[Growth, ...], Meta(description="q1: eta(t) = eta q1^(t - 1); or one for each agent")
+    ] = 1.02
+    penalty_cap: Annotated[float, Meta(gt=0, description="the most that a penalty grows to")] = inf
+
+    def eta(self, agent: int, t: Rounds) -> Rounds:
+        """η_i(t)."""
+        grown = of(self.penalty, agent) * np.power(of(self.penalty_growth, agent), t - 1.0)
+        return np.minimum(grown, self.penalty_cap)

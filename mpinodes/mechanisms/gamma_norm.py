@@ -1,0 +1,35 @@
+"""Noise with density ∝ exp(−‖e‖₂/scale): its norm is Gamma(d, scale), its direction uniform.
+
+K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011); the ADMM papers'
+exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP: a shift changes ‖e‖₂ by no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from mpinodes.protocol import Event, Kind, Query, Vector
+from mpinodes.seeds import Stream
+
+__all__ = ["GammaNorm"]
+
+
+@dataclass(frozen=True)
+class GammaNorm:
+    """Scale (inverse of the query's noise rate)/epsilon, or c/epsilon where a constant c is given."""
+
+    epsilon: float
+    constant: float | None
+
+    def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
+        """`query.value` plus noise, into `out`: (d,)."""
+        nominal = query.l2 if query.nominal is None else query.nominal
+        scale = (nominal if self.constant is None else self.constant) / self.epsilon
+        draws = noise.at(t)
+        direction = draws.standard_normal(out.shape)
+        norm = draws.gamma(len(out), scale)
+        np.add(query.value, direction * (norm / sqrt(direction @ direction)), out=out)
+        return Event.of(query, Kind.PURE, scale)._replace(l1=query.l2)

@@ -1,0 +1,22 @@
+"""The density of a minimizer with noise inside the minimization, for replay and audit."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from mpinodes.losses.linear import SmoothLoss
+from mpinodes.protocol import Solve, Vector
+
+
+def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
+    """Of the release x: (d,), up to a constant that is the same for all losses.
+
+    x minimizes f(x) + ‖x − center − e‖²/(2·step) for one e only, x + step·∇f(x) − center; and ∂e/∂x = I + step·∇²f(x).
+    The law of e has density ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+    """
+    e = x + ask.step * loss.grad(x) - ask.center
+    volume = ask.step * loss.hessian(x)
+    volume.flat[:: len(x) + 1] += 1.0
+    return float(np.linalg.slogdet(volume)[1]) - sqrt(e @ e) / scale
