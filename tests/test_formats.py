@@ -241,6 +241,32 @@ def test_adult_test_differs_only_in_its_first_line_and_the_points_after_labels(t
     np.testing.assert_array_equal(dense(one, [1]), dense(one)[1:])
 
 
+def test_adult_by_maxima_divides_by_the_largest_in_all_files_together(tmp_path):
+    """The row that is dropped has the largest age; each of the files has some maxima."""
+    data = put(tmp_path / "adult.data", ADULT.replace("18, ?", "999, ?"))
+    test = put(tmp_path / "adult.test", TEST.replace("39,", "95,").replace("1600000", "400000").replace("5001", "0"))
+    sources = adult.read_by_maxima([data, test])
+    assert [source.upstream for source in sources] == [30_162, 15_060]
+    largest = np.array([95, 1_600_000, 13, 99_999, 5001, 99])
+    first = [[39, 77516, 13, 2174, 2500, 40], [90, 1_600_000, 3, 99_999, 5001, 99]]
+    second = [[95, 77516, 13, 2174, 2500, 40], [90, 400_000, 3, 99_999, 0, 99]]
+    rows = np.concatenate([dense(source) for source in sources])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-15)
+    np.testing.assert_allclose((rows / rows[:, -1:])[:, 98:-1], np.array(first + second) / largest, rtol=1e-14)
+    for source, path in zip(sources, (data, test), strict=True):
+        public = adult.read(path)
+        np.testing.assert_array_equal(source.targets, public.targets)
+        np.testing.assert_array_equal(dense(source)[:, :98] > 0, dense(public)[:, :98] > 0)
+
+
+def test_an_adult_column_of_zeros_or_less_stays_zero_by_maxima(tmp_path):
+    text = ADULT.replace("2174", "0").replace("99999", "-7")
+    (source,) = adult.read_by_maxima([put(tmp_path / "adult.data", text)])
+    rows = dense(source)
+    assert rows[:, 101].tolist() == [0, 0]
+    assert (rows[:, 102] > 0).all()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

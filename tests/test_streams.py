@@ -12,6 +12,7 @@ from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.resolve import resolve
+from mpinodes.streams.adult import Adult
 from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
@@ -279,3 +280,83 @@ def test_a_fixed_noise_scale_goes_with_shared_losses_only():
     dola = resolve(ex.parse(None, ["algorithm.name=dola", "data.name=digits", "rounds=9"]), 8)
     assert (dola.privacy.scale, dola.privacy.clip) == ("calibrated", 1.0)
     assert resolve(ex.parse(None, ["algorithm.name=dpsda-ps", "data.name=digits"]), 8).privacy.scale == 4.5
+
+
+# ---- adult
+
+TRAIN = """\
+39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K
+50, Private, 83311, HS-grad, 9, Divorced, Sales, Husband, Black, Male, 0, 1902, 13, United-States, >50K
+88, ?, 999999, HS-grad, 9, Divorced, ?, Husband, White, Male, 0, 0, 99, United-States, <=50K
+28, Local-gov, 338409, Masters, 14, Separated, Tech-support, Wife, Other, Female, 0, 0, 45, Japan, <=50K
+"""
+TEST = """\
+|1x3 Cross validator
+25, Private, 226802, 11th, 7, Never-married, Sales, Own-child, Black, Male, 0, 0, 60, United-States, <=50K.
+63, Private, 104626, Prof-school, 15, Widowed, Prof-specialty, Husband, White, Male, 7688, 0, 32, Peru, >50K.
+"""
+PUBLIC = [100, 1.5e6, 16, 99_999, 5000, 100]
+MAXIMA = [63, 338_409, 15, 7688, 1902, 60]  # of the five complete rows, by eye
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A function that makes the stream of three people to train and two to test."""
+    (tmp_path / "adult.data").write_text(TRAIN)
+    (tmp_path / "adult.test").write_text(TEST)
+    return lambda agents=2, **settings: Adult(3, agents, Logistic, dir=str(tmp_path), **settings)
+
+
+def numbers(text: str, bounds: list[float]) -> np.ndarray:
+    """The six numeric features of the complete rows, then the constant, divided by the rows' norms."""
+    fields = [line.split(", ") for line in text.splitlines() if line[0] != "|" and "?" not in line]
+    scaled = np.array([[float(row[k]) for k in (0, 2, 4, 10, 11, 12)] for row in fields]) / bounds
+    columns = np.column_stack([scaled, np.ones(len(scaled))])
+    return columns / np.sqrt(8 + (columns**2).sum(axis=1, keepdims=True))  # eight indicators are 1
+
+
+@pytest.mark.parametrize(("scaling", "bounds"), [("public", PUBLIC), ("maxima", MAXIMA)])
+def test_adult_trains_on_one_file_or_on_both_by_either_scaling(people, scaling, bounds):
+    split, everybody = (people(rows=rows, scaling=scaling).labelled() for rows in ("split", "all"))
+    assert (list(split), list(everybody)) == (["train", "test"], ["train"])
+    assert everybody["train"].targets.tolist() == [-1, 1, -1, -1, 1]
+    for found, text in ((split["train"], TRAIN), (split["test"], TEST), (everybody["train"], TRAIN + TEST)):
+        features = whole(found)
+        np.testing.assert_allclose(features[:, 98:], numbers(text, bounds), rtol=1e-14)
+        assert ((features[:, :98] > 0).sum(axis=1) == 8).all()
+        np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-15)
+        assert features.shape == (len(found.targets), 105)
+
+
+def test_adult_is_split_and_scaled_by_public_constants_by_default(people):
+    plain, same = people(), people(rows="split", scaling="public")
+    assert plain == same
+    assert plain.preprocessing == ""
+    assert people(scaling="maxima").preprocessing == "columns are divided by maxima read off the data"
+
+
+@pytest.mark.parametrize("rows", ["split", "all"])
+def test_adult_says_how_much_of_upstreams_it_found(people, rows):
+    assert people(rows=rows).title == "Adult (subset: 5 of 45,222)"
+
+
+def test_all_of_adult_comes_in_shares_and_batches_across_both_files(people):
+    stream = people(rows="all", scaling="maxima", partition="uneven", sizes=(3, 2), batch=2, epochs=3)
+    assert [len(share) for share in stream.shares] == [3, 2]
+    assert sorted(np.concatenate(stream.shares)) == [0, 1, 2, 3, 4]
+    assert stream.rounds == 3
+    expected, labels = numbers(TRAIN + TEST, MAXIMA), np.array([-1, 1, -1, -1, 1])
+    for agent in range(2):
+        loss, samples = stream.of(agent), stream.samples(agent)
+        for t in range(1, 4):
+            own = stream.shares[agent][samples(t)]
+            assert len(own) == 2
+            np.testing.assert_allclose(loss(t).features[:, 98:], expected[own], rtol=1e-14)
+            np.testing.assert_array_equal(loss(t).targets, labels[own])
+
+
+def test_the_command_line_knows_adults_options(people):
+    words = "algorithm.name=dola data.name=adult data.rows=all data.scaling=maxima data.partition=uneven"
+    parts = parts_of(f"{words} data.sizes=[2,3] topology.agents=2 rounds=2 data.dir={people().dir}")
+    assert [len(share) for share in parts.stream.shares] == [2, 3]
+    assert parts.stream.preprocessing

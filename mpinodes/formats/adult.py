@@ -2,12 +2,14 @@
 
 These are 98 indicators of the categorical fields' values, then the six numbers divided by public bounds and clipped
 to [0, 1], then a constant 1; at last the row is divided by its norm if that exceeds 1. No bound comes from the data,
-so none of it tells anything of a person. Not 99 indicators: workclass Never-worked occurs only together with an
-unknown occupation, hence in no row that stays.
+so none of it tells anything of a person: unlike the maxima of the columns, which `read_by_maxima` divides by. Not 99
+indicators: workclass Never-worked occurs only together with an unknown occupation, hence in no row that stays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -73,11 +75,11 @@ def _code(place: str, name: str, text: str) -> float:
         raise BadInput(f"{place}, {name}: {shown(text)} is not a whole number") from None
 
 
-def _dense(codes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Codes of the fields (k, 14) -> features (k, 105)."""
+def _dense(codes: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Codes of the fields (k, 14), bounds of the numbers (6,) -> features (k, 105)."""
     table = np.zeros((len(codes), DIMENSION))
     np.put_along_axis(table, _STARTS[:-1] + codes[:, ~_IS_NUMBER].astype(np.int64), 1.0, axis=1)
-    table[:, _STARTS[-1] : -1] = np.clip(codes[:, _IS_NUMBER] / _BOUNDS, 0, 1)
+    table[:, _STARTS[-1] : -1] = np.clip(codes[:, _IS_NUMBER] / bounds, 0, 1)
     table[:, -1] = 1
     table /= np.maximum(1, np.linalg.norm(table, axis=1, keepdims=True))
     return table
@@ -96,12 +98,25 @@ def _sample(place: str, text: str) -> tuple[float, list[float]] | None:
     return LABELS[label.removesuffix(".")], [_code(f"{place}, field {i}", *field) for i, field in named]
 
 
-def read(path: Path) -> Source:
-    """Income <=50K −1, >50K +1, of the complete rows; dense features of norm at most 1.
+@dataclass(frozen=True)
+class _Rows:
+    """The complete rows of a file: targets (N,) and codes (N, 14)."""
 
-    Raises:
-        BadInput: missing, empty, truncated or not this file; names file, line and field.
-    """
+    path: Path
+    targets: NDArray[np.float64]
+    codes: NDArray[np.float64]
+
+    def source(self, bounds: NDArray[np.float64]) -> Source:
+        return Source(
+            self.targets,
+            DIMENSION,
+            lambda rows: _dense(self.codes[rows], bounds),
+            UPSTREAM.get(self.path.name),
+            (self.path,),
+        )
+
+
+def _rows(path: Path) -> _Rows:
     data = content(path)
     targets, codes = [], []
     for number, start, end in lines(data):
@@ -113,5 +128,26 @@ def read(path: Path) -> Source:
             codes.append(sample[1])
     if not targets:
         raise BadInput(f"{path}: empty: no line without a ?")
-    table = np.array(codes, np.float64)
-    return Source(np.array(targets), DIMENSION, lambda rows: _dense(table[rows]), UPSTREAM.get(path.name), (path,))
+    return _Rows(path, np.array(targets), np.array(codes, np.float64))
+
+
+def read(path: Path) -> Source:
+    """Income <=50K −1, >50K +1, of the complete rows; dense features of norm at most 1.
+
+    Raises:
+        BadInput: missing, empty, truncated or not this file; names file, line and field.
+    """
+    return _rows(path).source(_BOUNDS)
+
+
+def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
+    """As `read`, but every number is divided by its largest in all the files together, instead of a public bound.
+
+    Raises:
+        BadInput: see `read`.
+    """
+    files = [_rows(path) for path in paths]
+    maxima = np.max([file.codes[:, _IS_NUMBER].max(axis=0) for file in files], axis=0)
+    # An indicator's maximum is 1 or 0 as it is. Numbers are whole: a column whose maximum is below 1 is clipped to 0.
+    bounds = np.maximum(maxima, 1)
+    return [file.source(bounds) for file in files]

@@ -1,16 +1,20 @@
 """UCI Adult: income above 50,000 dollars (+1) or not (−1), 30,162 complete rows to train and 15,060 to test, d = 105.
 
-98 columns are one-hot, 6 numeric ones lie in [0, 1] by public constants, and one is 1; no row's norm exceeds 1.
+98 columns are one-hot, 6 numeric ones lie in [0, 1] by public constants, and one is 1; no row's norm exceeds 1. The
+papers on ADMM train on all 45,222 rows and divide columns by their maxima: data.rows=all, data.scaling=maxima.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
 
 from mpinodes import fetch
 from mpinodes.formats import Source, adult
 from mpinodes.streams.files import FileStream
+from mpinodes.streams.labelled import joined
 
 __all__ = ["Adult"]
 
@@ -18,6 +22,18 @@ __all__ = ["Adult"]
 @dataclass(frozen=True)
 class Adult(FileStream):
     """> 50K against <= 50K."""
+
+    rows: Annotated[
+        Literal["split", "all"],
+        Meta(description="data.name=adult: adult.data trains and adult.test tests, or all rows train and none test"),
+    ] = "split"
+    scaling: Annotated[
+        Literal["public", "maxima"],
+        Meta(
+            description="data.name=adult: numbers are divided by public constants, or, as papers do, by their maxima "
+            "in both files, which tell of the people in them: no privacy is proven then"
+        ),
+    ] = "public"
 
     wanted: ClassVar = fetch.ADULT
     name: ClassVar[str] = "Adult"
@@ -28,7 +44,16 @@ class Adult(FileStream):
         "privacy": {"clip": 1.0},
     }
 
+    @property
+    def preprocessing(self) -> str:
+        """What was done to the samples that depends on them, outside privacy's accounts; empty: nothing."""
+        return "columns are divided by maxima read off the data" if self.scaling == "maxima" else ""
+
     def open(self) -> tuple[Source, Source | None]:
-        """Adult.data, and adult.test."""
-        train, test = self.located()
-        return adult.read(train), adult.read(test)
+        """Adult.data, and adult.test; or one after the other, and no test set."""
+        paths = self.located()
+        found = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
+        if self.rows == "all":
+            return replace(joined(found), upstream=sum(adult.UPSTREAM.values())), None
+        train, test = found
+        return train, test
