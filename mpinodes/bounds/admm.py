@@ -1,0 +1,200 @@
+"""M-ADMM: by how much a round contracts, Theorem 3.2.
+
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". L = D − A,
+Q = D + A, W(t) = diag(η_i(t)), Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y, f), J(t) = diag(I/θ, W(t)Q); m the least
+modulus, M the largest smoothness of the O_i:
+
+    (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t)
+    δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)
+    S: least nonzero singular value of L; σ̃, σ̄: largest of WQ and of (W − θI)L
+
+As printed, N = 2m + 2σ̄_min with the least nonzero singular value of (W − θI)L. But (22) needs the least eigenvalue, and
+(W − θI)L1 = 0. Checked, N = 2m. The norms of both sides are those of J(t): where η grows, round t + 1 begins farther
+away than round t ended, and the factors of the rounds do not multiply.
+
+Let all η_i be η; g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h + (η−θ)Lg + ηQp. From (34), (35):
+
+    ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
+    ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
+
+(55) drops θ⟨g, Lg⟩; with it, the proof of the checked form holds for all η ≥ θ/2, nondecreasing or not. "Sharp" is the
+largest δ with which δ‖Z(t) − Z*‖²_J is at most that difference for all g, p, h with (m+M)⟨g, h⟩ ≥ mM‖g‖² + ‖h‖², as
+the gradients of such functions have it. It is at least the checked form, all of whose steps hold for these g, p, h.
+
+Where the η_i differ, WQ and (W − θI)L are not symmetric, nor need their symmetric parts be positive semidefinite, as
+(39) to (42) and (54) to (56) take them to be: ‖·‖_J need not be a norm, and the difference is
+
+    2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
+
+The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and this to be positive for all g, p, h: it is not for two agents with
+η = (θ, 2θ), whose distance can grow. There is no checked form.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes.protocol import Vector
+
+ZERO = 1e-9  # relative to the largest singular value
+
+
+def contraction(
+    adjacency: ArrayLike,
+    penalty: ArrayLike,
+    dual_step: float,
+    modulus: float,
+    smoothness: float,
+    *,
+    printed: bool = False,
+) -> float:
+    """The δ(t) of (23).
+
+    Args:
+        adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
+        penalty: η(t), one for all agents; as printed, also (n,).
+        dual_step: θ, one for all agents and rounds.
+        modulus: m, above 0.
+        smoothness: M, at least m.
+        printed: with 2m + 2σ̄_min in place of 2m.
+
+    Raises:
+        ValueError: the graph, the penalties or the constants are not those of the proof; as printed, of the theorem.
+    """
+    from scipy.optimize import brentq
+
+    laplacian, signless = _laplacians(adjacency)
+    _strongly_convex(modulus, smoothness)
+    eta = np.broadcast_to(np.asarray(penalty, dtype=float), len(laplacian))
+    if not printed:
+        _common(eta, dual_step)
+    elif not eta.min() >= dual_step > 0:
+        raise ValueError(f"penalty {eta.min():g}, dual step {dual_step:g}: Theorem 3.2 is for penalties >= theta > 0")
+    differences = _singular_values((eta - dual_step)[:, None] * laplacian)
+    largest = _singular_values(eta[:, None] * signless)[0]
+    slope = dual_step * _singular_values(laplacian)[-1]
+    gain = 2 * modulus + (2 * differences[-1] if printed else 0.0)
+    square, linear = smoothness**2, differences[0] ** 2
+
+    def dual(mu: float) -> float:
+        return float(slope / (mu * mu * largest))
+
+    def primal(mu: float) -> float:
+        return float(gain / ((mu * mu * square + mu * linear) / (slope * (mu - 1)) + largest))
+
+    top = 1 + sqrt(1 + linear / square)  # primal rises up to here, dual falls everywhere
+    if dual(top) >= primal(top):
+        return primal(top)
+    return dual(brentq(lambda mu: dual(mu) - primal(mu), 1 + 1e-12, top))
+
+
+def sharp_contraction(
+    adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float
+) -> float:
+    """The largest δ(t) that the proof's identities allow; arguments and errors as for `contraction`, checked."""
+    from scipy.optimize import minimize_scalar
+
+    laplacian, signless = _laplacians(adjacency)
+    _strongly_convex(modulus, smoothness)
+    eta = _common(penalty, dual_step)
+    n, mean = len(laplacian), sqrt(modulus * smoothness)
+    one, none = np.eye(n), np.zeros((n, n))
+    moved, dual = _root(eta * signless), _root(_inverse(laplacian) / dual_step)
+    # ‖Z(t) − Z*‖²_J is the squared norm of `distances` applied to (g, h, √(ηQ)p)
+    distances = np.block([[(eta - dual_step) * dual @ laplacian, dual, dual @ moved], [moved, none, none]])
+
+    def largest_share(c: float) -> float:
+        """1/δ for the condition on h with multiplier τ; those that leave a positive definite form have |c| < 1."""
+        tau = 2 / (modulus + smoothness + 2 * mean * c)
+        own = (2 * eta - dual_step) * laplacian + tau * modulus * smoothness * one
+        cross = tau * mean * c * one
+        difference = np.block([[own, cross, none], [cross, tau * one, none], [none, none, one]])
+        return float(np.linalg.eigvalsh(distances @ np.linalg.solve(difference, distances.T))[-1])
+
+    # δ is concave in τ, any τ gives a δ that holds
+    return 1 / float(minimize_scalar(largest_share, bounds=(-1, 1), method="bounded").fun)
+
+
+def distance(
+    adjacency: ArrayLike,
+    penalty: ArrayLike,
+    dual_step: float,
+    releases: ArrayLike,
+    minimizer: ArrayLike,
+    gradients: ArrayLike,
+) -> float:
+    """‖Z(t) − Z*‖²_J, with Y* = −(√L)⁺∇Ô(f*), the one solution of (17) in the range of √L, where Y(t) is.
+
+    Args:
+        adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
+        penalty: η of J: η(t) for the left side of the theorem, η(t+1) for the right side of the next round's.
+        dual_step: θ, one for all agents and rounds.
+        releases: (t + 1, n, d) f(0) to f(t).
+        minimizer: (d,) f*, of Σ O_i.
+        gradients: (n, d) ∇O_i(f*), which add up to 0.
+
+    Raises:
+        ValueError: the graph is not connected, or ‖·‖_J is no norm, for agents differ in η.
+    """
+    laplacian, signless = _laplacians(adjacency)
+    eta = _common(penalty, dual_step)
+    away = np.asarray(releases) - np.asarray(minimizer)
+    # √L(Y(t) − Y*): the sum does not grow with t, as that of f(s) would
+    dual = dual_step * laplacian @ away[1:].sum(axis=0) + np.asarray(gradients)
+    return float(
+        np.sum(dual * (_inverse(laplacian) @ dual)) / dual_step + eta * np.sum(away[-1] * (signless @ away[-1]))
+    )
+
+
+def _laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
+    """L and Q."""
+    a = np.asarray(adjacency, dtype=float)
+    if (a != a.T).any():
+        raise ValueError("Theorem 3.2 is about undirected graphs: the adjacency matrix is not symmetric")
+    degrees = np.diag(a.sum(axis=1))
+    if np.linalg.matrix_rank(degrees - a, hermitian=True) != len(a) - 1 or len(a) == 1:
+        raise ValueError("Theorem 3.2 is about connected graphs of at least 2 agents: this one is not")
+    return degrees - a, degrees + a
+
+
+def _common(penalty: ArrayLike, dual_step: float) -> float:
+    """The η of all agents, for which there is a proof."""
+    eta = np.unique(np.asarray(penalty, dtype=float))
+    if len(eta) > 1:
+        raise ValueError(
+            f"penalties from {eta[0]:g} to {eta[-1]:g} in one round: Theorem 3.2 is proven only where all agents have "
+            "the same, for W(D + A) is not symmetric else"
+        )
+    if not eta[0] >= dual_step / 2 > 0:
+        raise ValueError(
+            f"penalty {eta[0]:g}, dual step {dual_step:g}: the proof of Theorem 3.2 needs the penalty to be at least "
+            "half of a positive dual step"
+        )
+    return float(eta[0])
+
+
+def _strongly_convex(modulus: float, smoothness: float) -> None:
+    if not 0 < modulus <= smoothness:
+        raise ValueError(
+            f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 is for 0 < modulus <= smoothness"
+        )
+
+
+def _inverse(matrix: Vector) -> Vector:
+    """The pseudo-inverse of a symmetric matrix."""
+    return np.asarray(np.linalg.pinv(matrix, hermitian=True), dtype=float)
+
+
+def _singular_values(matrix: Vector) -> Vector:
+    """The nonzero ones, descending; of 0 that is (0,)."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)
+
+
+def _root(matrix: Vector) -> Vector:
+    """√ of a symmetric positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(values.clip(0)) @ vectors.T)
