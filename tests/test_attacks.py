@@ -125,6 +125,14 @@ def test_the_sample_is_not_found_where_its_weight_is_small_or_the_rounds_are_few
     assert abs(cosines(Setting(rounds=1), repeats=20)[0]) < chance
 
 
+def test_equal_losses_claimed_do_not_find_the_sample_equally_well():
+    """What is found grows with C√T, what is claimed with C T."""
+    few, many = Setting(rounds=100), Setting(weight=1.0, rounds=5000)
+    assert few.claimed[-1] == pytest.approx(many.claimed[-1])
+    assert cosines(few, repeats=3)[-1] > 0.8
+    assert cosines(many, repeats=3)[-1] < 0.4
+
+
 @pytest.mark.parametrize("growth", [1.001, 1.002])
 def test_private_penalties_are_found_too_and_serve_as_well_as_known_ones(growth):
     setting = Setting(growth=growth)
