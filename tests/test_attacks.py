@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from mpinodes.privacy.attacks import Known, cosine, fit_growth, infer
+import mpinodes
+from mpinodes.errors import BadInput
+from mpinodes.privacy.attacks import Known, cosine, fit_growth, infer, known
+from mpinodes.privacy.replay import Recorded
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP, REGULARIZER = 0.5, 0.3 / AGENTS
@@ -97,14 +100,16 @@ def attacked(setting, seed=7, repeats=1):
 def cosines(setting, penalty=None, **draws):
     """(T,) the mean over runs."""
     penalty = setting.penalty if penalty is None else penalty
-    return np.mean([cosine(infer(known, penalty), sample) for known, sample in attacked(setting, **draws)], axis=0)
+    return np.mean(
+        [cosine(infer(knowledge, penalty), sample) for knowledge, sample in attacked(setting, **draws)], axis=0
+    )
 
 
 @pytest.mark.parametrize("setting", [Setting(growth=1.1), Setting(dual_growth=1.01), Setting(weight=1.0)], ids=str)
 def test_without_noise_one_round_tells_the_sample_and_every_other_the_same(setting):
     quiet = Setting(setting.weight, setting.growth, setting.dual_growth, rate=1e9, rounds=40)
-    for known, sample in attacked(quiet):
-        found = infer(known, quiet.penalty)
+    for knowledge, sample in attacked(quiet):
+        found = infer(knowledge, quiet.penalty)
         assert cosine(found, sample).min() > 1 - 1e-9
         lengths = np.linalg.norm(found, axis=1) / (quiet.weight / SAMPLES)
         assert (lengths > 0).all()  # |ℓ'|, the direction's sign being in the cosine
@@ -137,12 +142,12 @@ def test_equal_losses_claimed_do_not_find_the_sample_equally_well():
 def test_private_penalties_are_found_too_and_serve_as_well_as_known_ones(growth):
     setting = Setting(growth=growth)
     runs = attacked(setting)
-    growths = [fit_growth(known, STEP) for known, _ in runs]
+    growths = [fit_growth(knowledge, STEP) for knowledge, _ in runs]
     assert np.mean(growths) == pytest.approx(growth, abs=1e-4)
     assert growths == pytest.approx([growth] * len(runs), abs=4e-4)
     fitted = [
-        cosine(infer(known, STEP * q ** np.arange(setting.rounds))[-1], sample)
-        for q, (known, sample) in zip(growths, runs, strict=True)
+        cosine(infer(knowledge, STEP * q ** np.arange(setting.rounds))[-1], sample)
+        for q, (knowledge, sample) in zip(growths, runs, strict=True)
     ]
     assert np.mean(fitted) == pytest.approx(cosines(setting)[-1], abs=0.01)
     assert np.mean(fitted) > 0.9
@@ -154,13 +159,49 @@ def test_wrongly_assumed_penalties_cost_the_attacker():
 
 
 def test_a_constant_penalty_is_found_to_be_constant():
-    growths = [fit_growth(known, STEP) for known, _ in attacked(Setting())]
+    growths = [fit_growth(knowledge, STEP) for knowledge, _ in attacked(Setting())]
     assert min(growths) >= 1
     assert max(growths) < 1 + 2e-4
 
 
 def test_fewer_rounds_tell_what_the_first_of_more_tell():
     setting = Setting(growth=1.002, dual_growth=1.001, rounds=30)
-    for known, _ in attacked(setting):
-        few = infer(known.until(12), setting.penalty[:12])
-        np.testing.assert_allclose(few, infer(known, setting.penalty)[:12], rtol=1e-12)
+    for knowledge, _ in attacked(setting):
+        few = infer(knowledge.until(12), setting.penalty[:12])
+        np.testing.assert_allclose(few, infer(knowledge, setting.penalty)[:12], rtol=1e-12)
+
+
+def recorded(tmp_path, epsilon=1.0, rounds=41, **algorithm):
+    """Agents of 20, 30, 40 and 50 samples on a ring: each has two neighbours and one that is none."""
+    experiment = {
+        "rounds": rounds, "report": False, "record": {"transcript": True}, "output": {"dir": str(tmp_path / "run")},
+        "algorithm": {"name": "pp-admm", "noise_growth": 1.0} | algorithm,
+        "data": {"name": "unit-ball", "dimension": 5, "total": 140, "partition": "uneven", "sizes": [20, 30, 40, 50]},
+        "topology": {"name": "ring", "agents": 4}, "privacy": {"epsilon": epsilon},
+        "problem": {"weight": 15.0, "regularizer": 0.1},
+    }  # fmt: skip
+    return Recorded(mpinodes.run_lockstep(experiment))
+
+
+@pytest.mark.parametrize("agent", [0, 2])
+def test_of_a_recorded_run_nearly_without_noise_every_round_tells_the_sample(tmp_path, agent):
+    run = recorded(tmp_path, 1e9, dual_step=0.5, dual_growth=1.01, penalty=[0.6, 0.7, 0.8, 0.9], penalty_growth=1.05)
+    knowledge, loss = known(run, agent, 3), run.parts.losses(agent)(1)
+    found = infer(knowledge, run.parts.algorithm.eta(agent, np.arange(1, 41)))
+    assert cosine(found, loss.targets[3] * loss.features[3]).min() > 1 - 1e-6
+
+
+def test_of_a_recorded_run_the_growth_of_the_penalty_is_found(tmp_path):
+    run = recorded(tmp_path, rounds=601, dual_step=0.5, penalty=0.5, penalty_growth=1.01)
+    knowledge = known(run, 1, 0)
+    assert knowledge.noise_rate == pytest.approx(np.full(600, 3.0))
+    assert fit_growth(knowledge, 0.5) == pytest.approx(1.01, abs=1e-3)
+
+
+def test_of_another_run_or_sample_nothing_can_be_known(tmp_path):
+    with pytest.raises(BadInput, match="agent 0 has no sample 20: it has 20"):
+        known(recorded(tmp_path / "few"), 0, 20)
+    with pytest.raises(BadInput, match="attack is on noisy penalties"):
+        known(recorded(tmp_path / "quiet", epsilon="inf"), 0, 1)
+    with pytest.raises(BadInput, match="pvp-admm on logistic losses"):
+        known(recorded(tmp_path / "other", name="pvp-admm"), 0, 1)

@@ -13,11 +13,16 @@ The paper holds this to be impossible where the penalties η(t) are private. The
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from mpinodes.agent import HEADER
+from mpinodes.algorithms.dvp_admm import DVPADMM
+from mpinodes.errors import BadInput
 from mpinodes.losses.logistic import Logistic
-from mpinodes.protocol import Vector
+from mpinodes.privacy.replay import Recorded
+from mpinodes.protocol import Event, Vector
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,36 @@ class Known:
             dual_step=steps,
             noise_rate=self.noise_rate[:rounds],
         )
+
+
+def known(recorded: Recorded, agent: int, sample: int) -> Known:
+    """What an attacker knows who has heard a run of dvp-admm or pp-admm, and lacks one sample (from 0) of an agent.
+
+    Raises:
+        BadInput: it was another algorithm, loss, or without noise; or the agent has no such sample.
+    """
+    parts = recorded.parts
+    algorithm, experiment = parts.algorithm, parts.experiment
+    if not (isinstance(algorithm, DVPADMM) and experiment.problem.loss == "logistic" and experiment.private):
+        raise BadInput(
+            f"{experiment.name} on {experiment.problem.loss} losses, epsilon = {experiment.privacy.epsilon}: the "
+            "attack is on noisy penalties, those of dvp-admm and pp-admm on logistic losses"
+        )
+    loss: Any = parts.losses(agent)(1)
+    if not 0 <= sample < len(loss.targets):
+        raise BadInput(f"agent {agent} has no sample {sample}: it has {len(loss.targets)}, from 0")
+    features = loss.features if isinstance(loss.features, np.ndarray) else loss.features.toarray()
+    said = recorded.frames[:, :, HEADER : HEADER + parts.dimension].swapaxes(0, 1)
+    return Known(
+        own=said[agent],
+        neighbors=said[list(parts.topology.round(1, agent).inn)],
+        features=np.delete(features, sample, axis=0),
+        labels=np.delete(loss.targets, sample),
+        weight=algorithm.share[agent] * len(loss.targets),
+        regularizer=algorithm.regularizer,
+        dual_step=algorithm.theta(agent, np.arange(1, len(recorded.frames))),
+        noise_rate=1 / recorded.events[1:, agent, Event._fields.index("scale")],
+    )
 
 
 def infer(known: Known, penalty: float | Vector) -> Vector:

@@ -2,97 +2,151 @@
 
 Zhang, Khalili, Liu. Three agents of 50 samples in R^5, C = B = 50, θ = 0.5, α = 3, ρ = 0.3; a fifth of the labels is
 wrong, that of the unknown sample too. Above: the cosine between what the attacker finds and y x of that sample. Below:
-β of Theorem 4.1, and what can be proven with the determinant lemma, Σ αC/(ηVB) + ln(1 + C c1/(B(ρ/N + 2ηV))).
+β of Theorem 4.1, and what mpinodes proves.
 
 python scripts/papers/admm_attack.py OUT
 """
 
 from __future__ import annotations
 
-import sys
+import shutil
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from shared import COLOURS, HERE, arguments, holds, panels, save
+from shared import COLOURS, arguments, holds, panels, save
 
+import mpinodes
 from mpinodes.experiment import log_spaced
-from mpinodes.privacy.attacks import Known, cosine, fit_growth, infer
+from mpinodes.privacy.attacks import Known, cosine, fit_growth, infer, known
+from mpinodes.privacy.replay import Recorded
+from mpinodes.protocol import Event
 
-sys.path.insert(0, str(HERE.parents[1]))
-from tests.test_attacks import AGENTS, REGULARIZER, SAMPLES, STEP, Setting, attacked
-
+AGENTS, SAMPLES, DIMENSION = 3, 50, 5
+STEP = 0.5
 GROWTH = 1.002
-FIRST = 10  # round drawn
+FIRST = 10  # iteration drawn
 
 
-def made(setting: Setting, repeats: int) -> list[tuple[Known, np.ndarray]]:
-    """By run: what the attacker knows, and y x of the sample that it does not."""
-    return attacked(setting, repeats=repeats)
+class Attacked(NamedTuple):
+    run: Recorded
+    known: Known  # of agent 0, but for its sample 0
+    sample: np.ndarray  # y x of that one
 
 
-def proven(setting: Setting) -> np.ndarray:
-    """(T,) the loss of the determinant lemma after each round."""
-    scale, stiffness = setting.weight / SAMPLES, (AGENTS - 1) * setting.penalty
-    return np.cumsum(setting.rate * scale / stiffness + np.log1p(scale / 4 / (REGULARIZER + 2 * stiffness)))
+def samples(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features (agents, B, d) of a norm between 0.6 and 1, each entry at most 1/√d; labels (agents, B)."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.6, 1, (AGENTS, SAMPLES, DIMENSION)) * rng.choice([-1, 1], (AGENTS, SAMPLES, DIMENSION))
+    x /= np.sqrt(DIMENSION)
+    truth = np.sign(x @ rng.normal(size=DIMENSION))
+    wrong = rng.random(truth.shape) < 0.2
+    wrong[0, 0] = True
+    return x, np.where(wrong, -truth, truth)
 
 
-def followed(runs: list[tuple[Known, np.ndarray]], penalty: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """(runs, shown) cosines after these rounds, by one schedule of penalties."""
-    return np.array([cosine(infer(known, penalty), sample)[shown - 1] for known, sample in runs])
+def attacked(below: Path, growth: float, rounds: int, seed: int) -> Attacked:
+    """A run of so many iterations, made where its directory does not hold it yet."""
+    x, y = samples(seed)
+    place = below / f"growth-{growth}-rounds-{rounds}-seed-{seed}"
+    if not (place / "summary.json").exists():
+        shutil.rmtree(place, ignore_errors=True)  # cut short
+        below.mkdir(parents=True, exist_ok=True)
+        for i in range(AGENTS):
+            np.savez(below / f"samples-{seed}-{i}.npz", features=x[i], targets=y[i])
+        mpinodes.run_lockstep(experiment(below, growth, rounds, seed) | {"output": {"dir": str(place)}})
+    run = Recorded(place)
+    return Attacked(run, known(run, 0, 0), y[0, 0] * x[0, 0])
 
 
-def fitted(runs: list[tuple[Known, np.ndarray]], shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same by penalties that are fitted to these rounds; and the growths found."""
+def experiment(below: Path, growth: float, rounds: int, seed: int) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "rounds": rounds + 1,
+        "report": False,
+        "record": {"transcript": True},
+        "algorithm": {
+            "name": "pp-admm", "dual_step": STEP, "penalty": STEP, "penalty_growth": growth, "noise_growth": 1.0,
+        },
+        "data": {
+            "name": "file", "file": str(below / f"samples-{seed}-{{agent}}.npz"), "bound": 1 / DIMENSION**0.5,
+            "batch": "all", "partition": "even",
+        },
+        "topology": {"name": "ring", "agents": AGENTS},
+        "problem": {"weight": float(SAMPLES), "regularizer": 0.3 / AGENTS, "set": "none"},
+    }  # fmt: skip
+
+
+def proven(run: Recorded) -> np.ndarray:
+    """(T,) the loss of agent 0 that is accounted for, after each iteration."""
+    cost, scale = (run.events[1:, 0, Event._fields.index(name)] for name in ("l1", "scale"))
+    return np.cumsum(cost / scale)
+
+
+def claimed(run: Recorded, shown: np.ndarray) -> np.ndarray:
+    """β after these iterations."""
+    return np.array([run.parts.algorithm.claim(1.0, t + 1, 1)[0] for t in shown.tolist()])
+
+
+def followed(runs: list[Attacked], penalty: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """(runs, shown) cosines after these iterations, by one schedule of penalties."""
+    return np.array([cosine(infer(each.known, penalty), each.sample)[shown - 1] for each in runs])
+
+
+def fitted(runs: list[Attacked], shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same by penalties that are fitted to these iterations; and the growths found."""
     cosines, growths = np.empty((len(runs), len(shown))), np.empty((len(runs), len(shown)))
-    for i, (known, sample) in enumerate(runs):
+    for i, each in enumerate(runs):
         for k, rounds in enumerate(shown.tolist()):
-            few = known.until(rounds)
+            few = each.known.until(rounds)
             growths[i, k] = fit_growth(few, STEP)
-            cosines[i, k] = cosine(infer(few, STEP * growths[i, k] ** np.arange(rounds))[-1], sample)
+            cosines[i, k] = cosine(infer(few, STEP * growths[i, k] ** np.arange(rounds))[-1], each.sample)
     return cosines, growths
 
 
 def main() -> None:
     asked = arguments(__doc__).parse_args()
-    rounds, repeats = (1000, 1) if asked.quick else (5000, 5)
-    constant, growing = Setting(rounds=rounds), Setting(growth=GROWTH, rounds=rounds)
+    rounds, seeds = (1000, 3) if asked.quick else (5000, 24)
     shown = log_spaced(rounds, 30)
     shown = shown[shown >= FIRST]
-    same, private = made(constant, repeats), made(growing, repeats)
+    below = asked.output.absolute() / "runs" / "admm-attack"
+    same, private = ([attacked(below, q, rounds, seed) for seed in range(seeds)] for q in (1.0, GROWTH))
+    penalty = STEP * GROWTH ** np.arange(rounds)
     by_fit, growths = fitted(private, shown)
     curves = {
-        "DVP: η = θ, known": followed(same, constant.penalty, shown),
-        f"PP: η(t) = θ · {GROWTH}^(t−1), known": followed(private, growing.penalty, shown),
-        "PP, attacker assumes η = θ": followed(private, constant.penalty, shown),
+        "DVP: η = θ, known": followed(same, np.full(rounds, STEP), shown),
+        f"PP: η(t) = θ · {GROWTH}^(t−1), known": followed(private, penalty, shown),
+        "PP, attacker assumes η = θ": followed(private, np.full(rounds, STEP), shown),
         "PP, attacker fits the growth": by_fit,
     }
-    figure, (above, below) = panels(2, 1, width=7.0, height=2.9)
-    styles = ["-", "-", "-", "--"]
-    for colour, style, (name, values) in zip(COLOURS, styles, curves.items(), strict=False):
+    figure, (above, beneath) = panels(2, 1, width=7.0, height=2.9)
+    for colour, style, (name, values) in zip(COLOURS, ("-", "-", "-", "--"), curves.items(), strict=False):
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
         above.fill_between(shown, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
         above.plot(shown, mean, style, color=colour, label=name)
-    above.set(xscale="log", ylim=(0, 1.02), ylabel="cosine with y x", title="what the attacker finds")
-    for colour, name, setting in zip(COLOURS, ("DVP", "PP"), (constant, growing), strict=False):
-        below.plot(shown, setting.claimed[shown - 1], color=colour, label=f"{name}: β of Theorem 4.1")
-        below.plot(shown, proven(setting)[shown - 1], ":", color=colour, label=f"{name}: proven")
-    below.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="privacy loss ε", title="what it was told at most")
-    for axes in (above, below):
+    above.set(xscale="log", ylim=(-0.2, 1.02), ylabel="cosine with y x", title="what the attacker finds")
+    betas = [claimed(runs[0].run, shown) for runs in (same, private)]
+    for colour, name, runs, beta in zip(COLOURS, ("DVP", "PP"), (same, private), betas, strict=False):
+        beneath.plot(shown, beta, color=colour, label=f"{name}: β of Theorem 4.1")
+        beneath.plot(shown, proven(runs[0].run)[shown - 1], ":", color=colour, label=f"{name}: proven")
+    beneath.set(xscale="log", yscale="log", xlabel="iterations T", ylabel="ε", title="privacy loss at most")
+    for axes in (above, beneath):
         axes.legend(fontsize=7)
-    print(f"{'T':>6}" + "".join(f" {name[:22]:>23}" for name in curves) + f" {'β DVP':>8} {'β PP':>8} {'q found':>18}")
+    print(f"{'T':>6}" + "".join(f" {name:>8}" for name in ("DVP", "known", "assumed", "fitted", "β DVP", "β PP", "q")))
     for k, t in enumerate(shown.tolist()):
-        found = "".join(f" {values[:, k].mean():23.3f}" for values in curves.values())
-        q, beta = growths[:, k], (constant.claimed[t - 1], growing.claimed[t - 1])
-        print(f"{t:6}{found} {beta[0]:8.3g} {beta[1]:8.3g} {q.mean():9.5f} ±{q.std(ddof=1):8.5f}")
-    dvp, known, assumed, fit = (values[:, -1].mean() for values in curves.values())
+        found = "".join(f" {values[:, k].mean():8.3f}" for values in curves.values())
+        print(f"{t:6}{found} {betas[0][k]:8.0f} {betas[1][k]:8.0f} {growths[:, k].mean():8.5f}")
+    dvp, best, assumed, fit = (values[:, -1].mean() for values in curves.values())
+    q = f"{growths[:, -1].mean():.5f} ± {growths[:, -1].std(ddof=1):.5f}"
     save(
         figure,
         asked.output / "admm-attack.png",
-        f"ADMM, Appendix E: {len(private)} runs, mean and its standard error",
+        f"ADMM, Appendix E: {seeds} runs, mean and its standard error",
         [
-            f"η known, the sample is inferred: {holds(min(dvp, known) > 0.9)}, cosine {dvp:.3f} (DVP) and {known:.3f} "
-            f"(PP) at T = {rounds}, where β is {constant.claimed[-1]:.0f} and {growing.claimed[-1]:.0f}.",
-            f"η private, that is impossible: {holds(fit < known - 0.05)}, {fit:.3f} with q fitted "
-            f"({growths[:, -1].mean():.5f} ± {growths[:, -1].std(ddof=1):.5f}); {assumed:.3f} if η = θ is assumed.",
+            f"η known, the sample is inferred: {holds(min(dvp, best) > 0.9)}, cosine {dvp:.3f} (DVP) and {best:.3f} "
+            f"(PP) at T = {rounds}, where β is {betas[0][-1]:.0f} and {betas[1][-1]:.0f}.",
+            f"η private, that is impossible: {holds(fit < best - 0.05)}, {fit:.3f} with q fitted ({q}); {assumed:.3f} "
+            "if η = θ is assumed.",
         ],
     )
 
