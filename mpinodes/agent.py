@@ -13,10 +13,23 @@ from typing import Any
 import numpy as np
 
 from mpinodes.parts import Parts
-from mpinodes.protocol import NOTHING_SAID, Event, Inbox, Kind, Mixing, Query, Round, Solve, Start, Vector
+from mpinodes.protocol import (
+    NOTHING_SAID,
+    Event,
+    Inbox,
+    Kind,
+    Message,
+    Mixing,
+    Query,
+    Relay,
+    Round,
+    Solve,
+    Vector,
+)  # fmt: skip
 from mpinodes.seeds import Purpose, Stream
+from mpinodes.topology import diameter
 
-HEADER = 2  # round, kind
+HEADER = 3  # round, kind, and the last round known in which some agent had not settled
 RELEASE = 1.0  # the kind of a frame: a noised release and the mixing's scalars
 
 
@@ -57,17 +70,19 @@ class Voice:
         drawn = getattr(parts.algorithm, "random_start", False)
         self.start = Stream(seed, Purpose.START, me).at(0).standard_normal(d) if drawn else np.zeros(d)
 
-    def say(self, message: Query | Solve | Start, t: int, out: Vector) -> Event:
-        """Write the release of round t to `out`: (d,)."""
+    def say(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> Event:
+        """Write the release of round t to `out`: (d,); `heard` in the round before."""
         if isinstance(message, Query):
             if message.value.shape != out.shape:
                 raise ValueError(f"message() gave a vector of shape {message.value.shape}, not {out.shape}")
             return self._mechanism.release(message, t, self._noise, out)
         if isinstance(message, Solve):
             return self._solve(message, t, out)
-        if t > 1:
-            raise ValueError(f"message() gave a Start in round {t}: it is for round 1")
-        out[:] = self.start
+        if isinstance(message, Relay) == (heard is None):
+            raise ValueError(
+                f"message() gave a {type(message).__name__} in round {t}: round 1 is for a Start, not a Relay"
+            )
+        out[:] = self.start if heard is None else heard.mix() / heard.scale
         return NOTHING_SAID
 
     def _solve(self, ask: Solve, t: int, out: Vector) -> Event:
@@ -92,7 +107,8 @@ class Agent:
     """Agent `me` of an experiment.
 
     Attributes:
-        frame: what it sends in a round: [round, kind | release (d,) | the mixing's scalars (width,)].
+        frame: what it sends in a round: [round, kind, unsettled | release (d,) | the mixing's scalars (width,)].
+        left: whether it has left, for all agents have settled: all leave in the same round.
     """
 
     def __init__(self, me: int, parts: Parts) -> None:
@@ -101,6 +117,11 @@ class Agent:
         self._voice = Voice(me, parts)
         self._dimension = d = parts.dimension
         self._state = self._algorithm.init(self._voice.start)
+        self._heard: Inbox | None = None
+        self._stop = getattr(parts.algorithm, "stop", 0.0)
+        self._hops = diameter(parts.topology) if self._stop else 0
+        self._settled = self.left = False
+        self._unsettled = 0.0  # the last round known in which some agent had not settled
         self._mixing_state = self._mixing.init(me)
         self.frame = np.zeros(frame_width(parts))
         self._recorded = parts.experiment.record.transcript
@@ -111,8 +132,12 @@ class Agent:
         """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
         round = self._topology.round(t, self._me)
         message = self._algorithm.message(self._state, round)
-        event = self._voice.say(message, t, out=self._release)
-        self.frame[0] = t
+        before = self._release.copy() if self._stop and isinstance(message, Relay) else None
+        event = self._voice.say(message, t, self._heard, out=self._release)
+        if before is not None:
+            self._settled |= bool(np.linalg.norm(self._release - before) <= self._stop * np.linalg.norm(before))
+        self._unsettled = self._unsettled if self._settled else t
+        self.frame[0], self.frame[2] = t, self._unsettled
         self._scalars[:] = self._mixing.say(self._mixing_state, round)
         decision = self._release if isinstance(message, Solve) else self._algorithm.decision(self._state)
         if decision.shape != self._release.shape:
@@ -128,3 +153,8 @@ class Agent:
         """Mix the frames of all senders, the own among them, and move on to the next round."""
         self._mixing_state, inbox = open_inbox(self._mixing, self._mixing_state, round, frames, self._dimension)
         self._state = self._algorithm.update(self._state, round, inbox, self._voice.losses(round.t))
+        self._heard = inbox
+        if self._stop:
+            # A round in which some agent had not settled is known everywhere as many rounds later as it is hops away.
+            self._unsettled = max(frames[j][2] for j in round.senders)
+            self.left = round.t - self._unsettled >= self._hops

@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
+from mpinodes.losses.squared_distance import SquaredDistance
 from mpinodes.protocol import Vector
 from mpinodes.sets import Ball, Box, ProductOfBalls, Set
 
@@ -52,6 +53,8 @@ def best(total: LinearLoss, feasible: Set, start: Vector, enough: float = 0.0) -
     """
     if isinstance(total, PiecewiseLinearLoss):
         return _conic(total, feasible)
+    if isinstance(total, SquaredDistance):
+        return _nearest(total, feasible)
     if isinstance(feasible, Box):  # nearly separable data: a quasi-Newton method gets where a first-order one does not
         start = _quasi_newton(total, feasible.project(start), [(-feasible.radius, feasible.radius)] * len(start))
     if feasible.bounded:
@@ -73,6 +76,15 @@ def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, fl
             options={"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12},
         ).x
     return x
+
+
+def _nearest(total: SquaredDistance, feasible: Set) -> Comparator:
+    """F is a multiple of the squared distance to one point, and a constant: P of that point."""
+    weights = np.ones(len(total.features)) / total.divisor
+    x = feasible.project(weights @ total.features / (total.weight + total.regularizer))
+    gradient, value = total.grad(x), total.value(x)
+    gap = float(gradient @ x) + feasible.support(-gradient) if feasible.bounded else float(gradient @ gradient)
+    return Comparator(x, value, min(max(gap, 0.0), value))
 
 
 def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:

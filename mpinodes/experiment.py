@@ -23,9 +23,9 @@ SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """What is promised, and the noise."""
 
-    mechanism: Annotated[Literal["laplace", "gamma-norm", "none"], Meta(description="the noise on every release")] = (
-        "laplace"
-    )
+    mechanism: Annotated[
+        Literal["laplace", "gamma-norm", "gaussian", "none"], Meta(description="the noise on every release")
+    ] = "laplace"
     epsilon: Annotated[
         Number | Literal["inf"],
         Meta(

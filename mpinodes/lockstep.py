@@ -24,16 +24,19 @@ def simulate(parts: Parts) -> Iterator[Vector]:
     """Rows of all agents, chunk by chunk: arrays (agents, rounds, row), each valid until the next one."""
     n, rounds, width = parts.topology.agents, parts.experiment.rounds, row_width(parts)
     agents = [Agent(i, parts) for i in range(n)]
-    frames = {i: agent.frame for i, agent in enumerate(agents)}
     length = chunk_rounds(parts.experiment.record.chunk, width, rounds)
     rows = np.empty((n, length, width))
     for t in range(1, rounds + 1):
         place = (t - 1) % length
         spoken = [agent.speak(t, rows[i, place]) for i, agent in enumerate(agents)]
+        # As over a network: what was heard stays when its sender speaks again.
+        frames = {i: agent.frame.copy() for i, agent in enumerate(agents)}
         for agent, round in zip(agents, spoken, strict=True):
             agent.hear(round, frames)
-        if place == length - 1 or t == rounds:
+        if place == length - 1 or t == rounds or agents[0].left:
             yield rows[:, : place + 1]
+        if agents[0].left:
+            return
 
 
 def run(asked: dict[str, Any]) -> tuple[Path, Json]:

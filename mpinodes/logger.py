@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from mpinodes.agent import frame_width
 from mpinodes.bounds import Bound, bounds
@@ -37,8 +36,7 @@ class Logger:
     def __init__(self, parts: Parts, directory: Path, mpi: str, b: int) -> None:
         self._parts, self._directory, self._b = parts, directory, b
         e = parts.experiment
-        self._horizons: NDArray[np.int64] = log_spaced(e.rounds)
-        self._meter = make_meter(parts, self._horizons)
+        self._meter = make_meter(parts, log_spaced(e.rounds))
         self._accountant = Accountant(_groups(parts), shared=e.data["partition"] == "shared")
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
@@ -102,9 +100,10 @@ class Logger:
 
     def finish(self) -> Json:
         """Complete record, summary and report; returns the summary."""
-        e, horizons = self._parts.experiment, self._horizons
+        self._meter.end()
+        e, horizons = self._parts.experiment, self._meter.horizons
         comparators, dynamic = self._comparators()
-        values = np.array([c.value for c in comparators])
+        values, points = np.array([c.value for c in comparators]), np.array([c.point for c in comparators])
         regret = self._meter.total - values[:, None]
         losses = self._losses()
         along, each = ("horizon",), ("horizon", "agent")
@@ -114,6 +113,7 @@ class Logger:
             "agent_regret": (each, regret[:, 2:]),
             "average_fitness": (along, self._meter.total[:, 0] / horizons),
             "comparator_value": (along, values),
+            "comparator_point": (("horizon", "coordinate"), points),
             "comparator_gap": (along, np.array([c.certificate for c in comparators])),
             "epsilon_claimed": (each, losses.claimed),
             "epsilon_claimed_network": (along, losses.claimed.max(axis=1)),
@@ -135,10 +135,12 @@ class Logger:
                 "dynamic_regret": (along, self._meter.total[:, 0] - dynamic[0]),
                 "path_length": (along, dynamic[1]),
             }
-        if getattr(self._parts.algorithm, "offline", False):
-            gap = self._meter.whole - comparators[-1].value
-            variables["optimality_gap"] = (each, gap / (e.rounds * self._parts.topology.agents))
-        proven = bounds(self._parts, horizons, np.array([c.point for c in comparators]))
+        if judged := getattr(self._parts.algorithm, "offline", None):
+            least = comparators[-1].value / (self._done * self._parts.topology.agents)
+            variables["optimality_gap"] = (each, self._meter.whole - least)
+            means = self._meter.last if judged == "last" else self._meter.mean
+            variables["decision_error"] = (along, ((means - points[-1]) ** 2).sum(axis=1))
+        proven = bounds(self._parts, horizons, points)
         variables |= {bound.variable: (along, bound.values) for bound in proven}
         self._record.finish(horizons, variables)
         summary = self._summary(comparators[-1], losses, proven, variables)
@@ -148,7 +150,7 @@ class Logger:
     def _losses(self) -> Losses:
         """Of privacy; nothing is proven where the data came prepared by what is read off the data."""
         privacy = self._parts.experiment.privacy
-        losses = self._accountant.losses(self._horizons, privacy.delta, self._claim(), privacy.tight)
+        losses = self._accountant.losses(self._meter.horizons, privacy.delta, self._claim(), privacy.tight)
         if not getattr(self._parts.stream, "preprocessing", ""):
             return losses
         return Losses(losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network))
@@ -169,11 +171,11 @@ class Logger:
         everything, feasible = self._meter.everything, self._parts.feasible
         if not everything.samples:
             once = best(everything.upto(1), feasible, self._meter.mean[-1])
-            same = [Comparator(once.point, t * once.value, t * once.certificate) for t in self._horizons.tolist()]
+            same = [Comparator(once.point, t * once.value, t * once.certificate) for t in self._meter.horizons.tolist()]
             still = np.array([[c.value for c in same], np.zeros(len(same))])
             return same, still if self._parts.experiment.record.dynamic_regret else None
         fixed: list[Comparator] = []
-        for t, sums, mean in zip(self._horizons.tolist(), self._meter.total, self._meter.mean, strict=True):
+        for t, sums, mean in zip(self._meter.horizons.tolist(), self._meter.total, self._meter.mean, strict=True):
             total = everything.upto(t)
             start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
             # The start's value is no less than the least: no regret is smaller than this.
@@ -182,11 +184,11 @@ class Logger:
         if not self._parts.experiment.record.dynamic_regret:
             return fixed, None
         path = [fixed[0]]
-        for t in range(2, self._parts.experiment.rounds + 1):
+        for t in range(2, self._done + 1):
             path.append(best(everything.upto(t, first=t), feasible, path[-1].point))
         steps = [0.0, *(float(np.linalg.norm(b.point - a.point)) for a, b in pairwise(path))]
         sums = np.cumsum([[c.value for c in path], steps], axis=1)
-        return fixed, sums[:, self._horizons - 1]
+        return fixed, sums[:, self._meter.horizons - 1]
 
     def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
@@ -203,7 +205,7 @@ class Logger:
             "topology": self._parts.topology.title,
             "connectivity": self._b,
             "agents": n,
-            "rounds": e.rounds,
+            "rounds": self._done,
             "dimension": self._parts.dimension,
             "seed": e.seed,
             "network_regret": float(last["network_regret"]),
@@ -212,6 +214,7 @@ class Logger:
             "dynamic_regret": float(last["dynamic_regret"]) if "dynamic_regret" in last else None,
             "optimality_gap": last["optimality_gap"].tolist() if "optimality_gap" in last else None,
             "judged": getattr(self._parts.algorithm, "offline", None),
+            "decision_error": float(last["decision_error"]) if "decision_error" in last else None,
             "training_loss": self._training_loss,
             "average_fitness": float(last["average_fitness"]),
             "comparator": {"value": least.value, "certificate": least.certificate},
@@ -222,6 +225,7 @@ class Logger:
                 "agents": agents,
                 "network": network,
                 "noise": _noise(self._parts, self._accountant.events()),
+                "samples": _samples(self._parts),
                 "preprocessing": getattr(self._parts.stream, "preprocessing", ""),
                 "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
             },
@@ -229,7 +233,7 @@ class Logger:
             "accuracy": {name: float(last[of]) for name, of in sets.items()} or None,
             "accuracy_last_decision": {name: float(last[f"{of}_last"]) for name, of in sets.items()} or None,
             "seconds": self._seconds,
-            "rounds_per_second": e.rounds / self._seconds,
+            "rounds_per_second": self._done / self._seconds,
             "versions": self._versions,
         }
 
@@ -315,6 +319,14 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         "release": None if math.isinf(release) else release,
         "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
     }
+
+
+def _samples(parts: Parts) -> int | None:
+    """How many samples may be the changed one; None: there is no end of them."""
+    shares = getattr(parts.stream, "shares", None)
+    if shares is None:
+        return None
+    return len(shares[0]) if parts.experiment.data["partition"] == "shared" else sum(map(len, shares))
 
 
 def _solver(parts: Parts, events: Vector) -> Json | None:

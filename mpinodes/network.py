@@ -146,11 +146,16 @@ class Channel:
         """The row of round t is complete; send the chunk if it is full or the last."""
         chunk, place = divmod(t - 1, self._length)
         if place == self._length - 1 or t == self._rounds:
-            full = self._chunks[chunk % 2, : place + 1]
-            self._sending[chunk % 2] = self._comm.Isend(full, dest=self._comm.size - 1)
+            self._send(chunk, place + 1)
 
-    def close(self) -> None:
-        """Wait until everything has left."""
+    def _send(self, chunk: int, rows: int) -> None:
+        patient_wait([self._sending[chunk % 2]], self._comm)
+        self._sending[chunk % 2] = self._comm.Isend(self._chunks[chunk % 2, :rows], dest=self._comm.size - 1)
+
+    def close(self, t: int) -> None:
+        """Wait until everything has left; a run that ends before its time, in round t, ends with a short chunk."""
+        if t < self._rounds:
+            self._send(*divmod(t, self._length))
         patient_wait(self._sending, self._comm)
 
 
@@ -161,12 +166,17 @@ def live(agent: Agent, network: Network, channel: Channel, rounds: int) -> None:
         channel.done(t)
         network.exchange(round)
         agent.hear(round, network.frames)
-    channel.close()
+        if agent.left:
+            break
+    channel.close(t)
     network.close()
 
 
 def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:
-    """The logger's end of all channels: arrays (agent, round, width), in order, valid until the next one."""
+    """The logger's end of all channels: arrays (agent, round, width), in order, valid until the next one.
+
+    A chunk shorter than it should be is the last.
+    """
     agents, length = comm.size - 1, chunk_rounds(chunk, width, rounds)
     buffers = np.empty((2, agents, length, width))
     sizes = [min(length, rounds - start) for start in range(0, rounds, length)]
@@ -174,21 +184,30 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
     def post(k: int) -> list[MPI.Request]:
         return [comm.Irecv(buffers[k % 2, i, : sizes[k]], source=i) for i in range(agents)]
 
-    coming = post(0)
+    coming, status = post(0), [MPI.Status() for _ in range(agents)]
     for k, size in enumerate(sizes):
-        patient_wait(coming, comm)
-        coming = post(k + 1) if k + 1 < len(sizes) else []
-        yield buffers[k % 2, :, :size]
+        patient_wait(coming, comm, statuses=status)
+        came = status[0].Get_count(MPI.DOUBLE) // width
+        coming = post(k + 1) if came == size and k + 1 < len(sizes) else []
+        if came:
+            yield buffers[k % 2, :, :came]
+        if came < size:
+            return
 
 
-def patient_wait(requests: Sequence[MPI.Request], comm: MPI.Comm, longest: float = 0.0) -> None:
+def patient_wait(
+    requests: Sequence[MPI.Request],
+    comm: MPI.Comm,
+    longest: float = 0.0,
+    statuses: list[MPI.Status] | None = None,
+) -> None:
     """Wait without taking the core from ranks that have work to do.
 
     The more ranks may be waiting, the longer the pauses between two looks: 64 that look every 100 µs take both cores of
     a small machine.
     """
     pause, longest = 5e-5, max(longest, PAUSE * comm.size)
-    while not MPI.Request.Testall(requests):
+    while not MPI.Request.Testall(requests, statuses):
         time.sleep(pause)
         pause = min(2 * pause, longest)
 

@@ -81,10 +81,16 @@ def build(experiment: Experiment) -> Parts:
         "step": _step(experiment.step),
         "feasible": feasible,
         "regularizer": problem.regularizer,
+        "epsilon": experiment.epsilon,
+        "delta": privacy.delta,
         "degrees": tuple(len(graph.round(1, i).out) for i in range(graph.agents)),
         **_sample_bounds(experiment, loss, stream, samples),
         **_gradient_bounds(experiment, loss, stream, samples, blocks, feasible),
     }
+    if "gdp" in algorithm.__dataclass_fields__:
+        from mpinodes.privacy.curves import gdp_mu  # scipy, which other agents do without
+
+        facts["gdp"] = gdp_mu(experiment.epsilon, privacy.delta)
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path")}
     made = algorithm(**hyper, **{k: v for k, v in facts.items() if k in algorithm.__dataclass_fields__})
     return Parts(
@@ -102,16 +108,21 @@ def _samples(experiment: Experiment, stream: Any, agents: int) -> tuple[int, ...
 
 
 def _sample_bounds(experiment: Experiment, loss: Any, stream: Stream, samples: Sequence[int]) -> dict[str, Any]:
-    """What one sample does to the loss of its agent, unclipped; from public constants.
+    """What samples do to the losses of their agents, unclipped; from public constants.
 
     share: by agent, the factor on a sample's loss.
-    steepness, curvature: largest norms of a sample's gradient and Hessian.
+    steepness: half the most that replacing a sample changes its gradient by at one point.
+    curvature: largest norm of a sample's Hessian.
+    least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
     """
-    weight, average = experiment.problem.weight, experiment.problem.average
+    problem, norm = experiment.problem, stream.feature_norm
+    terms = [problem.weight * (1 if problem.average else k) for k in samples]
     return {
-        "share": [weight / (k if average else 1) for k in samples],
-        "steepness": loss.steepness() * stream.feature_norm,
-        "curvature": loss.curvature() * stream.feature_norm**2,
+        "share": [term / k for term, k in zip(terms, samples, strict=True)],
+        "steepness": min(loss.steepness() * norm, loss.sample_change(norm) / 2),
+        "curvature": loss.sample_smoothness(norm, norm),
+        "least_modulus": problem.regularizer + min(terms) * loss.sample_modulus,
+        "largest_smoothness": problem.regularizer + max(terms) * loss.sample_smoothness(norm, norm),
     }
 
 
@@ -163,15 +174,16 @@ def _gradient_bounds(
     """
     weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
     whole = experiment.privacy.adjacency == "one-round"
+    of_one = min(2 * clip, loss.sample_change(stream.feature_norm))
     change, spread, smoothness = [], [], []
     for block, batch in zip(blocks, samples, strict=True):
         terms = weight * (1.0 if average else batch)
-        change.append(2 * clip * (1.0 if whole else weight / (batch if average else 1.0)))
+        change.append(2 * clip if whole else of_one * weight / (batch if average else 1.0))
         largest = 2 * clip * (1.0 if whole else terms)
         size = block.stop - block.start
         moving = size if feasible.by_blocks else stream.dimension
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
-        smooth = terms * loss.curvature() * norms[0] * norms[1]
+        smooth = terms * loss.sample_smoothness(*norms)
         smoothness.append(smooth)
         spread.append(min(largest, smooth * feasible.diameter(moving)))
     return {"change": change, "spread": spread, "smoothness": smoothness}
@@ -234,6 +246,8 @@ def check(parts: Parts, ranks: int | None) -> int:
             f"d = {parts.dimension}: {parts.experiment.name} solves with d x d matrices, and d may be at most "
             f"{LARGEST_SOLVE}"
         )
+    if getattr(parts.algorithm, "stop", 0.0) and graph.period != 1:
+        raise BadInput(f"{where}: algorithm.stop needs a fixed graph, over which the stop spreads")
     for r in range(1, parts.experiment.repeats):  # a graph drawn from another seed
         topology.connectivity(make_topology(parts.experiment.topology, parts.experiment.seed + r), rounds)
     return topology.connectivity(graph, rounds)

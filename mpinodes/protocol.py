@@ -1,8 +1,8 @@
 """What the parts of a round say to each other.
 
 An algorithm never sends: it returns a `Query` or a `Solve`, and its agent releases it through the mechanism, the one
-place that adds noise, or a `Start`, which holds no data. What else travels un-noised is made by a `Mixing`, which is
-never given state or loss.
+place that adds noise; or a `Start` or a `Relay`, which have no field for data to be in. What else travels un-noised is
+made by a `Mixing`, which is never given state or loss.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Query:
             times its L2 size.
         hidden_keep: what an older change of L2 size 1 makes of this message beside that, without a cap: a regularizer's
             share, taken at a hidden point.
-        nominal: the L1 sensitivity that the noise is calibrated to; None: l1. A paper's own, where that is not l1; 0: a
-            message that holds no data and, in this paper, carries no noise.
+        nominal: what the noise is calibrated to; None: l1. For Laplace noise an L1 sensitivity, a paper's own where
+            that is not l1; for gamma-norm noise the inverse of its rate, for Gaussian noise its standard deviation. 0:
+            a message that in this paper carries no noise.
         residual, solver_steps: of the local solve that made the value, where one did, as in `Solved`.
 
     Raises:
@@ -124,6 +125,14 @@ class Start:
     """The x that `init` was given, in round 1: no data has reached it, so it goes out as it is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The mix of what was heard in the round before, own release included: it tells nothing that was not said."""
+
+
+Message: TypeAlias = Query | Solve | Start | Relay
+
+
 class Solved(NamedTuple):
     """What a local solve found.
 
@@ -175,7 +184,7 @@ class Event(NamedTuple):
         return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden, *solve)
 
 
-NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)  # the event of a `Start`
+NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +246,8 @@ class Algorithm(Protocol[S]):
     never projects; `mechanism`, the only one it is for; `whole_data`, whether it needs all samples in every round;
     `random_start`, whether `init` is given a draw of N(0, I) instead of 0; `solves`, whether it minimizes its losses;
     `exact_minimizers`, whether what is proven is proven of their minimizers alone; `theorem`, the name of the file in
-    bounds/ with the paper's regret bound.
+    bounds/ with the paper's bound. A field `stop`, where there is one, ends a run early: once every agent's relays have
+    changed by no more than this, relatively, from one round to the next.
     """
 
     mixing: str
@@ -247,7 +257,7 @@ class Algorithm(Protocol[S]):
         """The state before round 1, from a data-free x: (d,)."""
         ...
 
-    def message(self, s: S, round: Round) -> Query | Solve | Start:
+    def message(self, s: S, round: Round) -> Message:
         """What the agent wants its neighbours to know in this round."""
         ...
 

@@ -15,6 +15,7 @@ with weight 1 or, where the algorithm says so, with weight s for x_i(s):
     agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
     optimality gap of agent j    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
                                    offline only
+    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline only
     training loss of round t     = the mean over agents of the mean of ℓ over an agent's own samples at x_i(t); only of
                                    losses that stay the same
 
@@ -64,7 +65,7 @@ class Meter(ABC):
         total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
         last, mean: (h, d) last and average decision, averaged over the deciders.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        whole: (h, k) F at the decisions that an offline method is judged by.
+        whole: (h, k) F at the decisions that an offline method is judged by, F the mean over rounds and agents.
     """
 
     def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
@@ -104,7 +105,7 @@ class Meter(ABC):
 
     @cached_property
     def _objective(self) -> LinearLoss:
-        return self.everything.upto(self._rounds)
+        return self.everything.upto(1 if self._constant else self._rounds)
 
     @abstractmethod
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
@@ -124,6 +125,7 @@ class Meter(ABC):
             row = self.horizons[at] - rounds[0]
             self.total[at] = totals[row]
             self._judge(int(at), x[row], average[row])
+        self._latest = x[-1], average[-1]
         self._seen, self._weight = int(rounds[-1]), float(weights[-1])
         self._sum_x, self._sum_f = sums[-1], totals[-1]
         spread = estimates - estimates.mean(axis=1, keepdims=True)
@@ -136,6 +138,17 @@ class Meter(ABC):
         """(rounds, k, d) -> (rounds,), of losses that stay the same."""
         return None
 
+    def end(self) -> None:
+        """No round will follow: of a run that ended before its time, the last one is the last horizon."""
+        at = int(np.searchsorted(self.horizons, self._seen))
+        if self.horizons[at] != self._seen:
+            self.horizons[at], self.total[at] = self._seen, self._sum_f
+            self._judge(at, *self._latest)
+        kept = slice(at + 1)
+        self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
+        self.last, self.mean = self.last[kept], self.mean[kept]
+        self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
+
     def _judge(self, at: int, last: Vector, average: Vector) -> None:
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         for name, source in self._labelled.items():
@@ -143,7 +156,8 @@ class Meter(ABC):
             self.accuracy[name][at] = right.reshape(2, -1)
         if self._offline:
             judged = last if self._offline == "last" else average
-            self.whole[at] = [self._objective.value(point) for point in judged]
+            summands = len(self._losses) * (1 if self._constant else self._rounds)
+            self.whole[at] = [self._objective.value(point) / summands for point in judged]
 
     def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
         """Losses of every sample of every owner at points, averaged or not as the problem has it.
@@ -224,14 +238,11 @@ class Constant(Decomposable):
 
     def _everybodys(self, once: LinearLoss, points: Vector) -> Vector:
         """Σ_i f_i at many points: (k, d) -> (k,)."""
-        data = once.point(once.features @ points.T, once.targets[:, None])
-        return np.asarray((1 / once.divisor) @ data + len(self._own) * self._penalty(points))
+        data = type(once).values([once], points[None])[0]
+        return np.asarray(data @ (1 / once.divisor) + len(self._own) * self._penalty(points))
 
     def _training_loss(self, decisions: Vector) -> Vector:
-        means = [
-            [float(loss.point(loss.features @ x, loss.targets).mean()) for x in decisions[:, i]]
-            for i, loss in enumerate(self._own)
-        ]
+        means = [type(loss).values([loss], decisions[None, :, i])[0].mean(axis=1) for i, loss in enumerate(self._own)]
         return np.asarray(np.mean(means, axis=0))
 
 

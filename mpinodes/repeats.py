@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 SPREAD = (
     "network_regret", "network_regret_average_iterate", "dynamic_regret", "average_fitness", "decision_norm",
-    "training_loss",
+    "training_loss", "decision_error",
 )  # fmt: skip
 PER_AGENT = ("agent_regret", "optimality_gap")
 PER_SET = ("accuracy", "accuracy_last_decision")

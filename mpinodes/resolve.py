@@ -18,7 +18,8 @@ from mpinodes.losses.linear import SmoothLoss
 ALGORITHM_FACTS = frozenset(
     {
         "agents", "dimension", "blocks", "degrees", "step", "feasible", "regularizer",
-        "change", "spread", "smoothness", "share", "steepness", "curvature",
+        "change", "spread", "smoothness", "share", "steepness", "curvature", "least_modulus", "largest_smoothness",
+        "epsilon", "delta", "gdp",
     }
 )  # fmt: skip
 STREAM_FACTS = frozenset({"seed", "agents", "make_loss"})
@@ -174,7 +175,9 @@ def _require_mechanism(experiment: Experiment, algorithm: Any) -> None:
             + ("; algorithm.name=dvp-admm and pp-admm do" if only == "none" else f"; set privacy.mechanism={only}")
         )
     if not getattr(algorithm, "solves", False):
-        if experiment.private and isinf(experiment.clip) and privacy.scale == "calibrated":
+        unbounded = isinf(experiment.clip) and privacy.scale == "calibrated"
+        loss = registry.find("losses", experiment.problem.loss, "problem.loss")
+        if experiment.private and unbounded and isinf(loss.sample_change(1.0)):
             raise BadInput(
                 "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
                 "or a fixed privacy.scale (the privacy is then reported as unproven)"

@@ -10,6 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 BY_LABEL = "Who owns which sample depends on the labels here, and is taken to be public."
+LARGE_DELTA = 0.1  # per sample
 BOUNDED = {
     "network_regret": "network's regret",
     "network_regret_average_iterate": "running average's regret",
@@ -76,6 +77,8 @@ def results(s: Json, why: bool) -> list[tuple[str, str]]:
         gap = s["optimality_gap"]
         shown = f"{sum(gap) / n:10.4g}{over('optimality_gap', 1)}    (agents {min(gap):.4g} to {max(gap):.4g})"
         rows.append((f"gap of the {s['judged']} decision", shown))
+        error = f"{s['decision_error']:10.4g}{over('decision_error', 1)}"
+        rows.append((f"error of the mean {s['judged']} decision", f"{error}    (its squared distance to the best)"))
     if s["training_loss"] is not None:
         rows.insert(0, ("training loss L(T)", f"{s['training_loss']:10.4g}{over('training_loss', 1)}"))
     value = f"{least['value'] / unit:10.4g}    (within {least['certificate'] / unit:.1g})"
@@ -127,8 +130,8 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 
 def worst(agents: list[Json]) -> Json:
-    """The agent that loses most, unproven before all."""
-    return max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
+    """The agent that loses most, unproven before all; of equals the one that is claimed to."""
+    return max(agents, key=lambda a: (float("inf") if a["proven"] is None else a["proven"], a["claimed"] or 0.0))
 
 
 def _privacy(privacy: Json) -> list[str]:
@@ -159,8 +162,14 @@ def provisos(privacy: Json) -> list[str]:
     if slip:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
-    elif privacy["exact_minimizers"]:
+    elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+    samples, delta = privacy["samples"], privacy["delta"]
+    if samples and delta * samples > LARGE_DELTA:
+        found.append(
+            f"δ = {delta:g} is not well below 1/{samples}, one over the number of samples: at such a δ even to publish "
+            "a sample now and then counts as private."
+        )
     return found
 
 
@@ -168,6 +177,8 @@ def what_noise_buys(noise: Json) -> str:
     """The scale used beside the scale that the label needs, in whole sentences."""
     used, least, needed, release = noise["scale"], noise["least_scale"], noise["calibrated_scale"], noise["release"]
     text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
+    if noise["mechanism"] == "gaussian":
+        return f"{text} (standard deviation)."
     if needed is None and noise["mechanism"] != "gamma-norm":
         return f"{text}; gradients are not clipped, so no sensitivity bounds what it hides."
     really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"

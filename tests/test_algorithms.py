@@ -8,7 +8,7 @@ import pytest
 from mpinodes import comparator, regret
 from mpinodes import experiment as ex
 from mpinodes import parts as pt
-from mpinodes.agent import Agent, row_width
+from mpinodes.agent import HEADER, Agent, row_width
 from mpinodes.lockstep import simulate
 from mpinodes.resolve import resolve
 from tests import reference
@@ -81,7 +81,7 @@ def test_noise_draws_equal_the_documented_addressing():
     row = np.empty(row_width(parts))
     for t in range(1, 61):
         rounds = [agent.speak(t, row) for agent in agents]
-        found = np.stack([frame[2 : 2 + parts.dimension] for frame in frames.values()])
+        found = np.stack([frame[HEADER : HEADER + parts.dimension] for frame in frames.values()])
         np.testing.assert_allclose(found, wanted[t - 1], rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
         for agent, round in zip(agents, rounds, strict=True):
             agent.hear(round, frames)
@@ -111,7 +111,7 @@ def test_metropolis_keeps_the_mean_of_the_duals_up_to_noise_and_gradients():
     losses = [parts.losses(i) for i in range(7)]
     for t in range(1, 51):
         rounds = [agent.speak(t, row) for agent in agents]
-        wanted = np.mean([frame[2 : 2 + parts.dimension] for frame in frames.values()], axis=0)
+        wanted = np.mean([frame[HEADER : HEADER + parts.dimension] for frame in frames.values()], axis=0)
         for i, block in enumerate(parts.blocks):
             wanted[block] += losses[i](t).grad(agents[i]._state.y, block)
         for agent, round in zip(agents, rounds, strict=True):

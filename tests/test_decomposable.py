@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mpinodes import parts as pt
+from mpinodes.agent import HEADER
 from mpinodes.lockstep import simulate
 from mpinodes.protocol import Event
 from tests import reference
@@ -24,7 +25,7 @@ def told(parts: pt.Parts) -> dict[str, np.ndarray]:
     x, events, frames = np.split(rows, [d, d + width], axis=2)
     assert (frames[:, :, 0] == np.arange(1, len(frames) + 1)[:, None]).all()
     scale = events[:, :, Event._fields.index("scale")]
-    return {"x": x, "h": frames[:, :, 2 : 2 + d], "scale": scale, "said": frames[:, :, 2 + d :]}
+    return {"x": x, "h": frames[:, :, HEADER : HEADER + d], "scale": scale, "said": frames[:, :, HEADER + d :]}
 
 
 def slope(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:

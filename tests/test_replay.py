@@ -7,6 +7,7 @@ import pytest
 
 import mpinodes
 from mpinodes import replay as command
+from mpinodes.agent import HEADER
 from mpinodes.errors import BadInput
 from mpinodes.privacy.replay import Recorded, Replayed, adjacent, claimed, replay
 
@@ -49,7 +50,8 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
         noise = Stream(0, Purpose.NOISE, agent)
         drawn = np.array([noise.at(t).laplace(0.0, 4.5, 64) for t in range(1, 29)])
         np.testing.assert_array_equal(
-            np.array([m.value for m in Replayed(run, agent).messages]) + drawn, run.frames[:, agent, 2:66]
+            np.array([m.value for m in Replayed(run, agent).messages]) + drawn,
+            run.frames[:, agent, HEADER : HEADER + 64],
         )
 
 

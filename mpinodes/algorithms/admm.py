@@ -57,7 +57,7 @@ class Consensus:
     agents: int  # N
     degrees: Sequence[int]  # V_i
     share: Sequence[float]  # C/B_i
-    steepness: float  # sup |L'|‖x‖, 1 in the paper
+    steepness: float  # sup |L'|‖x‖, 1 in the paper: half the most that a replaced sample moves its gradient
     curvature: float  # c₁‖x‖²: sup L''‖x‖²
     regularizer: float  # ρ/N
     dual_step: Annotated[

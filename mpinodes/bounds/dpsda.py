@@ -126,6 +126,6 @@ def _constant(parts: Parts, q: Callable[[float, float], float]) -> float:
     change = max(algorithm(parts).change)
     s = noise_scales(parts, np.array([sqrt(largest) * n * change]))[0]
     norms = min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(largest)), parts.stream.feature_norm
-    smooth = terms(parts) * loss_class(parts).curvature() * norms[0] * norms[1] + e.problem.regularizer
+    smooth = terms(parts) * loss_class(parts).sample_smoothness(*norms) + e.problem.regularizer
     head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
     return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))

@@ -56,6 +56,26 @@ class LinearLoss(ABC):
     def curvature() -> float:
         """Sup ℓ''; inf where ℓ has a kink."""
 
+    sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
+
+    @classmethod
+    def sample_change(cls, norm: float) -> float:
+        """The most that replacing one sample changes its gradient by at one point, features having norms up to this.
+
+        Inf: clipping alone is relied on.
+        """
+        return inf
+
+    @classmethod
+    def sample_smoothness(cls, norm: float, other: float) -> float:
+        """The most that a sample's gradient, over a block where its features have this norm, moves per move of x.
+
+        Args:
+            norm: of the features in the block.
+            other: of those that the move is along.
+        """
+        return cls.curvature() * norm * other
+
     @classmethod
     def steepness(cls) -> float:
         """Sup |ℓ'|, inf where there is none: ℓ is convex, so at one end of the line."""

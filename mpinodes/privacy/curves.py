@@ -71,6 +71,16 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, mu * mu / 2 + 40 * mu, xtol=1e-12, rtol=1e-12))
 
 
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """The largest μ for which μ-GDP is (ε, δ)-DP."""
+    if np.isinf(epsilon):
+        return float(epsilon)
+    above = 1.0
+    while gdp_epsilon(above, delta) < epsilon:
+        above *= 2
+    return float(brentq(lambda mu: gdp_epsilon(mu, delta) - epsilon, 1e-12, above, xtol=1e-14, rtol=1e-12))
+
+
 def penalty_epsilon(
     noise_rate: float, loss_weight: float, penalty: float, neighbours: int, samples: int, c1: float, regularizer: float
 ) -> float:

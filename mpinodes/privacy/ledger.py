@@ -50,7 +50,8 @@ class Costs:
     """What message t costs if it changes by δ, for vectors of messages and changes."""
 
     def __init__(self, events: Vector) -> None:
-        self._kind, self._scale, self._draws, l1, l2, *_ = events.T
+        self._kind, self._scale, self._draws, l1, l2, uses, _, cap, keep, *_ = events.T
+        self._telling = self._kind[(uses > 0) | (cap > 0) | (keep > 0)]
         with np.errstate(invalid="ignore"):
             self._ratio = np.where(np.isinf(l2) | (l2 == 0), 1.0, l1 / l2)
 
@@ -88,8 +89,8 @@ class Costs:
         return np.asarray(self._kind[t])
 
     def is_all(self, kind: Kind) -> bool:
-        """Whether every event is of this kind."""
-        return bool((self._kind == kind).all())
+        """Whether every event that can tell of data is of this kind."""
+        return bool((self._telling == kind).all())
 
 
 class Agent(ABC):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
 from mpinodes.privacy.penalty import log_density
-from mpinodes.protocol import Event, Features, Loss, Query, Solve, Start, Vector
+from mpinodes.protocol import Event, Features, Inbox, Loss, Message, Query, Solve, Vector
 from mpinodes.resolve import resolve
-
-Message: TypeAlias = Query | Solve | Start
 
 SLACK = 1 + 1e-9  # rounding, relative
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
@@ -114,7 +112,8 @@ class Replayed:
         """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases."""
         out = np.empty(self._parts.dimension)
         for t, message in enumerate(self.messages, 1):
-            event = self._voice.say(message, t, out)
+            heard = self._hear(t - 1, self._starts[t - 2][1])[1] if t > 1 else None
+            event = self._voice.say(message, t, heard, out)
             said = self.said(t)
             if not (
                 np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()))
@@ -137,9 +136,13 @@ class Replayed:
     def _step(self, t: int, state: Any, mixed: Any, losses: Callable[[int], Loss]) -> tuple[Message, Any, Any]:
         algorithm, place = self._parts.algorithm, self._parts.topology.round(t, self.agent)
         message = algorithm.message(state, place)
-        frames = {j: self._frames[t - 1, j] for j in place.senders}
-        mixed, inbox = open_inbox(self._parts.mixing, mixed, place, frames, self._parts.dimension)
+        mixed, inbox = self._hear(t, mixed)
         return message, algorithm.update(state, place, inbox, losses(t)), mixed
+
+    def _hear(self, t: int, mixed: Any) -> tuple[Any, Inbox]:
+        place = self._parts.topology.round(t, self.agent)
+        frames = {j: self._frames[t - 1, j] for j in place.senders}
+        return open_inbox(self._parts.mixing, mixed, place, frames, self._parts.dimension)
 
     def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
         """How far messages on adjacent data are from those on the agent's own, to round `last`, in L1 and L2: (r, 2).

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mpinodes.topology.base import Edges, Matrix, Periodic, Topology
 from mpinodes.topology.drawn import BarabasiAlbert, BConnected, ErdosRenyi, Geometric, RandomDigraph, SmallWorld
 from mpinodes.topology.each_round import ErdosRenyiEachRound, Eulerian, Matchings, RandomDigraphEachRound
-from mpinodes.topology.facts import connectivity, eulerian, laplacian_max, one_way_edge, out_edges, unreached
+from mpinodes.topology.facts import connectivity, diameter, eulerian, laplacian_max, one_way_edge, out_edges, unreached
 from mpinodes.topology.files import FromFile, folder, read
 from mpinodes.topology.rules import Complete, Exponential, Hypercube, Ring, Torus
 
@@ -36,6 +36,7 @@ __all__ = [
     "Topology",
     "Torus",
     "connectivity",
+    "diameter",
     "eulerian",
     "folder",
     "laplacian_max",

@@ -142,3 +142,12 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 def _largest_eigenvalue(sends: Matrix) -> float:
     adjacent = (sends | sends.T).astype(float)
     return float(np.linalg.eigvalsh(np.diag(adjacent.sum(axis=0)) - adjacent)[-1])
+
+
+def diameter(topology: Topology) -> int:
+    """Hops from one agent to another at most, in a graph that stays as it is in round 1 and is connected."""
+    sends = topology.sends(1)
+    within, hops = np.eye(topology.agents, dtype=bool), 0
+    while not within.all():
+        within, hops = within | within @ sends, hops + 1
+    return hops

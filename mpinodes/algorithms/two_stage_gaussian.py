@@ -1,0 +1,187 @@
+"""Private consensus optimization in two stages with Gaussian noise.
+
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", its
+Algorithm 1, whose t is our round: y_i(1) = 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
+
+    y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
+    z_i    = P(Σ_j w_ij y_j)                                         (9)
+    x_i    = P(z_i − η(t) ∇f_i(z_i))                                 (8)
+
+Stage II, t > T: x_i = Σ_j w_ij y_j (12), which is what goes out in the next round. The hand-over y_i(T + 1) carries
+noise by (11), but none by (12): without, [z_i(T) − x_i(T)]/η(T) is the last gradient itself wherever x_i(T) lies
+inside 𝒳.
+
+With μ and L the least strong convexity and the largest smoothness of the f_i and K = (μ + L)/(2μL), Theorem 2 has
+η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t), κ = ε²/(4G²(ε + 2 ln(2/δ))), 2G being here the largest change of ∇f_i between
+adjacent data. By Theorem 1, Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G makes the run (ε, δ)-DP; exactly,
+Gaussian noise does at Σ_t Δ²(t)/M²(t) = m², m-GDP being (ε, δ)-DP, which takes less noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.protocol import Inbox, Loss, Query, Relay, Round, Start, Vector
+from mpinodes.sets import Set
+
+__all__ = ["TwoStageGaussian"]
+
+Positive = Annotated[float, Meta(gt=0, le=1e100)]
+Rounds: TypeAlias = Any  # a round t, or an array of them
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next round needs."""
+
+    x: Vector  # (d,)
+
+
+@dataclass(frozen=True)
+class TwoStageGaussian:
+    """Algorithm 1."""
+
+    change: Sequence[float]  # by agent, 2G: largest L2 change of ∇f_i between adjacent data sets, at one point
+    feasible: Set  # 𝒳
+    epsilon: float
+    delta: float
+    gdp: float  # m: the largest for which m-GDP is (ε, δ)-DP
+    least_modulus: float
+    largest_smoothness: float
+    gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
+    handover: Annotated[
+        Literal["noised", "clean"],
+        Meta(description="the first release of stage II; clean: as (12) prints it, which gives the last gradient away"),
+    ] = "noised"
+    calibration: Annotated[
+        Literal["theorem-2", "theorem-1", "exact"],
+        Meta(
+            description="of the noise to (epsilon, delta). theorem-2: the paper's schedule; theorem-1, exact: the "
+            "least noise of the shape noise_decay or noise_shape by Theorem 1, or by exact Gaussian accounting"
+        ),
+    ] = "theorem-2"
+    noise_decay: Annotated[float, Meta(ge=0, le=10, description="the noise M(t) falls like t^-noise_decay")] = 0.75
+    noise_shape: Annotated[
+        tuple[Positive, ...], Meta(description="instead of noise_decay: M(1), ..., M(T) up to a common factor")
+    ] = ()
+    noise_scale: Annotated[
+        float, Meta(ge=0, le=1e100, description="instead of a calibration: that factor; 0: calibrated")
+    ] = 0.0
+    modulus: Annotated[
+        float, Meta(ge=0, le=1e100, description="mu of the steps; 0: what is known of the losses without the data")
+    ] = 0.0
+    largest_curvature: Annotated[float, Meta(ge=0, le=1e100, description="L of the steps; 0: likewise")] = 0.0
+    stop: Annotated[
+        float,
+        Meta(ge=0, lt=1, description="end stage II once no agent's release changes by more, relatively; 0: never"),
+    ] = 0.0
+    mixing: Literal["laplacian", "metropolis", "lazy-metropolis"] = "laplacian"
+
+    decomposable: ClassVar[bool] = True
+    offline: ClassVar[str] = "last"
+    whole_data: ClassVar[bool] = True
+    mechanism: ClassVar[str] = "gaussian"
+    defaults: ClassVar[dict[str, Any]] = {
+        "rounds": 131,
+        "data": {"name": "mean", "batch": "all"},
+        "topology": {"name": "erdos-renyi", "probability": 0.6},
+        "privacy": {"mechanism": "gaussian", "epsilon": 4.0, "delta": 1e-3, "clip": "inf"},
+    }
+
+    @property
+    def k(self) -> float:
+        """K = (μ + L)/(2μL)."""
+        mu, largest = self.modulus or self.least_modulus, self.largest_curvature or self.largest_smoothness
+        return (mu + largest) / (2 * mu * largest)
+
+    def eta(self, t: Rounds) -> Rounds:
+        """η(t)."""
+        return self.k / t
+
+    def noise(self, t: Rounds) -> Rounds:
+        """M(t), t ≤ T."""
+        return self.factor * self.shape(t)
+
+    def shape(self, t: Rounds) -> Rounds:
+        """M(t) up to a common factor."""
+        if self.noise_shape:
+            return np.asarray(self.noise_shape)[np.asarray(t) - 1]
+        return np.power(t, -self.noise_decay)
+
+    @property
+    def factor(self) -> float:
+        """That factor, which makes the run (ε, δ)-DP."""
+        if self.noise_scale:
+            return self.noise_scale
+        theorem_1 = self.epsilon / sqrt(self.epsilon + 2 * log(2 / self.delta))
+        if self.calibration == "theorem-2":
+            return max(self.change) * self.k * sqrt(2 * sqrt(self.gradient_rounds)) / theorem_1
+        t = np.arange(1, self.gradient_rounds + 1)
+        spent = sqrt(float(np.sum((max(self.change) * self.eta(t) / self.shape(t)) ** 2)))
+        return spent / (self.gdp if self.calibration == "exact" else theorem_1)
+
+    def init(self, x: Vector) -> State:
+        """y_i(1) = 0."""
+        return State(x)
+
+    def message(self, s: State, round: Round) -> Query | Start | Relay:
+        """(11); from T + 2 on (12)."""
+        made, last = round.t - 1, self.gradient_rounds  # x_i was made in the round before
+        if made == 0:
+            return Start()
+        if made > last:
+            return Relay()
+        l2 = self.change[round.me] * float(self.eta(made))
+        clean = made == last and self.handover == "clean"
+        noise = 0.0 if clean else float(self.noise(made))
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, nominal=noise)
+
+    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+        """(9) and (8); from T + 1 on (12)."""
+        mixed = inbox.mix()
+        if round.t > self.gradient_rounds:
+            return State(mixed)
+        z = self.feasible.project(mixed)
+        return State(self.feasible.project(z - self.eta(round.t) * loss.grad(z)))
+
+    def decision(self, s: State) -> Vector:
+        """x_i."""
+        return s.x
+
+    def check(self, rounds: int, private: bool) -> None:
+        """Whether there is a stage II, strong convexity, and noise for every round.
+
+        Raises:
+            ValueError: there is not.
+        """
+        if rounds <= self.gradient_rounds:
+            raise ValueError(
+                f"{rounds} rounds end before the hand-over: set rounds above algorithm.gradient_rounds = "
+                f"{self.gradient_rounds}"
+            )
+        if not (self.modulus or self.least_modulus):
+            raise ValueError(
+                "the steps need strongly convex losses: set problem.regularizer above 0, or algorithm.modulus"
+            )
+        if self.noise_shape and len(self.noise_shape) != self.gradient_rounds:
+            raise ValueError(
+                f"algorithm.noise_shape has {len(self.noise_shape)} numbers: expected algorithm.gradient_rounds = "
+                f"{self.gradient_rounds}"
+            )
+        if self.calibration == "theorem-2" and (self.noise_shape or self.noise_decay != 0.75) and not self.noise_scale:
+            raise ValueError(
+                "algorithm.calibration = 'theorem-2' is a schedule of its own, t^-0.75: take theorem-1 or exact for "
+                "another shape, or set algorithm.noise_scale"
+            )
+
+    def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:
+        """Theorem 1, by agent, solved for ε at δ."""
+        t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
+        spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.change]
+        return [(a + sqrt(a * a + 8 * a * log(2 / self.delta))) / 2 for a in spent]

@@ -1,0 +1,83 @@
+"""Squared distance, ½‖x − a‖²: its minimizer is the mean of the points a; targets are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from mpinodes.losses.linear import ALL, LinearLoss, SmoothLoss
+from mpinodes.protocol import Vector
+
+__all__ = ["SquaredDistance"]
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredDistance(SmoothLoss):
+    """As if of a linear prediction in all but this: a sample's gradient is x − a, its Hessian I."""
+
+    sample_modulus: ClassVar[float] = 1.0
+
+    @classmethod
+    def sample_change(cls, norm: float) -> float:
+        """‖a − a'‖."""
+        return 2 * norm
+
+    @classmethod
+    def sample_smoothness(cls, norm: float, other: float) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def weight(self) -> float:
+        """Σ over samples of 1/divisor."""
+        return float((np.ones(len(self.features)) / self.divisor).sum())
+
+    def value(self, x: Vector) -> float:
+        """f(x)."""
+        distances = x - self.features
+        data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
+        return data + 0.5 * self.regularizer * float(x @ x)
+
+    def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """See `LinearLoss.data_grad`."""
+        distances = (x - self.features)[:, block]
+        weights = np.ones(len(distances)) / self.divisor
+        if self.clip < inf and not self.whole:
+            norms = np.sqrt(np.vecdot(distances, distances))
+            weights = weights * (self.clip / np.maximum(norms, self.clip))
+        gradient: Vector = weights @ distances
+        if self.clip < inf and self.whole and (norm := float(np.sqrt(gradient @ gradient))) > self.clip:
+            gradient *= self.clip / norm
+        return gradient
+
+    def hessian(self, x: Vector) -> Vector:
+        """(Σ 1/divisor + λ) I."""
+        return np.eye(len(x)) * (self.weight + self.regularizer)
+
+    @classmethod
+    def values(cls, losses: Sequence[LinearLoss], points: Vector) -> Vector:
+        """See `LinearLoss.values`."""
+        a = np.stack([loss.features for loss in losses])
+        squares = np.vecdot(points, points)[:, :, None] + np.vecdot(a, a)[:, None, :]
+        return np.asarray(0.5 * squares - points @ a.transpose(0, 2, 1))
+
+    @staticmethod
+    def point(prediction: Vector, target: Vector) -> Vector:
+        """None: it is no function of a·x."""
+        raise NotImplementedError
+
+    slope = bend = point
+
+    @staticmethod
+    def curvature() -> float:
+        """None, likewise."""
+        raise NotImplementedError
+
+    @classmethod
+    def steepness(cls) -> float:
+        """Inf."""
+        return inf

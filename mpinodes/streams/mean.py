@@ -1,0 +1,50 @@
+"""Points in a cube, whose mean is to be estimated.
+
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", section V:
+each agent has as many points of [−R, R]^p, from a normal law of mean 0.7R and variance 1 in each coordinate, truncated
+to the cube (what lies outside is drawn again). The paper says neither p nor R.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.formats import Source
+from mpinodes.protocol import Vector
+from mpinodes.seeds import Purpose, Stream
+from mpinodes.streams.labelled import Batches, LabelledStream, in_memory
+
+__all__ = ["Mean"]
+
+
+@dataclass(frozen=True)
+class Mean(LabelledStream):
+    """Points without targets."""
+
+    batch: Batches = "all"
+    points: Annotated[int, Meta(ge=1, le=10**8, description="points that each agent has, if evenly dealt")] = 100
+    dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, coordinates of a point")] = 5
+    radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
+
+    labels: ClassVar[bool] = False
+    name: ClassVar[str] = "truncated normal points"
+    defaults: ClassVar = {"problem": {"loss": "squared-distance", "set": "box", "radius": 5.0}}
+
+    @property
+    def feature_bound(self) -> float:
+        """R."""
+        return self.radius
+
+    def open(self) -> tuple[Source, Source | None]:
+        """The points, drawn from the seed."""
+        draws = Stream(self.seed, Purpose.DATA).at(0)
+        points: Vector = np.empty((self.agents * self.points, self.dimension))
+        outside = np.ones_like(points, dtype=bool)
+        while outside.any():
+            points[outside] = draws.normal(0.7 * self.radius, 1.0, int(outside.sum()))
+            outside = np.abs(points) > self.radius
+        return in_memory(points, np.zeros(len(points))), None
