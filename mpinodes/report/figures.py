@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from mpinodes.summary import BOUNDED
 
@@ -112,7 +113,10 @@ def _log(axes: Axes, *names: Literal["x", "y"]) -> None:
     """Logarithmic, with plain numbers: no text of a figure is read as mathematics."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
-        getattr(axes, f"{name}axis").set_major_formatter("{x:g}")
+        axis = getattr(axes, f"{name}axis")
+        low, high = axis.get_view_interval()
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
 
 
 def gap(data: xr.Dataset, summary: Json) -> Figure | None:
