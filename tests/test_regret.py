@@ -140,17 +140,25 @@ OWN = [
     "rounds=11 record.chunk=1",
     "algorithm.name=dpps data.name=olr problem.loss=absolute data.batch=3 rounds=40",
     "algorithm.name=dpsr data.partition=shared problem.regularizer=0.1 problem.loss=least-squares",
+    "algorithm.name=admm data.total=183 data.partition=uneven data.sizes=[50,33,100] topology.agents=3 "
+    "problem.weight=7 record.chunk=700",
+    "algorithm.name=dola data.batch=all data.total=90 data.partition=uneven data.sizes=[20,30,40] topology.agents=3 "
+    "problem.weight=0.5 record.chunk=700",
+    "algorithm.name=huang-dp data.points=9 topology.agents=4 problem.regularizer=0.1 record.chunk=700",
 ]
 
 
 def losses_of(parts, i: int):
     """f_i^t(x) of one agent, from features and targets alone."""
     problem, stream = parts.experiment.problem, parts.stream.of(i)
-    divisor = parts.experiment.data["batch"] if problem.average else 1
+    divisor = (parts.samples[i] if problem.average else 1) / problem.weight
 
     def value(t: int, x: np.ndarray) -> float:
         total = 0.0
         for a, b in zip(stream(t).features, stream(t).targets, strict=True):
+            if problem.loss == "squared-distance":
+                total += 0.5 * float((x - a) @ (x - a))
+                continue
             m = float((a.toarray().ravel() if not isinstance(a, np.ndarray) else a) @ x)
             total += {
                 "hinge": max(0.0, 1 - b * m), "logistic": np.log1p(np.exp(-b * m)),
@@ -186,10 +194,9 @@ def check_own(parts) -> None:
         np.testing.assert_allclose(meter.total[k], wanted, rtol=1e-11)
         np.testing.assert_allclose(meter.mean[k], average[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(meter.last[k], x[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
-        if parts.experiment.algorithm["name"] == "dola-minibatch":
-            whole = [
-                sum(f[i](t, average[horizon - 1, j]) for i in range(n) for t in range(1, rounds + 1)) for j in range(n)
-            ]
+        if offline := getattr(parts.algorithm, "offline", None):
+            judged = (average if offline == "average" else x)[horizon - 1]
+            whole = [sum(f[i](t, v) for i in range(n) for t in range(1, rounds + 1)) / (rounds * n) for v in judged]
             np.testing.assert_allclose(meter.whole[k], whole, rtol=1e-11)
         else:
             assert not meter.whole.any()
@@ -203,7 +210,7 @@ def check_own(parts) -> None:
 
 @pytest.mark.parametrize("words", OWN)
 def test_the_meter_of_own_losses_equals_the_formulas_written_out(words):
-    size = "" if "olr" in words else "data.total=600 "
+    size = "" if "olr" in words or "huang" in words else "data.total=600 "
     check_own(parts_of(f"rounds=24 {size}{words}"))
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import isinf, log, sqrt
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -119,6 +119,8 @@ class TwoStageGaussian:
         """That factor, which makes the run (ε, δ)-DP."""
         if self.noise_scale:
             return self.noise_scale
+        if isinf(self.epsilon):
+            return 0.0
         theorem_1 = self.epsilon / sqrt(self.epsilon + 2 * log(2 / self.delta))
         if self.calibration == "theorem-2":
             return max(self.change) * self.k * sqrt(2 * sqrt(self.gradient_rounds)) / theorem_1
