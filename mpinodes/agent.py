@@ -82,7 +82,7 @@ class Voice:
             raise ValueError(
                 f"message() gave a {type(message).__name__} in round {t}: round 1 is for a Start, not a Relay"
             )
-        out[:] = self.start if heard is None else heard.mix() / heard.scale
+        out[:] = self.start if heard is None else heard.mix()
         return NOTHING_SAID
 
     def _solve(self, ask: Solve, t: int, out: Vector) -> Event:
@@ -103,6 +103,14 @@ class Voice:
         return event._replace(slip=slip, residual=residual, solver_steps=steps)
 
 
+def next_message(parts: Parts, state: Any, round: Round) -> Message:
+    """What agent `round.me` says in a round: what its algorithm would, for as long as its privacy budget lasts."""
+    message: Message = parts.algorithm.message(state, round)
+    budget = parts.experiment.privacy.budget
+    last = budget.stops[round.me] if budget and budget.stops else 0
+    return Relay() if 0 < last < round.t and isinstance(message, (Query, Solve)) else message
+
+
 class Agent:
     """Agent `me` of an experiment.
 
@@ -112,7 +120,7 @@ class Agent:
     """
 
     def __init__(self, me: int, parts: Parts) -> None:
-        self._me = me
+        self._me, self._parts = me, parts
         self._algorithm, self._mixing, self._topology = parts.algorithm, parts.mixing, parts.topology
         self._voice = Voice(me, parts)
         self._dimension = d = parts.dimension
@@ -131,7 +139,7 @@ class Agent:
     def speak(self, t: int, row: Vector) -> Round:
         """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
         round = self._topology.round(t, self._me)
-        message = self._algorithm.message(self._state, round)
+        message = next_message(self._parts, self._state, round)
         before = self._release.copy() if self._stop and isinstance(message, Relay) else None
         event = self._voice.say(message, t, self._heard, out=self._release)
         if before is not None:

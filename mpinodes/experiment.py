@@ -20,6 +20,29 @@ Finite = Annotated[float, Meta(gt=0, le=1e100)]
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
+class Budget(Struct, forbid_unknown_fields=True, frozen=True):
+    """What the run may lose at most, as proven for the network."""
+
+    epsilon: Annotated[Finite, Meta(description="the most that is to be lost, as proven for the network")]
+    delta: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)] | None,
+        Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta"),
+    ] = None
+    kept_by: Annotated[
+        Literal["noise", "stopping"],
+        Meta(
+            description="how: noise chooses privacy.epsilon, and with it the noise, for the horizon; stopping lets an "
+            "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears"
+        ),
+    ] = "noise"
+    stops: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="of stopping, filled in: each agent's last round that may tell of its data; 0: it need not stop"
+        ),
+    ] = ()
+
+
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """What is promised, and the noise."""
 
@@ -56,6 +79,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         Literal["one-sample", "one-round"],
         Meta(description="what may differ between adjacent data sets: one sample replaced, or one round's whole loss"),
     ] = "one-sample"
+    budget: Budget | None = None
 
 
 class Problem(Struct, forbid_unknown_fields=True, frozen=True):
@@ -146,10 +170,16 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     def toml(self) -> str:
         """The experiment as a file that runs again to the same bits."""
-        return tomli_w.dumps({k: v for k, v in msgspec.to_builtins(self).items() if k != "output"})
+        tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
+        return tomli_w.dumps(tree)
 
 
 Tree = dict[str, Any]
+
+
+def _without_none(tree: Tree) -> Tree:
+    """TOML has no null: what is not there is left out."""
+    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
@@ -190,7 +220,9 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     return asked
 
 
-SECTIONS: dict[str, Any] = {"privacy": Privacy, "problem": Problem, "record": Record, "output": Output}
+SECTIONS: dict[str, Any] = {
+    "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "record": Record, "output": Output,
+}  # fmt: skip
 
 
 def single_run(experiment: Experiment, repeat: int) -> Experiment:

@@ -14,11 +14,11 @@ from mpinodes.resolve import ALGORITHM_FACTS, STREAM_FACTS, TOPOLOGY_FACTS
 def documented_keys() -> dict[str, str]:
     """Every key with its meaning, for `--explain`."""
     keys: dict[str, str] = {}
-    for f in msgspec.structs.fields(Experiment):
-        for inner in msgspec.structs.fields(SECTIONS[f.name]) if f.name in SECTIONS else ():
-            keys[f"{f.name}.{inner.name}"] = _explained(inner.type, inner.default)
-        if f.name not in SECTIONS:
-            keys[f.name] = _explained(f.type, f.default)
+    for prefix, struct in {"": Experiment, **SECTIONS}.items():
+        for f in msgspec.structs.fields(struct):
+            key = f"{prefix}.{f.name}" if prefix else f.name
+            if key not in SECTIONS:
+                keys[key] = _explained(f.type, f.default)
     keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
     keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
     keys["algorithm.gradient_at"] = (

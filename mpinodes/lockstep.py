@@ -48,6 +48,10 @@ def run(asked: dict[str, Any]) -> tuple[Path, Json]:
     with threadpool_limits(1), np.errstate(all="ignore"):
         parts = build(resolve(asked, ranks=None))
         b = check(parts, ranks=None)
+        if parts.experiment.privacy.budget:
+            from mpinodes.budget import within_budget  # which runs in lockstep itself
+
+            parts = build(within_budget(parts.experiment))
         directory = make_directory(parts.experiment)
         try:
             return directory, repeats.log(parts, directory, "none (lockstep)", b, simulate)

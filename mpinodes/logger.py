@@ -37,7 +37,7 @@ class Logger:
         self._parts, self._directory, self._b = parts, directory, b
         e = parts.experiment
         self._meter = make_meter(parts, log_spaced(e.rounds))
-        self._accountant = Accountant(_groups(parts), shared=e.data["partition"] == "shared")
+        self._accountant = Accountant(groups(parts), shared=e.data["partition"] == "shared")
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
@@ -225,6 +225,7 @@ class Logger:
                 "agents": agents,
                 "network": network,
                 "noise": _noise(self._parts, self._accountant.events()),
+                "budget": _budget(e),
                 "samples": _samples(self._parts),
                 "preprocessing": getattr(self._parts.stream, "preprocessing", ""),
                 "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
@@ -265,7 +266,7 @@ def _by_round(t: int) -> list[int]:
     return [t - 1]
 
 
-def _groups(parts: Parts) -> Callable[[int], Callable[[int], Sequence[int]]]:
+def groups(parts: Parts) -> Callable[[int], Callable[[int], Sequence[int]]]:
     """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
     if parts.experiment.privacy.adjacency == "one-round":
         return lambda agent: _by_round
@@ -305,9 +306,9 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
     scale, l1, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "uses"))
     data = uses > 0
     if not data.any():
-        data = np.ones_like(data)
+        data = scale > 0
     with np.errstate(divide="ignore"):
-        release = float((l1[data] / scale[data]).max())
+        release = float((l1[data] / scale[data]).max(initial=0.0))
     needed = float(l1[data].max()) / e.epsilon
     return {
         "mechanism": e.privacy.mechanism,
@@ -319,6 +320,15 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         "release": None if math.isinf(release) else release,
         "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
     }
+
+
+def _budget(experiment: Experiment) -> Json | None:
+    """What the run was allowed to lose, and in which round each agent stopped to tell of its data."""
+    budget = experiment.privacy.budget
+    if budget is None:
+        return None
+    delta = experiment.privacy.delta if budget.delta is None else budget.delta
+    return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
 
 
 def _samples(parts: Parts) -> int | None:

@@ -33,12 +33,13 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
     for key, value in tree.items():
         if key not in known:
             raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
-        inner = SECTIONS.get(key) if not prefix else None
+        inner = SECTIONS.get(f"{prefix}{key}")
         is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
         if is_section and not isinstance(value, dict):
-            raise BadInput(f"{key} = {value!r}: {key} is a section; write {key}.<key>=... or [{key}]")
+            name = f"{prefix}{key}"
+            raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]")
         if inner is not None:
-            _known(value, inner, f"{key}.")
+            _known(value, inner, f"{prefix}{key}.")
 
 
 def _text(section: Mapping[str, Any], key: str, prefix: str) -> str:
@@ -331,11 +332,10 @@ def _located(message: str, tree: Tree) -> str:
         return f"{'.'.join([*path, message.split('`')[1]])} is missing"
     value: Any = tree
     kind: Any = Experiment
-    for part in path:
+    for depth, part in enumerate(path, 1):
         value = value[part]
-        kind = (
-            SECTIONS[part] if part in SECTIONS else next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
-        )
+        section = SECTIONS.get(".".join(path[:depth]))
+        kind = section or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
 
 

@@ -91,6 +91,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
     from mpinodes import explain, parts, registry, topology
+    from mpinodes.budget import within_budget
     from mpinodes.resolve import resolve
 
     if options.help:
@@ -109,7 +110,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     else:
         built = parts.build(resolve(_asked(options.words), ranks))
         parts.check(built, ranks)
-        print(built.experiment.toml(), end="")
+        print(within_budget(built.experiment).toml(), end="")
 
 
 def main(argv: list[str]) -> int:
@@ -306,12 +307,15 @@ class Job:
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:
         import msgspec
 
+        from mpinodes.budget import within_budget
         from mpinodes.parts import build, check
         from mpinodes.record import make_directory
         from mpinodes.resolve import resolve
 
         parts = build(resolve(_asked(options.words), self._world.size))
         b = check(parts, self._world.size)
+        if parts.experiment.privacy.budget:
+            parts = build(within_budget(parts.experiment))
         directory = make_directory(parts.experiment).absolute()
         return parts, ("", msgspec.msgpack.encode(parts.experiment), str(directory), b)
 

@@ -153,9 +153,24 @@ def _privacy(privacy: Json) -> list[str]:
     return [*lines, *textwrap.wrap(" ".join(remarks), 100, initial_indent="    ", subsequent_indent="    ")]
 
 
+def _budget(privacy: Json) -> str:
+    """How a budget was kept."""
+    budget = privacy["budget"]
+    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}, kept by "
+    if budget["kept_by"] == "noise":
+        return f"{text}the noise of the label ε = {privacy['noise']['epsilon']:.4g}."
+    stops = [stop for stop in budget["stops"] if stop]
+    if not stops:
+        return f"{text}stopping, which no agent had to."
+    first, last = min(stops), max(stops)
+    when = f"round {first}" if first == last else f"rounds {first} to {last}"
+    who = "the agents" if len(stops) == len(budget["stops"]) else f"{len(stops)} agents"
+    return f"{text}stopping: after {when} {who} relay what they hear, and tell nothing of their data."
+
+
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
-    found = []
+    found = [_budget(privacy)] if privacy["budget"] else []
     if privacy["preprocessing"]:
         found.append(f"Nothing is proven: {privacy['preprocessing']}.")
     slip = max(loss.get("slip", 0.0) for loss in privacy["agents"])

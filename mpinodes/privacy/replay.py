@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes import load
-from mpinodes.agent import HEADER, Voice, frame_width, open_inbox
+from mpinodes.agent import HEADER, Voice, frame_width, next_message, open_inbox
 from mpinodes.errors import BadInput
 from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
@@ -112,8 +112,7 @@ class Replayed:
         """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases."""
         out = np.empty(self._parts.dimension)
         for t, message in enumerate(self.messages, 1):
-            heard = self._hear(t - 1, self._starts[t - 2][1])[1] if t > 1 else None
-            event = self._voice.say(message, t, heard, out)
+            event = self._voice.say(message, t, self.heard(t - 1) if t > 1 else None, out)
             said = self.said(t)
             if not (
                 np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()))
@@ -135,9 +134,13 @@ class Replayed:
 
     def _step(self, t: int, state: Any, mixed: Any, losses: Callable[[int], Loss]) -> tuple[Message, Any, Any]:
         algorithm, place = self._parts.algorithm, self._parts.topology.round(t, self.agent)
-        message = algorithm.message(state, place)
+        message = next_message(self._parts, state, place)
         mixed, inbox = self._hear(t, mixed)
         return message, algorithm.update(state, place, inbox, losses(t)), mixed
+
+    def heard(self, t: int) -> Inbox:
+        """What the agent heard in round t."""
+        return self._hear(t, self._starts[t - 1][1])[1]
 
     def _hear(self, t: int, mixed: Any) -> tuple[Any, Inbox]:
         place = self._parts.topology.round(t, self.agent)
