@@ -25,7 +25,8 @@ RUNS = [
     "algorithm.name=dpps rounds=20",
     "algorithm.name=pvp-admm rounds=21 problem.weight=20",
     "algorithm.name=pp-admm rounds=21 problem.weight=20",
-    "algorithm.name=dvp-admm rounds=21 problem.weight=20 data.partition=uneven data.sizes=[260,300,280,290,700,400,270]",
+    "algorithm.name=dvp-admm rounds=21 problem.weight=20 data.partition=uneven "
+    "data.sizes=[260,300,280,290,700,400,200]",
     "algorithm.name=two-stage-gaussian",
     "algorithm.name=huang-dp rounds=40",
 ]
