@@ -124,8 +124,10 @@ class Consensus:
         """Whether the penalties are what Theorem 3.1 asks for: η_i(t) ≥ θ_i(t), neither falling.
 
         Raises:
-            ValueError: they are not; names the agent.
+            ValueError: they are not, or there is nobody to agree with; names the agent.
         """
+        if 0 in self.degrees:
+            raise ValueError(f"agent {list(self.degrees).index(0)} has no neighbours: ADMM is for two agents or more")
         for key in ("dual_step", "penalty", "penalty_growth", "penalty_cap", "noise_rate", "noise_growth"):
             given = getattr(self, key, 0.0)
             if not isinstance(given, (int, float)) and len(given) != self.agents:
