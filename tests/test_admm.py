@@ -563,6 +563,21 @@ def test_where_a_solver_falls_short_nothing_is_proven(name, tmp_path):
         assert loss["claimed"] > 0
 
 
+@pytest.mark.parametrize("name", ["m-admm", "pp-admm"])
+def test_the_largest_penalties_of_the_paper_are_no_hurdle_to_the_solver(name, tmp_path):
+    """Fig. 1(a): q = 1.2, at the default tolerance; 2ηV(x − v) is 10⁸ times x − v in the end, as is its rounding."""
+    setting = Setting(
+        name, 100, weight=10.0, penalty=(0.55, 0.65, 0.6, 0.55, 0.6), penalty_growth=(1.01, 1.03, 1.1, 1.2, 1.02),
+        epsilon=0.5, tolerance=1e-10,
+    )  # fmt: skip
+    told = summary(setting.run(tmp_path))
+    assert told["solver"]["unsolved"] == 0
+    if name == "pp-admm":
+        proven = sum(setting.proven(t) for t in range(1, 101))
+        found = [agent["proven_pure"] for agent in told["privacy"]["agents"]]
+        np.testing.assert_allclose(found, proven, rtol=1e-9)
+
+
 ROUNDED = Setting("pp-admm", 10, epsilon=1.0, rate=0.1, rate_growth=1.0, weight=2.0, grid=1e-2, tolerance=1e-12)
 
 
