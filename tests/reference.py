@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import expit
 
-NOISE, GRADIENT_NOISE = 1, 3  # purposes, as documented in mpinodes.seeds
+NOISE, GRADIENT_NOISE, START, DITHER = 1, 3, 10, 11  # purposes, as documented in mpinodes.seeds
 
 
 def draws(seed: int, purpose: int, agent: int, t: int) -> np.random.Generator:
@@ -268,3 +269,111 @@ def dpsr(
         ahead = a @ h - made[:, None] * gradients(t, x)
         x, r = np.stack([project(row) for row in ahead]), a @ r
     return run
+
+
+Data = list[tuple[np.ndarray, np.ndarray]]  # by agent, features (B, d) and labels (B,)
+ByAgent = Callable[[int], np.ndarray]  # iteration t from 1 -> (n,)
+
+
+def erm_gradient(x: np.ndarray, y: np.ndarray, f: np.ndarray, weight: float, regularizer: float) -> np.ndarray:
+    """∇O(f), O(f) = (C/B) Σ log(1 + exp(−y f·x)) + (ρ/N) ‖f‖²/2."""
+    return regularizer * f - weight / len(y) * (y * expit(-y * (x @ f))) @ x
+
+
+def erm_hessian(x: np.ndarray, y: np.ndarray, f: np.ndarray, weight: float, regularizer: float) -> np.ndarray:
+    p = expit(y * (x @ f))
+    return regularizer * np.eye(len(f)) + weight / len(y) * (x.T * (p * (1 - p))) @ x
+
+
+def root(gradient: Callable[[np.ndarray], np.ndarray], hessian: Callable[[np.ndarray], np.ndarray], f: np.ndarray):
+    """Where the gradient of a strongly convex function is 0, to rounding: Newton's method, the gradient to fall."""
+    g = gradient(f)
+    for _ in range(200):
+        move, length = np.linalg.solve(hessian(f), g), 1.0
+        if np.linalg.norm(move) <= 1e-14 * np.linalg.norm(f):
+            return f - move
+        while np.linalg.norm(gradient(f - length * move)) >= np.linalg.norm(g):
+            length /= 2
+            if length < 1e-4:  # nothing but rounding is left
+                return f
+        f = f - length * move
+        g = gradient(f)
+    raise AssertionError(f"no minimum: the gradient is still {np.linalg.norm(g)}")
+
+
+def erm_minimizer(data: Data, weight: float, regularizer: float) -> np.ndarray:
+    """Argmin Σ_i O_i."""
+    return root(
+        lambda f: sum(erm_gradient(x, y, f, weight, regularizer) for x, y in data),
+        lambda f: sum(erm_hessian(x, y, f, weight, regularizer) for x, y in data),
+        np.zeros(data[0][0].shape[1]),
+    )
+
+
+def erm_prox(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: float,
+    regularizer: float,
+    linear: np.ndarray,
+    square: float,
+    near: np.ndarray,
+) -> np.ndarray:
+    """Argmin O(f) + linear·f + square ‖f‖²/2."""
+    return root(
+        lambda f: erm_gradient(x, y, f, weight, regularizer) + linear + square * f,
+        lambda f: erm_hessian(x, y, f, weight, regularizer) + square * np.eye(len(f)),
+        near,
+    )
+
+
+def gamma_noise(seed: int, agent: int, t: int, d: int, scale: float) -> np.ndarray:
+    """Of density ∝ exp(−‖e‖/scale), as drawn in round t."""
+    draw = draws(seed, NOISE, agent, t)
+    direction = draw.standard_normal(d)
+    return draw.gamma(d, scale) * direction / np.linalg.norm(direction)
+
+
+def admm(
+    iterations: int,
+    data: Data,
+    a: np.ndarray,
+    weight: float,
+    regularizer: float,
+    theta: ByAgent,
+    eta: ByAgent,
+    scale: ByAgent,
+    *,
+    seed: int = 0,
+    primal: bool = False,
+    grid: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(13) and (14), W(t) = diag(η(t)), θ one for each agent, and −ε(t) of (24) where `scale` is not 0.
+
+    The noise is inside the argmin, or with `primal` on what is sent of it. Returns minimizers and what was sent, f̂(0),
+    ..., f̂(iterations) each: (iterations + 1, n, d).
+    """
+    n, d = len(data), data[0][0].shape[1]
+    degrees = np.diag(a.sum(axis=1))
+    sent = np.stack([draws(seed, START, i, 0).standard_normal(d) for i in range(n)])
+    dual = np.zeros((n, d))
+    found, said = [sent], [sent]
+    for t in range(1, iterations + 1):
+        w = np.diag(eta(t))
+        noise = np.zeros((n, d))
+        if scale(t).any():
+            noise = np.stack([gamma_noise(seed, i, t + 1, d, scale(t)[i]) for i in range(n)])
+        inside = np.zeros((n, d)) if primal else noise
+        linear = 2 * dual - w @ (degrees + a) @ sent - 2 * w @ degrees @ inside
+        square = np.diag(2 * w @ degrees)
+        f = np.stack([
+            erm_prox(*data[i], weight, regularizer, linear[i], square[i], near=sent[i]) for i in range(n)
+        ])  # fmt: skip
+        found.append(f)
+        if grid:
+            dither = [draws(seed, DITHER, i, t + 1).uniform(-grid / 2, grid / 2, d) for i in range(n)]
+            f = grid * np.rint((f + np.array(dither)) / grid)
+        sent = f + noise if primal else f
+        dual = dual + np.diag(theta(t)) @ (degrees - a) @ sent / 2
+        said.append(sent)
+    return np.array(found), np.array(said)

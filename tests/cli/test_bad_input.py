@@ -107,6 +107,34 @@ BAD_DATA = [
     (4, f"{DOLA} repeats=0", "repeats = 0: expected int >= 1"),
 ]
 
+ADMM = "data.total=60 problem.weight=20"
+BAD_ADMM = [
+    (
+        4,
+        f"algorithm.name=pp-admm {ADMM} data.partition=uneven data.sizes=[20,18,22]",
+        "agent 1: a sample counts C/B = 1.11 times in its loss",
+    ),
+    (
+        4,
+        f"algorithm.name=dvp-admm {ADMM} algorithm.dual_step=[0.5,0.5,0.01]",
+        "agent 2: 2 c1 = 0.5 is not below (B/C)(rho/N + 2 theta V) = 0.19",
+    ),
+    (
+        4,
+        f"algorithm.name=m-admm {ADMM} algorithm.penalty_growth=[1.1,1,1] algorithm.dual_growth=1.05",
+        "agent 1: its penalty eta(100) = 0.5 is below the dual step theta(100) = ",
+    ),
+    (
+        4,
+        f"algorithm.name=pvp-admm {ADMM} algorithm.noise_rate=[3,3]",
+        "algorithm.noise_rate has 2 values: expected one number, or one for each of the 3 agents",
+    ),
+    (4, f"algorithm.name=admm {ADMM} data.batch=5", "data.batch = 5: the losses of admm are the same in every round"),
+    (4, f"algorithm.name=admm {ADMM} problem.loss=hinge", "problem.loss = 'hinge' has kinks"),
+    (4, f"algorithm.name=pvp-admm {ADMM} privacy.clip=1", "privacy.clip = 1.0: pvp-admm minimizes whole losses"),
+    (4, f"algorithm.name=admm {ADMM} topology.directed=true", "agent 0 sends to agent 1, but not 1 to 0"),
+]
+
 
 def left_behind(where: Path) -> list[str]:
     """Commands of processes that still work in a directory a second after mpirun has ended."""
@@ -137,7 +165,7 @@ def check(done, message: str, seconds: float, where: Path) -> None:
     assert left_behind(where) == []
 
 
-@pytest.mark.parametrize(("ranks", "words", "message"), BAD + BAD_DATA)
+@pytest.mark.parametrize(("ranks", "words", "message"), BAD + BAD_DATA + BAD_ADMM)
 def test_one_message_and_exit_code_two(ranks, words, message, tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

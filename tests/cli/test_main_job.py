@@ -110,6 +110,10 @@ def test_a_report_of_something_else_is_refused(tmp_path):
         (8, ["algorithm.name=dpsda-ps", "data.batch=20", "data.epochs=15", "record.chunk=1"]),
         (5, ["algorithm.name=dpsda-c", "algorithm.mixing=metropolis", "topology.name=erdos-renyi-each-round",
              "topology.agents=4", "data.name=olr", "problem.set=product-of-balls"]),
+        (8, ["algorithm.name=pp-admm", "data.total=700", "problem.weight=30", "record.transcript=true",
+             "algorithm.grid=1e-6"]),
+        (6, ["algorithm.name=pvp-admm", "topology.name=erdos-renyi", "topology.agents=5", "data.total=700",
+             "problem.weight=30", "data.partition=uneven", "data.sizes=[40,150,200,100,60]", "record.transcript=true"]),
     ],
 )  # fmt: skip
 def test_mpi_equals_lockstep_bit_for_bit(ranks, words, tmp_path):

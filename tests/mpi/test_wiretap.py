@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -151,3 +153,46 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
                 wrong.append(f"round {round.t}: other bits than in lockstep")
         errors += [f"{name}, rank {me}: {error}" for error in wrong]
     assert not [e for some in world.allgather(errors) for e in some]
+
+
+@pytest.mark.mpi(min_size=4)
+def test_of_a_local_solve_the_release_alone_crosses_a_link(mpi_tmp_path, monkeypatch):
+    """Of PP the minimizer with the noise in it, of PVP the minimizer with noise on it: never the one without."""
+    from mpi4py import MPI
+
+    from tests.test_admm import UNLIKE, replace
+
+    world = MPI.COMM_WORLD
+    me, logger, errors = world.rank, world.size - 1, []
+    sizes = tuple(15 + 5 * i for i in range(logger))
+    each = {"dual_step": 0.5, "penalty": 0.55, "penalty_growth": 1.05, "rate": 2.0, "rate_growth": 1.01}
+    alike = replace(UNLIKE, epsilon=0.7, iterations=5, topology="ring", sizes=sizes, **each)
+    for name in ("pp-admm", "pvp-admm"):
+        setting = replace(alike, name=name)
+        words = [*pairs(setting.asked), f"output.dir={mpi_tmp_path}/{name}"]
+        calls, sent = tapped_run(world, words, monkeypatch)
+        found, said = setting.expected()
+        wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
+        for round, crossed, _ in sent:
+            at = round.t - 1, me
+            if crossed[:2].tolist() != [round.t, 1.0] or len(crossed) != 2 + setting.dimension:
+                wrong.append(f"round {round.t}: header {crossed[:2]}, {len(crossed)} floats")
+            if not np.allclose(crossed[2:], said[at], rtol=1e-8, atol=1e-8 * np.abs(said).max()):
+                wrong.append(f"round {round.t}: something else than the release")
+            if name == "pvp-admm" and round.t > 1 and np.allclose(crossed[2:], found[at], rtol=0.01):
+                wrong.append(f"round {round.t}: no noise")
+        if len(sent) != (6 if me < logger else 0):
+            wrong.append(f"{len(sent)} rounds")
+        errors += [f"{name}, rank {me}: {error}" for error in wrong]
+    assert not [e for some in world.allgather(errors) for e in some]
+
+
+def pairs(tree: dict, prefix: str = "") -> list[str]:
+    """Nested dictionaries as key=value words."""
+    words = []
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            words += pairs(value, f"{prefix}{key}.")
+        else:
+            words.append(f"{prefix}{key}={json.dumps(value)}")
+    return words
