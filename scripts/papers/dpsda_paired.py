@@ -3,7 +3,8 @@
 Cheng, Liao, Li compare [x(t)]_1 on F and on F', which differ in f_400 only. Here f_400 is one sample, and F' has its
 label flipped. "1st entry": pixel 1 of MNIST is always 0 and so is its gradient; taken is the pixel of agent 0's block
 with most ink, and f_400 is the first of the samples with most ink there. Paired: F and F' see the same Laplace and
-gradient noise; independent: another seed for F'. Both decisions of a round are made before its loss is seen.
+gradient noise; independent: another seed for F' (at ε = ∞, of the gradient noise alone). The decision of round t is
+made before f_t is seen, so the first touched is 401.
 
 Flipped, the label moves u_i by the sample's [a]_B, for σ(m) + σ(−m) = 1, whatever the noise; so x_1 before projection
 moves by α n a_1 (/ w_i, which push-sum divides by). The ball of radius 5 scales it by 5/‖αz‖; the box does not.
@@ -281,11 +282,16 @@ def main() -> None:
         )
         for scale in (scales if epsilon != "inf" else scales[:1])
     ]
+    data = experiments.data
+    print(
+        f"x_1: pixel {data.coordinate + 1}; ink there in f_{size.changed}: {data.ink:g} (as drawn: {data.as_drawn:g})"
+    )
     found = table(experiments, settings)
     figure, axes = panels(2, 2, width=5.5, height=2.9)
     for panel, epsilon in zip(axes, EPSILONS[:2], strict=False):
         setting = Setting("dpsda-c", "ball", SCALES[0], epsilon)
         draw_outputs(panel, setting, found[setting], size.changed)
+    axes[1].sharey(axes[0])
     for panel, algorithm in zip(axes[2:], size.algorithms, strict=False):
         draw_table(panel, algorithm, columns(algorithm, size.scales, found))
     a, b = axes[0].get_legend_handles_labels(), axes[2].get_legend_handles_labels()
@@ -294,7 +300,7 @@ def main() -> None:
         figure,
         output / "dpsda-paired.png",
         f"DPSDA, Fig. 6 and Table V: paired-noise output difference, {size.seeds} seeds, mean and std; x_1: pixel "
-        f"{experiments.data.coordinate + 1}, ink {experiments.data.ink:g} in f_{size.changed}, whose label is flipped",
+        f"{data.coordinate + 1}, ink {data.ink:g} in f_{size.changed}, whose label is flipped",
         verdicts(experiments, found, size),
     )
 
