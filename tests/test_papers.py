@@ -70,10 +70,21 @@ def test_regret_of_dola_grows_with_noise_and_falls_with_the_batch(tmp_path):
     assert "Accuracy falls with the number of agents: does not hold" in out
 
 
+def test_outputs_of_dpsda_differ_by_less_where_a_ball_rescales_them_and_not_in_a_box(tmp_path):
+    out = drawn("dpsda_paired.py", tmp_path, "dpsda-paired.png")
+    ball, box = ([numbers(out, f"dpsda-c, {of}, c = 3, {e} ")[0] for e in ("∞", "1")] for of in ("ball", "box"))
+    assert ball[1] < 0.5 * ball[0]
+    step, agents, ink = 30**-0.5, 7, 1
+    assert box == pytest.approx([step * agents * ink] * 2, abs=1e-4)
+    assert "Decisions 1 to 30 have the same bits on F and F′ in 24 of 24 pairs" in out
+    assert "Table V, less ε, less difference: holds for paired noise on the ball" in out
+    assert "With independent noise: does not hold" in out
+
+
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
-    pairs = ["topology.agents=4"]
-    if "noisy-labels.npz" in path.read_text():
+    pairs = [] if "dpsda" in path.stem else ["topology.agents=4"]  # the graph of seven agents
+    if ".npz" in path.read_text():
         import numpy as np
 
         np.savez(tmp_path / "few.npz", features=np.eye(8), targets=np.tile([1.0, -1.0], 4))
@@ -82,6 +93,4 @@ def test_every_file_is_an_experiment(path, tmp_path):
         lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
         (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")
         pairs += [f"data.dir={tmp_path}"]
-    if "dpsda" in path.stem:
-        pairs = []  # the graph of seven agents
     assert resolve(parse(str(path), pairs), ranks=None).name.startswith(path.stem[:8])
