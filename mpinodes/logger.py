@@ -348,7 +348,7 @@ def _solver(parts: Parts, events: Vector) -> Json | None:
     return {
         "tolerance": tolerance,
         "largest_residual": float(residual.max(initial=0.0)),
-        "unsolved": int((residual > tolerance).sum()),
+        "unsolved": int((~(residual <= tolerance)).sum()),
         "steps": float(steps.mean()) if steps.size else 0.0,
         "most_steps": int(steps.max(initial=0)),
     }

@@ -130,8 +130,9 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 
 def worst(agents: list[Json]) -> Json:
-    """The agent that loses most, unproven before all; of equals the one that is claimed to."""
-    return max(agents, key=lambda a: (float("inf") if a["proven"] is None else a["proven"], a["claimed"] or 0.0))
+    """What the agents lose at most, as proven (unproven before all) and as claimed."""
+    worst = max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
+    return worst | {"claimed": max((a["claimed"] for a in agents), key=lambda claim: claim or 0.0)}
 
 
 def _privacy(privacy: Json) -> list[str]:
@@ -177,6 +178,8 @@ def provisos(privacy: Json) -> list[str]:
     if slip:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
+    elif privacy["exact_minimizers"] and privacy["network"]["proven"] is None and not privacy["preprocessing"]:
+        found.append("Nothing is proven: a local solver ended short of its tolerance.")
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
     samples, delta = privacy["samples"], privacy["delta"]
@@ -199,6 +202,8 @@ def what_noise_buys(noise: Json) -> str:
     really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"
     if noise["calibrated"]:
         if noise["mechanism"] == "gamma-norm":
+            if release is None:
+                return f"{text}, the inverse of the noise rate."
             return f"{text}, the inverse of the noise rate: a release of an agent {really}."
         if release is not None and release <= noise["epsilon"] * (1 + 1e-9):
             return f"{text}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."

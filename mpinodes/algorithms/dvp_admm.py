@@ -68,7 +68,7 @@ class DVPADMM(ADMM):
         for i in range(self.agents) if private else ():
             if self.share[i] > 1:
                 raise ValueError(
-                    f"agent {i}: a sample counts C/B = {self.share[i]:.3g} times in its loss, above the theorem's 1: "
+                    f"agent {i}: a sample counts C/B = {self.share[i]:.6g} times in its loss, above the theorem's 1: "
                     "lower problem.weight (C), or give it more samples (B)"
                 )
             convex = (self.regularizer + 2 * self.theta(i, 1) * self.degrees[i]) / self.share[i]

@@ -159,15 +159,17 @@ class SmoothLoss(LinearLoss):
         """
         exact = replace(self, clip=inf)
 
-        def gradient(x: Vector) -> Vector:
-            return exact.grad(x) + (x - v) / step
+        # In x − v, of which a short step leaves so little that x itself would round it away.
+        def gradient(shift: Vector) -> Vector:
+            return exact.grad(v + shift) + shift / step
 
-        def hessian(x: Vector) -> Vector:
-            second = exact.hessian(x)
+        def hessian(shift: Vector) -> Vector:
+            second = exact.hessian(v + shift)
             second.flat[:: len(second) + 1] += 1 / step
             return second
 
-        return newton(gradient, hessian, near, tolerance)
+        found = newton(gradient, hessian, near - v, tolerance)
+        return found._replace(x=v + found.x)
 
 
 class PiecewiseLinearLoss(LinearLoss):

@@ -91,7 +91,8 @@ class Accountant:
         events = self.events()
         # Agents whose events and samples come alike, by far the most usual case, are priced once.
         groups = [self._groups(i) for i in range(events.shape[1])]
-        keys = [(events[:, i].tobytes(), groups[i]) for i in range(events.shape[1])]
+        priced = events[:, :, : Event._fields.index("residual")]  # what comes after costs nothing
+        keys = [(priced[:, i].tobytes(), groups[i]) for i in range(events.shape[1])]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         uses: dict[Any, Uses] = {}
         ledgers = {}

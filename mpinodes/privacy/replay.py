@@ -24,7 +24,7 @@ from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.parts import Parts, build
 from mpinodes.privacy.penalty import log_density
-from mpinodes.protocol import Event, Features, Inbox, Loss, Message, Query, Solve, Vector
+from mpinodes.protocol import Event, Features, Inbox, Kind, Loss, Message, Query, Solve, Vector
 from mpinodes.resolve import resolve
 
 SLACK = 1 + 1e-9  # rounding, relative
@@ -282,6 +282,8 @@ def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> F
     bound = claimed(events[change.round - 1 : last], carried)
     moved, public = replayed.moved(change, last)
     l1, l2 = moved.T
+    kind = events[change.round - 1 : last, Event._fields.index("kind")]
+    l1 = np.where(kind == Kind.PURE, l2, l1)  # whose cost is that of an L2 change
     over = np.maximum(_over(l2, bound), _over(l1, bound * ratio))
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
