@@ -135,11 +135,12 @@ class Logger:
                 "dynamic_regret": (along, self._meter.total[:, 0] - dynamic[0]),
                 "path_length": (along, dynamic[1]),
             }
-        if judged := getattr(self._parts.algorithm, "offline", None):
+        if getattr(self._parts.algorithm, "offline", None):
             least = comparators[-1].value / (self._done * self._parts.topology.agents)
             variables["optimality_gap"] = (each, self._meter.whole - least)
-            means = self._meter.last if judged == "last" else self._meter.mean
-            variables["decision_error"] = (along, ((means - points[-1]) ** 2).sum(axis=1))
+            judged, x = self._meter.judged, points[-1]
+            variables["decision_error"] = (along, ((judged.mean(axis=1) - x) ** 2).sum(axis=1))
+            variables["agent_decision_error"] = (each, ((judged - x) ** 2).sum(axis=2))
         proven = bounds(self._parts, horizons, points)
         variables |= {bound.variable: (along, bound.values) for bound in proven}
         self._record.finish(horizons, variables)

@@ -16,6 +16,7 @@ with weight 1 or, where the algorithm says so, with weight s for x_i(s):
     optimality gap of agent j    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
                                    offline only
     decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline only
+    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline only
     training loss of round t     = the mean over agents of the mean of ℓ over an agent's own samples at x_i(t); only of
                                    losses that stay the same
 
@@ -65,7 +66,8 @@ class Meter(ABC):
         total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
         last, mean: (h, d) last and average decision, averaged over the deciders.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        whole: (h, k) F at the decisions that an offline method is judged by, F the mean over rounds and agents.
+        judged: (h, k, d) the decisions that an offline method is judged by.
+        whole: (h, k) F there, F the mean over rounds and agents.
     """
 
     def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
@@ -84,6 +86,7 @@ class Meter(ABC):
         self.total = np.zeros((h, len(self._sum_f)))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
         self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
+        self.judged = np.zeros((h if self._offline else 0, deciders, d))
         self.whole = np.zeros((h, deciders))
 
     @cached_property
@@ -146,7 +149,7 @@ class Meter(ABC):
             self._judge(at, *self._latest)
         kept = slice(at + 1)
         self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
-        self.last, self.mean = self.last[kept], self.mean[kept]
+        self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
         self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
 
     def _judge(self, at: int, last: Vector, average: Vector) -> None:
@@ -155,9 +158,9 @@ class Meter(ABC):
             right = accuracy(np.concatenate([average, last]), source)
             self.accuracy[name][at] = right.reshape(2, -1)
         if self._offline:
-            judged = last if self._offline == "last" else average
+            self.judged[at] = last if self._offline == "last" else average
             summands = len(self._losses) * (1 if self._constant else self._rounds)
-            self.whole[at] = [self._objective.value(point) / summands for point in judged]
+            self.whole[at] = [self._objective.value(point) / summands for point in self.judged[at]]
 
     def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
         """Losses of every sample of every owner at points, averaged or not as the problem has it.

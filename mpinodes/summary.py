@@ -15,6 +15,8 @@ BOUNDED = {
     "network_regret": "network's regret",
     "network_regret_average_iterate": "running average's regret",
     "agent_regret": "worst agent's regret",
+    "decision_error": "mean decision's error",
+    "agent_decision_error": "worst agent's error",
 }
 
 

@@ -85,6 +85,7 @@ class TwoStageGaussian:
 
     decomposable: ClassVar[bool] = True
     offline: ClassVar[str] = "last"
+    theorem: ClassVar[str] = "two_stage_gaussian"
     whole_data: ClassVar[bool] = True
     mechanism: ClassVar[str] = "gaussian"
     defaults: ClassVar[dict[str, Any]] = {

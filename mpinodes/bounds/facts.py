@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes import registry
+from mpinodes.losses.squared_distance import SquaredDistance
 from mpinodes.parts import Parts
 from mpinodes.protocol import Vector
 
@@ -69,11 +70,18 @@ def unclipped(parts: Parts) -> str:
     return "privacy.clip = inf: nothing bounds the gradients" if isinf(parts.experiment.clip) else ""
 
 
-def clipped(parts: Parts) -> str:
-    """Why the gradients may be other than those of the losses; empty: they are the same."""
-    clip = parts.experiment.clip
+def sample_gradient(parts: Parts, within: float = inf) -> float:
+    """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
     size = max(block.stop - block.start for block in parts.blocks)
-    reach = loss_class(parts).steepness() * min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size))
+    norm = float(min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size)))
+    loss = loss_class(parts)
+    return norm + within if issubclass(loss, SquaredDistance) else float(loss.steepness() * norm)
+
+
+def clipped(parts: Parts, within: float = inf) -> str:
+    """Why the gradients at points of norms up to this may be other than those of the losses; empty: they are not."""
+    clip = parts.experiment.clip
+    reach = sample_gradient(parts, within)
     if parts.experiment.privacy.adjacency == "one-round":
         reach *= terms(parts)
     if reach <= clip * (1 + 1e-12):

@@ -1,0 +1,170 @@
+"""Two-stage Gaussian consensus: Theorem 2 and Corollary 2.
+
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". Its
+x(t − 1) is the decision of round t: x̄(T) that of round T + 1, x_i(t) for t > T those of stage II. For N agents in p
+coordinates, G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), β = ‖W − J‖₂; κ with G_s in place of G, 2G_s the largest change of
+∇f_i between adjacent data, which is what the noise needs. As printed:
+
+    E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
+    E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
+
+(17) has C_√T/√T, never defined, where its proof has twice the C_∜T/∜T of Theorem 2. B is too small at T = 1, where log
+T is 0. Slips: Σ 1/t ≤ log T; (30) has half of its last two terms; (34) has 3 for 4; the theorem has 2p for the 4p of
+(31); the projection error u(t) is due to n(t − 1), not n(t); and the hand-over has no noise (18), though (11) has it.
+On the other hand 1 − 1/t is 0 at t = 1, so that ‖x*‖² is forgotten at once; and (33), (34) fall like 1/√T. In closed
+form:
+
+    B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
+
+"Checked" is the proof's sums as they stand, for any steps, noise and doubly stochastic weights. With ν² the variance of
+gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, M_0 = D_1 = 0:
+
+    B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
+    D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
+
+B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. It takes no x* inside 𝒳: Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After
+a hand-over with noise M_T, which may be 0:
+
+    E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
+    E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
+"""
+
+from __future__ import annotations
+
+from math import inf, isfinite, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes.bounds.facts import (
+    Bound,
+    Rounds,
+    algorithm,
+    before,
+    bound,
+    clipped,
+    first_broken,
+    largest_gradient,
+    sample_gradient,
+    terms,
+)
+from mpinodes.bounds.weights import Weights
+from mpinodes.parts import Parts
+from mpinodes.protocol import Vector
+
+CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below
+
+
+class Constants(NamedTuple):
+    """Of a run."""
+
+    gradient: np.float64  # G
+    reach: float  # sup ‖x‖ over 𝒳
+    start: float  # ‖x*‖²
+    noise: Vector  # (T,) M_1, ..., M_T
+
+
+def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """On the mean decision, and on each agent's; as printed from round T + 1, or T + 2 on, inf before."""
+    at, last = np.asarray(horizons, dtype=np.int64), algorithm(parts).gradient_rounds
+    weights, c = Weights.of(parts), _constants(parts, minimizer)
+    broken = first_broken(
+        "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss", clipped(parts, c.reach)
+    )
+    beta = float(weights.contraction().max())
+    assumed = first_broken(broken, _other_than_printed(parts, c, beta))
+    theorem, corollary = _printed(parts, c, at, beta)
+    noised = "the hand-over carries noise, which the proof of Corollary 2 has not" if c.noise[-1] else ""
+    later = noised if at[-1] > last + 1 else ""
+    printed = [
+        bound("Theorem 2, as printed", "decision_error", theorem, first_broken(assumed, later)),
+        bound("Corollary 2, as printed", "agent_decision_error", corollary, first_broken(assumed, noised)),
+    ]
+    mean, one = _checked(parts, weights, c, at)
+    return [
+        *(b._replace(values=np.where(at > last + k, b.values, inf)) for k, b in enumerate(printed)),
+        bound("Theorem 2, checked", "decision_error", mean, broken),
+        bound("Corollary 2, checked", "agent_decision_error", one, broken),
+    ]
+
+
+def _constants(parts: Parts, minimizer: Vector) -> Constants:
+    regularizer, reach = parts.experiment.problem.regularizer, parts.feasible.diameter(parts.dimension) / 2
+    samples = min(np.float64(terms(parts) * sample_gradient(parts, reach)), largest_gradient(parts))
+    best = np.atleast_2d(minimizer)[-1]
+    return Constants(samples + (regularizer * reach if regularizer else 0.0), reach, float(best @ best), _noise(parts))
+
+
+def _noise(parts: Parts) -> Vector:
+    """Of the releases in rounds 2 to T + 1."""
+    e, a = parts.experiment, algorithm(parts)
+    t = np.arange(1, a.gradient_rounds + 1)
+    if not e.private:
+        return np.zeros(len(t))
+    if e.privacy.scale != "calibrated":
+        return np.full(len(t), e.privacy.scale / e.epsilon)
+    return np.asarray(a.noise(t) * ((t < len(t)) | (a.handover == "noised")))
+
+
+def _root(parts: Parts) -> np.float64:
+    """1/√κ."""
+    e = parts.experiment
+    if not e.private:
+        return np.float64(0.0)
+    return np.float64(max(algorithm(parts).change) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
+
+
+def _other_than_printed(parts: Parts, c: Constants, beta: float) -> str:
+    """What only the printed form needs, and the run has not."""
+    a, t = algorithm(parts), np.arange(1, len(c.noise))
+    sure = a.least_modulus, a.largest_smoothness
+    mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
+    due = _root(parts) * a.k * np.sqrt(2 * sqrt(len(c.noise))) * t**-0.75
+    return first_broken(
+        "" if mu <= sure[0] * (1 + 1e-12) and smooth >= sure[1] * (1 - 1e-12)
+        else f"the steps are for mu = {mu:g}, L = {smooth:g}; known of the losses are {sure[0]:g} and {sure[1]:g}",
+        "" if np.allclose(c.noise[:-1], due, rtol=1e-9, atol=0) else "the noise is not of the scales of Theorem 2",
+        "gradients are stochastic (problem.gradient_noise)" if parts.experiment.problem.gradient_noise else "",
+        "" if beta < CONNECTED else "the graph is not connected in every round",
+    )  # fmt: skip
+
+
+def _printed(parts: Parts, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
+    """For the mean decision, and for an agent's."""
+    n, p, last, k = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts).k
+    root, mixing = _root(parts), 1 / (1 - beta) if beta < CONNECTED else inf
+    mean = (
+        c.start / last
+        + (c.gradient * k) ** 2 * (1 + mixing) * log(last) / last
+        + 2 * sqrt(2 * p) * c.gradient * root * (4 + 3 * mixing) * k**2 / last**0.25
+        + 2 * p * (k * root) ** 2
+    )
+    one = 4 * n * c.reach**2 * beta ** (2.0 * (at - 1 - last)) + 2 * mean
+    return np.full(len(at), mean), np.asarray(one)
+
+
+def _checked(parts: Parts, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
+    """Likewise."""
+    n, p, last, a = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts)
+    rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
+    errors = _stage_one(parts, c, rho[1 : last + 1], a.eta(np.arange(1, last + 1)))
+    first, released = errors[np.minimum(at - 1, last)], p * c.noise[-1] ** 2
+    mean = np.where(at > last + 1, first + released / n, first)
+    left = np.concatenate([[1.0], np.cumprod(rho[last:])])[np.maximum(at - 1 - last, 0)] ** 2
+    spread = 2 * n * left * (np.minimum(errors[-1], c.reach**2) + released)
+    return mean, np.where(at > last + 1, spread + 2 * mean, n * first)
+
+
+def _stage_one(parts: Parts, c: Constants, rho: Vector, eta: Vector) -> Vector:
+    """B_0, ..., B_T; rho: of the rounds after."""
+    a, p = algorithm(parts), parts.dimension
+    rate = 2 / (1 / np.float64(a.least_modulus) + 1 / np.float64(a.largest_smoothness))
+    said = sqrt(p) * c.noise
+    moved = eta * np.hypot(c.gradient, sqrt(parts.experiment.problem.gradient_noise * p))
+    rows = (np.maximum(0.0, 1 - rate * eta), before(said, 0.0), said, moved, 2 * eta * c.gradient, rho)
+    found, spread = [c.start], 0.0
+    for kept, heard, saying, move, pull, mix in zip(*(row.tolist() for row in rows), strict=True):
+        found.append(kept * (found[-1] + heard * heard) + move * move + pull * (spread + heard))
+        spread = mix * (spread + heard + saying + move)
+    return np.array(found)
