@@ -377,3 +377,55 @@ def admm(
         dual = dual + np.diag(theta(t)) @ (degrees - a) @ sent / 2
         said.append(sent)
     return np.array(found), np.array(said)
+
+
+def two_stage(
+    seed: int,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    w: np.ndarray,
+    project: Callable[[np.ndarray], np.ndarray],
+    eta: Step,
+    noise: Step,
+    stages: int,
+    *,
+    clean: bool,
+) -> dict[str, np.ndarray]:
+    """(8) to (12) with T = `stages`: x(t − 1), y(t) and the std of y(t)'s noise, (rounds, n, d) and (rounds,).
+
+    With `clean` y(T + 1) is (12)'s, else (11)'s.
+    """
+    n = len(w)
+    x = np.zeros((n, d))
+    xs, ys, scales = [], [], []
+    for t in range(1, rounds + 1):
+        noised = 2 <= t <= (stages if clean else stages + 1)
+        scale = noise(t - 1) if noised else 0.0
+        y = x + scale * np.array([draws(seed, NOISE, i, t).standard_normal(d) for i in range(n)])
+        xs.append(x), ys.append(y), scales.append(scale)
+        x = w @ y
+        if t <= stages:
+            z = np.stack([project(row) for row in x])
+            x = np.stack([project(row) for row in z - eta(t) * gradients(t, z)])
+    return {"x": np.array(xs), "h": np.array(ys), "scale": np.array(scales)}
+
+
+def huang(
+    run: Run,
+    rounds: int,
+    d: int,
+    gradients: Gradients,
+    a: np.ndarray,
+    project: Callable[[np.ndarray], np.ndarray],
+    gamma: Step,
+    scale: Step,
+) -> Run:
+    """y(t) = x(t − 1) + Lap(b(t − 1)), z = A y, x(t) = P(z − γ(t) g(z)); x(0) = 0 goes out without noise."""
+    n = len(a)
+    x = np.zeros((n, d))
+    for t in range(1, rounds + 1):
+        y = run.release(t, x, x, np.full(n, scale(t - 1) if t > 1 else 0.0), np.zeros((n, 0)))
+        z = a @ y
+        x = np.stack([project(row) for row in z - gamma(t) * gradients(t, z)])
+    return run

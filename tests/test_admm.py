@@ -16,6 +16,7 @@ from scipy.stats import beta, gamma, kstest, spearmanr
 import mpinodes
 from mpinodes import experiment as ex
 from mpinodes import parts as pt
+from mpinodes.agent import HEADER
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
 from mpinodes.errors import BadInput

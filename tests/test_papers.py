@@ -81,6 +81,21 @@ def test_outputs_of_dpsda_differ_by_less_where_a_ball_rescales_them_and_not_in_a
     assert "With independent noise: does not hold" in out
 
 
+def test_error_of_two_stages_falls_with_the_noisy_release_and_rises_as_printed(tmp_path):
+    pictures = ("two-stage-figure-1.png", "two-stage-figure-2.png", "two-stage-figures-3-4.png")
+    out = drawn("two_stage_figures.py", tmp_path, *pictures)
+    first, *_, last = numbers(out, "noisy release, closed form:")
+    assert (first, last) == (0.00106, 0.000729)  # of T = 1 and 20
+    first, *_, last = numbers(out, "as printed:")
+    assert first < 1e-20 < 1e-4 < last
+    assert "x̄(T), as printed, falls: does not hold" in out
+    assert "Less δ, more error: holds" in out
+    slopes = [float(found) for found in re.findall(r"(-\d\.\d+) \(", out)]
+    assert len(slopes) == 4
+    assert slopes == pytest.approx([-1.9] * 4, abs=0.15)
+    assert "The error of huang-dp does not vanish as ε grows: holds" in out
+
+
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
     pairs = [] if "dpsda" in path.stem else ["topology.agents=4"]  # the graph of seven agents

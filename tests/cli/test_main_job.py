@@ -149,6 +149,37 @@ def test_agents_with_data_of_their_own_do_the_same_under_mpi_and_in_lockstep(nam
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
 
 
+@pytest.mark.parametrize(
+    ("agents", "shape", "last"),
+    [(5, "path", "empty"), (11, "path", "partial"), (11, "ring", "full"), (5, "ring", "only")],
+)
+def test_a_run_that_stops_early_does_so_in_the_same_round_under_mpi_and_in_lockstep(agents, shape, last, tmp_path):
+    """Whatever the last chunk of rows is: empty, short, full (the stop in the last round of all), or the first."""
+    edges = [{"source": k, "target": k + 1} for k in range(agents - 1)]
+    edges += [{"source": agents - 1, "target": 0}] * (shape == "ring")
+    (tmp_path / "graph.json").write_text(json.dumps({"nodes": [{"id": k} for k in range(agents)], "edges": edges}))
+    words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "algorithm.stop=0.01", "report=false"]
+    words += ["record.decisions=true", "record.transcript=true"]
+    words += [f"topology.file={tmp_path / 'graph.json'}", "topology.undirected=true", "data.points=7"]
+    in_process([*words, "rounds=1200", f"output.dir={tmp_path}/first"])
+    first = mpinodes.load(tmp_path / "first")
+    ends = first.sizes["round"]
+    rounds = ends if last == "full" else 1200
+    divides = [k for k in range(2, rounds // 8 + 1) if ends % k == 0]
+    length = {"empty": divides[-1:], "partial": [7 if ends % 7 else 5], "full": divides[-1:], "only": [ends + 3]}[last][
+        0
+    ]
+    width = first.sizes["coordinate"] + 12 + first.sizes["word"]
+    words += [f"rounds={rounds}", f"record.chunk={8 * width * length}"]
+    done = run_mpi(agents + 1, *words, "output.dir=mpi", cwd=tmp_path)
+    assert done.code == 0, done.err
+    in_process([*words, f"output.dir={tmp_path}/lockstep"])
+    assert mpinodes.load(tmp_path / "mpi").sizes["round"] == ends < 1000
+    assert json.loads((tmp_path / "mpi" / "summary.json").read_text())["rounds"] == ends
+    assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+    assert np.array_equal(mpinodes.load(tmp_path / "mpi").decision, first.decision)
+
+
 def test_three_repeats_are_three_runs_with_the_next_seeds(tmp_path):
     words = ["algorithm.name=dola", "data.total=100", "rounds=9", "seed=4", "record.decisions=true", "report=false"]
     done = run_mpi(4, *words, "repeats=3", "output.dir=mpi", cwd=tmp_path)

@@ -91,7 +91,7 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
             for t in range(1, rounds + 1):
                 channel.row(t)[:] = 1000 * world.rank + t
                 channel.done(t)
-            channel.close()
+            channel.close(rounds)
             assert channel._chunks.nbytes == 2 * chunk
         else:
             seen = []

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from mpinodes.agent import HEADER
 from tests import reference
 
 SET_UP = {"bcast", "allgather", "Split", "Dup", "Split_type", "Ibarrier", "Free"}
@@ -103,12 +104,13 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
     for round, crossed, _ in sent:
         h, w = reference_run["h"][round.t - 1, me], reference_run["w"][round.t - 1, me]
         scalars = [1 / (len(round.out) + 1), w] if push_sum else []
-        if crossed[:2].tolist() != [round.t, 1.0]:
-            errors.append(f"header {crossed[:2]} in round {round.t}")
-        if not np.allclose(crossed[2 : 2 + d], h, rtol=1e-12, atol=1e-12 * np.abs(h).max()):
+        header, release, said = np.split(crossed, [HEADER, HEADER + d])
+        if header.tolist() != [round.t, 1.0, round.t]:
+            errors.append(f"header {header} in round {round.t}")
+        if not np.allclose(release, h, rtol=1e-12, atol=1e-12 * np.abs(h).max()):
             errors.append(f"round {round.t}: something else than the release")
-        if not np.allclose(crossed[2 + d :], scalars, rtol=1e-12) or len(crossed) != 2 + d + len(scalars):
-            errors.append(f"round {round.t}: scalars {crossed[2 + d :]} instead of {scalars}")
+        if len(said) != len(scalars) or not np.allclose(said, scalars, rtol=1e-12):
+            errors.append(f"round {round.t}: scalars {said} instead of {scalars}")
         if round.out and any(i not in range(7) for i in round.out):
             errors.append(f"round {round.t}: sent to {round.out}")
     if me < 7 and len(sent) != 60:
@@ -141,9 +143,9 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
         if len(sent) != (6 if me < logger else 0):
             wrong.append(f"{len(sent)} rounds")
         for round, crossed, _ in sent:
-            header, h, said = np.split(crossed, [2, 2 + parts.dimension])
+            header, h, said = np.split(crossed, [HEADER, HEADER + parts.dimension])
             at = round.t - 1, me
-            if header.tolist() != [round.t, 1.0]:
+            if header.tolist() != [round.t, 1.0, round.t]:
                 wrong.append(f"header {header} in round {round.t}")
             if not np.allclose(h, wanted.h[at], rtol=1e-12, atol=1e-12 * np.abs(wanted.h[at]).max()):
                 wrong.append(f"round {round.t}: something else than the release")
@@ -175,11 +177,11 @@ def test_of_a_local_solve_the_release_alone_crosses_a_link(mpi_tmp_path, monkeyp
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
         for round, crossed, _ in sent:
             at = round.t - 1, me
-            if crossed[:2].tolist() != [round.t, 1.0] or len(crossed) != 2 + setting.dimension:
+            if crossed[:2].tolist() != [round.t, 1.0] or len(crossed) != HEADER + setting.dimension:
                 wrong.append(f"round {round.t}: header {crossed[:2]}, {len(crossed)} floats")
-            if not np.allclose(crossed[2:], said[at], rtol=1e-8, atol=1e-8 * np.abs(said).max()):
+            if not np.allclose(crossed[HEADER:], said[at], rtol=1e-8, atol=1e-8 * np.abs(said).max()):
                 wrong.append(f"round {round.t}: something else than the release")
-            if name == "pvp-admm" and round.t > 1 and np.allclose(crossed[2:], found[at], rtol=0.01):
+            if name == "pvp-admm" and round.t > 1 and np.allclose(crossed[HEADER:], found[at], rtol=0.01):
                 wrong.append(f"round {round.t}: no noise")
         if len(sent) != (6 if me < logger else 0):
             wrong.append(f"{len(sent)} rounds")
@@ -196,3 +198,38 @@ def pairs(tree: dict, prefix: str = "") -> list[str]:
         else:
             words.append(f"{prefix}{key}={json.dumps(value)}")
     return words
+
+
+@pytest.mark.mpi(min_size=6)
+@pytest.mark.parametrize("handover", ["noised", "clean"])
+def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(handover, mpi_tmp_path, monkeypatch):
+    """Each rank's frames are those of the record, in which every relay is made of earlier frames."""
+    from mpi4py import MPI
+
+    from mpinodes import experiment as ex
+    from mpinodes import load
+    from mpinodes import parts as pt
+    from mpinodes.resolve import resolve
+    from tests.test_two_stage import frames_foretold
+
+    world = MPI.COMM_WORLD
+    me, logger = world.rank, world.size - 1
+    words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "rounds=300", "algorithm.stop=0.003"]
+    words += [f"algorithm.handover={handover}", "topology.name=ring", "record.transcript=true", "report=false"]
+    calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
+    parts = pt.build(resolve(ex.parse(None, words), world.size))
+    errors = strangers(calls, sent[0][2] if sent else None, me, logger)
+    if me == logger:
+        frames_foretold(mpi_tmp_path / "run", 5, 0.003)
+        frames = load(mpi_tmp_path / "run").transcript.values
+    else:
+        frames = None
+    frames = world.bcast(frames, root=logger)
+    if len(frames) == 300:
+        errors.append("it did not stop")
+    if me < logger and not np.array_equal([crossed for _, crossed, _ in sent], frames[:, me]):
+        errors.append(f"other frames than in the record, {len(sent)} of {len(frames)}")
+    told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
+    if told_to != {i for j, i in parts.topology.edges(1) if j == me}:
+        errors.append(f"frames to {told_to}")
+    assert not [e for e in world.allgather(errors) if e]

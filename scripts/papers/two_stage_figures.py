@@ -1,0 +1,335 @@
+"""Two-stage Gaussian consensus on its mean estimation: error by T, ε and δ, graph, and points per agent.
+
+Showkatbakhsh, Karakus, Diggavi, section V. W keeps the mean and η(t) = 1/(N_i t), so where no projection acts
+t x̄(t) = t d̄ + Σ_{s<t} s n̄(s), and with N agents and Theorem 2's M(s) the error is
+
+    E‖x̄(T) − d̄‖² = p/(N T²) Σ_{s<T} s² M²(s),  and with s ≤ T that of the noisy release ȳ(T + 1).
+
+Agent i has d̄_i/t beside W's mix of t x(t), so W^(T−s) instead of the mean. The predecessor's x̄ is contracted by
+1 − N_i γ(t) in round t: what is left after all rounds has no noise in it, and does not vanish as ε grows.
+
+python scripts/papers/two_stage_figures.py OUT
+
+Fig. 1 is run by mpirun -n 11 too at T = 100, all else in one process, to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log, sqrt
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from shared import COLOURS, Runs, arguments, holds, panels, save
+
+import mpinodes
+
+AGENTS, DIMENSION, RADIUS = 10, 5, 5.0
+EPSILON, POINTS = 4.0, 100
+DELTA = 1 / (AGENTS * POINTS)
+SPREAD = 2 * RADIUS * sqrt(DIMENSION)  # largest distance of two points
+FIRST, FALLS, NOISE_FALLS = 0.005, 0.9, 0.95  # the predecessor's steps and noise
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the experiments are."""
+
+    steps: tuple[int, ...]  # T of Fig. 1
+    many: int  # T of Fig. 2 and 3
+    some: int  # T of Fig. 4 and beside the predecessor
+    repeats: int  # of Fig. 2 and the predecessor
+    more_repeats: int  # of Fig. 1, 3 and 4
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    more_epsilons: tuple[float, ...]  # beside the predecessor
+    probabilities: tuple[float, ...]
+    shares: tuple[int, ...]  # points per agent
+    mpi: bool
+
+
+FULL = Size(
+    steps=(1, 2, 5, 10, 30, 100, 300, 1000),
+    many=1000,
+    some=100,
+    repeats=20,
+    more_repeats=40,
+    epsilons=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
+    deltas=(DELTA, DELTA**2, DELTA**3),
+    more_epsilons=(0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
+    probabilities=(0.1, 0.3, 0.6, 1.0),
+    shares=(25, 50, 100, 200, 400),
+    mpi=True,
+)
+QUICK = Size(
+    steps=(1, 2, 20),
+    many=20,
+    some=20,
+    repeats=2,
+    more_repeats=4,
+    epsilons=(0.5, 8.0),
+    deltas=(DELTA, DELTA**3),
+    more_epsilons=(4.0, 4096.0),
+    probabilities=(0.1, 0.6, 1.0),
+    shares=(50, 200),
+    mpi=False,
+)
+
+
+class Experiments:
+    """Runs of two-stage.toml, by what is not as it has it."""
+
+    def __init__(self, output: Path) -> None:
+        self._output, self._runs = output, Runs(output)
+
+    def __call__(self, steps: int, repeats: int, *pairs: str, ranks: int = 0) -> Path:
+        """Where the runs with so many gradient rounds are."""
+        key = "-".join(["two-stage", f"t{steps}", *(pair.partition(".")[2] for pair in pairs), f"x{repeats}"])
+        key = key.replace("=", "") + ("-mpi" if ranks else "")
+        given = [*pairs, f"algorithm.gradient_rounds={steps}", f"rounds={steps + 2}", f"repeats={repeats}"]
+        self._runs(key, "two-stage.toml", *given, ranks=ranks)
+        return self._output / "runs" / key
+
+    def predecessor(self, rounds: int, repeats: int, epsilon: float) -> xr.Dataset:
+        pairs = [f"privacy.epsilon={epsilon}", f"rounds={rounds}", f"repeats={repeats}"]
+        return self._runs(f"predecessor-t{rounds}-eps{epsilon:g}-x{repeats}", "two-stage-predecessor.toml", *pairs)
+
+
+def last_errors(run: xr.Dataset) -> np.ndarray:
+    """(repeats,) normalized, at the end; all agents decide 0 in round 1."""
+    errors = run.decision_error.values
+    return errors[:, -1] / errors[:, 0]
+
+
+def estimates(place: Path) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """(repeats, rounds, agents, p) decisions less d̄, over ‖d̄‖; (agents, p) likewise the agents' means; all W."""
+    records = [mpinodes.load(repeat) for repeat in sorted(place.glob("repeat-*"))]
+    best = records[0].comparator_point.values[-1]
+    decisions = np.array([(record.decision.values - best) / np.linalg.norm(best) for record in records])
+    return decisions, decisions[0, 1], [weights(json.loads(record.attrs["topology"])) for record in records]
+
+
+def weights(topology: dict[str, list[list[tuple[int, int]]]]) -> np.ndarray:
+    """W = I − 2/(3 λ_max) L of the graph of round 1."""
+    laplacian = np.zeros((AGENTS, AGENTS))
+    laplacian[tuple(np.array(topology["rounds"][0]).T)] = -1
+    laplacian -= np.diag(laplacian.sum(axis=1))
+    return np.eye(AGENTS) - 2 / (3 * np.linalg.eigvalsh(laplacian)[-1]) * laplacian
+
+
+def squared(x: np.ndarray) -> np.ndarray:
+    return (x**2).sum(axis=-1)
+
+
+def shares_of_noise(steps: int, epsilon: float, delta: float, points: int) -> np.ndarray:
+    """(T,) s² M²(s)/T² by Theorem 2."""
+    s = np.arange(1, steps + 1)
+    kappa = epsilon**2 / (SPREAD**2 * (epsilon + 2 * log(2 / delta)))
+    return 2 / kappa / points**2 * sqrt(steps) * np.sqrt(s) / steps**2
+
+
+def law(steps: int, epsilon: float = EPSILON, delta: float = DELTA, points: int = POINTS, noisy: bool = True) -> float:
+    """E‖ȳ(T + 1) − d̄‖², or E‖x̄(T) − d̄‖²."""
+    shares = shares_of_noise(steps, epsilon, delta, points)
+    return DIMENSION / AGENTS * float(shares[: None if noisy else -1].sum())
+
+
+def law_of_agent(w: np.ndarray, means: np.ndarray, norm: float, steps: int) -> float:
+    """E‖x_0(T) − d̄‖²/‖d̄‖² on a graph."""
+    powers = [np.eye(AGENTS)[0]]  # row 0 of W^k
+    for _ in range(steps):
+        powers.append(powers[-1] @ w)
+    noise = shares_of_noise(steps, EPSILON, DELTA, POINTS)[:-1] @ squared(np.array(powers[1:steps][::-1]))
+    return DIMENSION * float(noise) / norm + float(squared(np.mean(powers[:steps], axis=0) @ means))
+
+
+def law_of_predecessor(rounds: int, epsilon: float, norm: float) -> tuple[float, float]:
+    """E‖x̄(T) − d̄‖²/‖d̄‖², and its part without noise."""
+    t = np.arange(1, rounds)
+    kept = 1 - POINTS * FIRST * FALLS ** (t - 1)
+    left = np.append(np.cumprod(kept[::-1])[::-1], 1)  # of what was there before update t
+    scale = sqrt(DIMENSION) * SPREAD * FIRST * NOISE_FALLS**t / (epsilon * (NOISE_FALLS - FALLS))
+    noise = 2 * DIMENSION / AGENTS * float(((scale[:-1] * left[1:-1]) ** 2).sum())
+    return noise / norm + float(left[0] ** 2), float(left[0] ** 2)
+
+
+def slope(x: np.ndarray | tuple[float, ...], y: np.ndarray | list[float]) -> float:
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def spread(axes: Axes, x: tuple[float, ...], errors: np.ndarray, colour: str, label: str) -> None:
+    """Mean and, as a band, the middle 80 % of (x, repeats)."""
+    axes.fill_between(x, *np.quantile(errors, [0.1, 0.9], axis=1), color=colour, alpha=0.15, lw=0)
+    axes.plot(x, errors.mean(axis=1), color=colour, marker="o", ms=3, label=label)
+
+
+def off(errors: np.ndarray, laws: list[float]) -> float:
+    """The most that means of (x, repeats) are away from the closed form, in standard errors."""
+    return float(np.max(np.abs(errors.mean(axis=1) - laws) * sqrt(errors.shape[1]) / errors.std(axis=1, ddof=1)))
+
+
+def shown(values: np.ndarray | list[float]) -> str:
+    return ", ".join(f"{v:.3g}" for v in values)
+
+
+def norm_of(place: Path) -> float:
+    """‖d̄‖²."""
+    return float(mpinodes.load(place).decision_error.values[0, 0])
+
+
+def figure_1(asked: Path, make: Experiments, size: Size) -> None:
+    places = [make(t, size.more_repeats, "record.decisions=true") for t in size.steps]
+    norm = norm_of(places[0])
+    ends = [estimates(place)[0][:, -2:].mean(axis=2) for place in places]  # (repeats, 2, p): x̄(T), ȳ(T + 1)
+    printed, noisy = np.moveaxis([squared(end) for end in ends], 2, 0)
+    laws = {kind: [law(t, noisy=kind == "noisy") / norm for t in size.steps] for kind in ("noisy", "printed")}
+    figure, (axes,) = panels(1, 1, width=6.4)
+    spread(axes, size.steps, noisy, COLOURS[0], "noisy release, ȳ(T + 1)")
+    spread(axes, size.steps[1:], printed[1:], COLOURS[2], "as printed, x̄(T); 0 at T = 1")
+    axes.plot(size.steps, laws["noisy"], "k--", label="closed forms")
+    axes.plot(size.steps[1:], laws["printed"][1:], "k--")
+    axes.set(xscale="log", yscale="log", xlabel="T", ylabel="normalized error", title="mean, and middle 80 % of seeds")
+    axes.legend()
+    print(f"normalized error by T = {shown(list(size.steps))}:")
+    for name, found, wanted in (("noisy release", noisy, laws["noisy"]), ("as printed", printed, laws["printed"])):
+        print(f"  {name}: {shown(found.mean(axis=1))}")
+        print(f"  {name}, closed form: {shown(wanted)}")
+    said = [
+        f"ȳ(T + 1) falls to a neighbourhood: {holds(bool(noisy[0].mean() > noisy[-1].mean()))} "
+        f"({noisy[0].mean():.3g} to {noisy[-1].mean():.3g}; closed form {laws['noisy'][0]:.3g} to "
+        f"{laws['noisy'][-1]:.3g}, at most {off(noisy, laws['noisy']):.1f} standard errors away).",
+        f"x̄(T), as printed, falls: {holds(bool(printed[0].mean() > printed[-1].mean()))} ({printed[0].mean():.1g} at "
+        f"T = 1, {printed[1].mean():.3g} at {size.steps[1]}, {printed[-1].mean():.3g} at {size.steps[-1]}; closed form "
+        f"{laws['printed'][1]:.3g}, {laws['printed'][-1]:.3g}, at most {off(printed[1:], laws['printed'][1:]):.1f} "
+        "standard errors away).",
+    ]
+    if size.mpi:
+        one, other = (
+            estimates(make(size.some, size.more_repeats, "record.decisions=true", ranks=ranks))[0]
+            for ranks in (0, AGENTS + 1)
+        )
+        said.append(f"mpirun -n 11 gives the same bits at T = {size.some}: {holds(bool(np.array_equal(one, other)))}.")
+    title = f"Two-stage, Fig. 1: ε = 4, δ = 1e-3, {size.more_repeats} seeds"
+    save(figure, asked / "two-stage-figure-1.png", title, said)
+
+
+def figure_2(asked: Path, make: Experiments, size: Size) -> None:
+    figure, axes = panels(1, 2, width=4.6)
+    said, means = [], []
+    for colour, delta in zip(COLOURS, size.deltas, strict=False):
+        pairs = [(f"privacy.epsilon={e}", f"privacy.delta={delta:.0e}") for e in size.epsilons]
+        places = [make(size.many, size.repeats, *pair) for pair in pairs]
+        errors = np.array([last_errors(mpinodes.load(place)) for place in places])
+        laws = [law(size.many, e, delta) / norm_of(places[0]) for e in size.epsilons]
+        spread(axes[0], size.epsilons, errors, colour, f"δ = {delta:.0e}")
+        axes[0].plot(size.epsilons, laws, "k--", label="closed form" if delta == size.deltas[-1] else None)
+        means.append(errors.mean(axis=1))
+        print(f"δ = {delta:.0e}, by ε = {shown(list(size.epsilons))}: {shown(means[-1])}; closed form {shown(laws)}")
+        said.append(f"{slope(size.epsilons, means[-1]):.3f} ({slope(size.epsilons, laws):.3f}) at δ = {delta:.0e}")
+    axes[0].set(title=f"T = {size.many}, {size.repeats} seeds", ylabel="normalized error")
+    verdicts = [
+        f"The error goes as 1/ε²: as ε → 0 alone; slopes (closed form's): {', '.join(said)}.",
+        f"Less δ, more error: {holds(all((b > a).all() for a, b in pairwise(means)))}.",
+        beside_predecessor(axes[1], make, size),
+    ]
+    for panel in axes:
+        panel.set(xscale="log", yscale="log", xlabel="ε")
+        panel.legend()
+    title = "Two-stage, Fig. 2: mean and middle 80 % of seeds"
+    save(figure, asked / "two-stage-figure-2.png", title, verdicts)
+
+
+def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> str:
+    rounds = size.some + 1
+    places = [make(size.some, size.repeats, f"privacy.epsilon={e}") for e in size.more_epsilons]
+    ours = np.array([last_errors(mpinodes.load(place)) for place in places])
+    theirs = np.array([last_errors(make.predecessor(rounds, size.repeats, e)) for e in size.more_epsilons])
+    norm = norm_of(places[0])
+    laws = [law_of_predecessor(rounds, e, norm) for e in size.more_epsilons]
+    spread(axes, size.more_epsilons, theirs, COLOURS[3], "huang-dp, ε-DP")
+    spread(axes, size.more_epsilons, ours, COLOURS[0], "two-stage, (ε, 1e-3)-DP")
+    axes.plot(size.more_epsilons, [law(size.some, e) / norm for e in size.more_epsilons], "k--", label="closed forms")
+    axes.plot(size.more_epsilons, [value for value, _ in laws], "k--")
+    axes.axhline(laws[-1][1], color=COLOURS[3], ls=":", label="huang-dp without noise")
+    axes.set(title=f"{size.some} gradient rounds, {size.repeats} seeds")
+    print(f"by ε = {shown(list(size.more_epsilons))}: two-stage {shown(ours.mean(axis=1))}")
+    print(f"  huang-dp {shown(theirs.mean(axis=1))}; closed form {shown([value for value, _ in laws])}")
+    floor, last, four = laws[-1][1], size.more_epsilons[-1], size.more_epsilons.index(EPSILON)
+    stays = bool(theirs[-1].mean() > 0.8 * floor > ours[-1].mean())
+    return (
+        f"The error of huang-dp does not vanish as ε grows: {holds(stays)} ({floor:.3g} without noise; at ε = {last:g} "
+        f"{theirs[-1].mean():.3g} against {ours[-1].mean():.3g}, at ε = 4 {theirs[four].mean():.3g} against "
+        f"{ours[four].mean():.3g})."
+    )
+
+
+def figure_3(axes: Axes, make: Experiments, size: Size) -> list[str]:
+    """By graph: agent 0."""
+    found, laws = [], []
+    for probability in size.probabilities:
+        pairs = ["record.decisions=true"] + [f"topology.probability={probability}"] * (probability != 0.6)
+        place = make(size.many, size.more_repeats, *pairs)
+        decisions, means, graphs = estimates(place)
+        found.append(squared(decisions[:, -2]))  # (repeats, agents), x_i(T)
+        norm = norm_of(place)
+        laws.append(float(np.mean([law_of_agent(w, means, norm, size.many) for w in graphs])))
+    errors = np.array(found)
+    first, pairs = errors[:, :, 0], errors[0, :, 0] - errors[-1, :, 0]
+    spread(axes, size.probabilities, first, COLOURS[0], "agent 0, x_0(T)")
+    axes.plot(size.probabilities, laws, "k--", label="closed form of these graphs")
+    title = f"Fig. 3: T = {size.many}, {size.more_repeats} seeds"
+    axes.set(xlabel="p_c", ylabel="normalized error", title=title, ylim=(0, None))
+    axes.legend()
+    print(
+        f"Fig. 3, by p_c = {shown(list(size.probabilities))}: agent 0 {shown(first.mean(axis=1))}; closed {shown(laws)}"
+    )
+    print(f"  mean over agents {shown(errors.mean(axis=(1, 2)))}")
+    error = pairs.std(ddof=1) / sqrt(len(pairs))
+    in_order = [bool((np.diff(values) < 0).all()) for values in (first.mean(axis=1), laws)]
+    return [
+        f"Fig. 3: more edges, less error of agent 0: {holds(in_order[0])} ({shown(first.mean(axis=1))}); closed form: "
+        f"{holds(in_order[1])} ({shown(laws)}). Same noise, p_c = 0.1 less 1: {pairs.mean():.2g} ± {error:.1g}."
+    ]
+
+
+def figure_4(axes: Axes, make: Experiments, size: Size) -> list[str]:
+    """By points per agent."""
+    said = []
+    for colour, follows in ((COLOURS[0], True), (COLOURS[2], False)):
+        deltas = [1 / (AGENTS * k) if follows else DELTA for k in size.shares]
+        words = [(f"data.points={k}", f"privacy.delta={d:.6g}") for k, d in zip(size.shares, deltas, strict=True)]
+        places = [make(size.some, size.more_repeats, *pair) for pair in words]
+        errors = np.array([last_errors(mpinodes.load(place)) for place in places])
+        cases = zip(size.shares, deltas, places, strict=True)
+        laws = [law(size.some, delta=d, points=k) / norm_of(place) for k, d, place in cases]
+        name = "δ = 1/(N N_i)" if follows else "δ = 1e-3"
+        spread(axes, size.shares, errors, colour, name)
+        axes.plot(size.shares, laws, "k--", label=None if follows else "closed forms")
+        print(
+            f"Fig. 4, {name}, by N_i = {shown(list(size.shares))}: {shown(errors.mean(axis=1))}; closed {shown(laws)}"
+        )
+        said.append(f"{slope(size.shares, errors.mean(axis=1)):.3f} ({slope(size.shares, laws):.3f}) at {name}")
+    axes.set(xscale="log", yscale="log", xlabel="points per agent, N_i")
+    axes.set_title(f"Fig. 4: T = {size.some}, {size.more_repeats} seeds")
+    axes.legend()
+    return [f"Fig. 4: more points, less error, as N_i^−2: slopes (closed form's): {', '.join(said)}."]
+
+
+def main() -> None:
+    asked = arguments(__doc__).parse_args()
+    size, output = QUICK if asked.quick else FULL, asked.output.absolute()
+    make = Experiments(output)
+    figure_1(output, make, size)
+    figure, axes = panels(1, 2, width=4.6)
+    verdicts = figure_4(axes[1], make, size) + figure_3(axes[0], make, size)
+    title = "Two-stage, Fig. 3 and 4: ε = 4, mean and middle 80 % of seeds"
+    save(figure, output / "two-stage-figures-3-4.png", title, verdicts[::-1])
+    figure_2(output, make, size)
+
+
+if __name__ == "__main__":
+    main()
