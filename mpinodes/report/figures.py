@@ -103,7 +103,7 @@ def _bounds(axes: Axes, data: xr.Dataset, summary: Json, unit: xr.DataArray) -> 
     low, top = axes.get_ylim()
     for bound in summary["bounds"]:
         values = data[bound["variable"]] / unit
-        if bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
+        if "regret" in bound["of"] and bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
             label = f"{bound['name']}: {BOUNDED[bound['of']]}"
             _line(axes, data.horizon.values, values, CLAIM, ls="--", label=label)
     axes.set_ylim(low, top)
