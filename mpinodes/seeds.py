@@ -38,7 +38,9 @@ class Stream:
 
     def __init__(self, seed: int, purpose: Purpose, agent: int = 0) -> None:
         self.agent = agent
-        key = np.random.SeedSequence((seed, purpose, agent)).generate_state(2, np.uint64)
+        # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
+        long = () if seed < 2**32 else (1,)
+        key = np.random.SeedSequence((seed, purpose, agent, *long)).generate_state(2, np.uint64)
         self._bits = np.random.Philox(key=key)
         self._state = self._bits.state
         self._counter = self._state["state"]["counter"]

@@ -274,7 +274,10 @@ class Recursive(Agent):
         return np.asarray(self._counts[group] @ table)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Agent.envelope`: for every shift, as many messages above it as any group has."""
+        """See `Agent.envelope`: for every shift, as many messages above it as any group has.
+
+        A grain is in the shift and counts once more as the message's own.
+        """
         above = self._counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         counts = above - np.append(above[1:], 0)
         shifts = np.repeat(self._buckets, counts)
