@@ -7,7 +7,8 @@ value and the noise to multiples of g and adds integers, exactly:
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
 So it is made of the continuous mechanism's release of the rounded value, whose L1 and L2 sensitivities are larger by at
-most d·g and √d·g, the grain of its event. `by_opendp` samples exactly, and cannot be seeded.
+most d·g and √d·g, the grain of its event; as far as the generator, which is no cryptographic one, is random. `by_opendp`
+samples exactly, from a cryptographic one that cannot be seeded.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def plain(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
 def spacing(scale: float) -> float:
     """g: 2^-20 times the largest power of two that is at most the scale.
 
-    A finer lattice is cheaper, for a release pays d·g/scale for rounding; but noise of 53 random bits fills a coarser
-    one better: at 2^-20 its probabilities are off by 2^-32 of themselves, far below the 2^-20 that are paid.
+    A finer lattice is cheaper, for a release pays g/scale a coordinate for rounding; but noise of 53 random bits fills
+    a coarser one better. At 2^-20 the latter is wrong by about 2^-29 of a probability, far less than the 2^-21 or more
+    that is paid.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
