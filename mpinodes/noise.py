@@ -7,8 +7,8 @@ value and the noise to multiples of g and adds integers, exactly:
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
 So it is made of the continuous mechanism's release of the rounded value, whose L1 and L2 sensitivities are larger by at
-most d·g and √d·g, the grain of its event; as far as the generator, which is no cryptographic one, is random. `by_opendp`
-samples exactly, from a cryptographic one that cannot be seeded.
+most d·g and √d·g, the grain of its event; as far as the generator, which is no cryptographic one, is random.
+`by_opendp` samples exactly, from a cryptographic one that cannot be seeded.
 """
 
 from __future__ import annotations
