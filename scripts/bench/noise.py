@@ -18,7 +18,7 @@ from mpinodes.protocol import Kind, Query
 from mpinodes.seeds import Purpose, Stream
 
 SCALE = 3.0
-SLOW = {"opendp": 100}  # of how many turns it takes one
+SLOW = {"opendp": 20}  # of how many turns it takes one
 
 
 def timed(release: Backend, law: Law, query: Query, noise: Stream, repeats: int) -> float:
