@@ -26,7 +26,7 @@ from mpinodes.protocol import (
     Solve,
     Vector,
 )  # fmt: skip
-from mpinodes.seeds import Purpose, Stream
+from mpinodes.seeds import LocalEntropy, Purpose, Stream
 from mpinodes.topology import diameter
 
 HEADER = 3  # round, kind, and the last round known in which some agent had not settled
@@ -66,7 +66,10 @@ class Voice:
         seed, d = parts.experiment.seed, parts.dimension
         self._mechanism = parts.mechanism
         self.losses = parts.losses(me)
-        self._noise, self._dither = Stream(seed, Purpose.NOISE, me), Stream(seed, Purpose.DITHER, me)
+        own = parts.experiment.private and parts.experiment.noise.entropy == "os"
+        self._noise, self._dither = (
+            LocalEntropy(me) if own else Stream(seed, purpose, me) for purpose in (Purpose.NOISE, Purpose.DITHER)
+        )
         drawn = getattr(parts.algorithm, "random_start", False)
         self.start = Stream(seed, Purpose.START, me).at(0).standard_normal(d) if drawn else np.zeros(d)
 

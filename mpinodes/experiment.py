@@ -106,6 +106,22 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     ] = 0.0
 
 
+class Noise(Struct, forbid_unknown_fields=True, frozen=True):
+    """How the noise is drawn."""
+
+    backend: Annotated[
+        Literal["numpy", "lattice", "opendp"],
+        Meta(
+            description="arithmetic of laplace and gaussian noise: numpy, whose low bits tell more than its law; "
+            "lattice, rounded so that they do not, and accounted for; opendp, exact, slow and never reproducible"
+        ),
+    ] = "numpy"
+    entropy: Annotated[
+        Literal["seed", "os"],
+        Meta(description="what noise is drawn from: the seed, or each agent's own system, never to be drawn again"),
+    ] = "seed"
+
+
 class Record(Struct, forbid_unknown_fields=True, frozen=True):
     """What is written."""
 
@@ -130,7 +146,7 @@ class Output(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """A whole run, every choice made. The same experiment gives the same bits."""
+    """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
 
     rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
@@ -149,6 +165,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     data: Annotated[dict[str, Any], Meta(description="name of the stream of losses, and its parameters")]
     problem: Problem
     privacy: Privacy = field(default_factory=Privacy)
+    noise: Noise = field(default_factory=Noise)
     record: Record = field(default_factory=Record)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
@@ -168,8 +185,13 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         """Whether releases are noised."""
         return self.privacy.mechanism != "none" and not isinf(self.epsilon)
 
+    @property
+    def reproducible(self) -> bool:
+        """Whether it gives the same bits again: no noise, or noise from the seed."""
+        return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
+
     def toml(self) -> str:
-        """The experiment as a file that runs again to the same bits."""
+        """The experiment as a file that runs again."""
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
         return tomli_w.dumps(tree)
 
@@ -221,7 +243,8 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
 
 
 SECTIONS: dict[str, Any] = {
-    "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "record": Record, "output": Output,
+    "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
+    "output": Output,
 }  # fmt: skip
 
 

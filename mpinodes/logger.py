@@ -209,6 +209,7 @@ class Logger:
             "rounds": self._done,
             "dimension": self._parts.dimension,
             "seed": e.seed,
+            "reproducible": e.reproducible,
             "network_regret": float(last["network_regret"]),
             "network_regret_average_iterate": float(last["network_regret_average_iterate"]),
             "agent_regret": last["agent_regret"].tolist(),
@@ -304,7 +305,7 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
     e = parts.experiment
     if not e.private:
         return None
-    scale, l1, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "uses"))
+    scale, l1, grain, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "grain_l1", "uses"))
     data = uses > 0
     if not data.any():
         data = scale > 0
@@ -313,6 +314,9 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
     needed = float(l1[data].max()) / e.epsilon
     return {
         "mechanism": e.privacy.mechanism,
+        "backend": e.noise.backend,
+        "entropy": e.noise.entropy,
+        "grain": float(np.divide(grain, scale, out=np.zeros_like(grain), where=scale > 0).max()),
         "epsilon": e.epsilon,
         "scale": float(scale[data].max()),
         "least_scale": float(scale[data].min()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from mpinodes import registry, sets, topology
+from mpinodes import noise, registry, sets, topology
 from mpinodes.errors import BadInput
 from mpinodes.experiment import Experiment
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
@@ -197,11 +197,12 @@ def _mechanism(experiment: Experiment) -> Mechanism:
     privacy = experiment.privacy
     name = privacy.mechanism if experiment.private else "none"
     part: Any = registry.find("mechanisms", name, "privacy.mechanism")
-    made: Mechanism = (
-        part(experiment.epsilon, None if privacy.scale == "calibrated" else privacy.scale)
-        if experiment.private
-        else part()
-    )
+    settings: list[Any] = []
+    if experiment.private:
+        settings = [experiment.epsilon, None if privacy.scale == "calibrated" else privacy.scale]
+        if experiment.noise.backend != "numpy":  # which every mechanism has
+            settings.append(noise.backend(experiment.noise.backend))
+    made: Mechanism = part(*settings)
     return made
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from math import sqrt
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -173,15 +174,18 @@ class Event(NamedTuple):
     hidden_cap: float
     hidden_keep: float
     slip: float = 0.0  # total variation distance of the release to what is accounted for
-    residual: float = 0.0  # of the local solve
+    grain_l1: float = 0.0  # what rounding a value to a lattice adds to any change of it
+    grain_l2: float = 0.0
+    residual: float = 0.0  # of the local solve; it and what follows costs nothing
     solver_steps: float = 0.0
 
     @classmethod
-    def of(cls, query: Query, kind: Kind, scale: float) -> Event:
-        """The event of releasing a query once."""
+    def of(cls, query: Query, kind: Kind, scale: float, grain: float = 0.0) -> Event:
+        """The event of releasing a query once, rounded to multiples of `grain`; 0: as it is."""
+        d = len(query.value)
         hidden = (query.hidden_gain, query.hidden_cap, query.hidden_keep)
-        solve = (0.0, query.residual, query.solver_steps)
-        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden, *solve)
+        solve = (query.residual, query.solver_steps)
+        return cls(kind, scale, 1.0, query.l1, query.l2, query.uses, *hidden, 0.0, d * grain, sqrt(d) * grain, *solve)
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`

@@ -98,6 +98,7 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     tree["rounds"] = _rounds(tree, made)
     experiment = _typed(tree)
     _require_mechanism(experiment, algorithm)
+    _require_backend(experiment, algorithm)
     return experiment
 
 
@@ -200,6 +201,17 @@ def _require_mechanism(experiment: Experiment, algorithm: Any) -> None:
         )
     if problem.gradient_noise:
         raise BadInput(f"problem.gradient_noise = {problem.gradient_noise!r}: {experiment.name} samples no gradients")
+
+
+def _require_backend(experiment: Experiment, algorithm: Any) -> None:
+    """Refuse arithmetic that a mechanism's noise does not come in."""
+    backend, mechanism = experiment.noise.backend, experiment.privacy.mechanism
+    added = mechanism in ("laplace", "gaussian") and not getattr(algorithm, "solves", False)
+    if experiment.private and backend != "numpy" and not added:
+        raise BadInput(
+            f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
+            f"arithmetic, and that of {experiment.name} is {mechanism}; set noise.backend=numpy"
+        )
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:

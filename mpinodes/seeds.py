@@ -7,6 +7,7 @@ and its counter is set to t, which leaves 2^128 draws to every round.
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 
 import numpy as np
@@ -29,10 +30,17 @@ class Purpose(IntEnum):
 
 
 class Stream:
-    """The generators of one (seed, purpose, agent)."""
+    """The generators of one (seed, purpose, agent).
+
+    Attributes:
+        agent: whose they are.
+    """
 
     def __init__(self, seed: int, purpose: Purpose, agent: int = 0) -> None:
-        key = np.random.SeedSequence((seed, purpose, agent)).generate_state(2, np.uint64)
+        self.agent = agent
+        # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
+        long = () if seed < 2**32 else (1,)
+        key = np.random.SeedSequence((seed, purpose, agent, *long)).generate_state(2, np.uint64)
         self._bits = np.random.Philox(key=key)
         self._state = self._bits.state
         self._counter = self._state["state"]["counter"]
@@ -43,3 +51,16 @@ class Stream:
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
+
+
+class LocalEntropy(Stream):
+    """Generators with a new key from the operating system at every call: nobody draws their numbers again."""
+
+    def __init__(self, agent: int) -> None:
+        super().__init__(0, Purpose.NOISE, agent)
+        self._key = self._state["state"]["key"]
+
+    def at(self, t: int) -> np.random.Generator:
+        """A generator that no other call gives."""
+        self._key[:] = np.frombuffer(os.urandom(self._key.nbytes), self._key.dtype)
+        return super().at(t)

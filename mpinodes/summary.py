@@ -10,6 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 BY_LABEL = "Who owns which sample depends on the labels here, and is taken to be public."
+NOT_REPRODUCIBLE = "Not reproducible: no seed gives this noise again."
 LARGE_DELTA = 0.1  # per sample
 BOUNDED = {
     "network_regret": "network's regret",
@@ -33,6 +34,7 @@ def text(summary: Json, directory: Path) -> str:
         *_privacy(s["privacy"]),
         *([] if s["partition"] != "by-label" else [f"    {BY_LABEL}"]),
         "",
+        *([] if s["reproducible"] else [f"  {NOT_REPRODUCIBLE}"]),
         f"  run: {directory}",
     ]
     return "\n".join(lines)
@@ -152,8 +154,12 @@ def _privacy(privacy: Json) -> list[str]:
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
     ]
-    remarks = [what_noise_buys(noise), *provisos(privacy)]
-    return [*lines, *textwrap.wrap(" ".join(remarks), 100, initial_indent="    ", subsequent_indent="    ")]
+    return [*lines, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def remarks(privacy: Json) -> list[str]:
+    """On a run with noise, in whole sentences."""
+    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *provisos(privacy)]
 
 
 def _budget(privacy: Json) -> str:
@@ -215,6 +221,17 @@ def what_noise_buys(noise: Json) -> str:
         f"{needed / used:.3g} times as much: a release of an agent {really}."
         f"{' ' if noise['remark'] else ''}{noise['remark']}"
     )
+
+
+def what_draws_it(noise: Json) -> str:
+    """Where the noise's numbers come from, in a sentence."""
+    source = " from the system's entropy" if noise["entropy"] == "os" else ""
+    if noise["backend"] == "opendp":
+        return "Drawn by OpenDP."
+    if noise["backend"] == "lattice":
+        moved = f"it moves by up to {noise['grain']:.2g} scales more, in L1, which is accounted for"
+        return f"Drawn{source} on a lattice that the release is rounded to: {moved}."
+    return f"Drawn by NumPy{source}, in floating point: its low bits tell more than is proven."
 
 
 def graph(s: Json) -> str:

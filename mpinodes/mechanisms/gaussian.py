@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from mpinodes.noise import Backend, Law, plain
 from mpinodes.protocol import Event, Kind, Query, Vector
 from mpinodes.seeds import Stream
 
@@ -18,11 +17,11 @@ class Gaussian:
 
     epsilon: float
     constant: float | None
+    backend: Backend = plain
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         if query.nominal is None:
             raise ValueError("Gaussian noise needs a query with a nominal standard deviation")
         scale = query.nominal if self.constant is None else self.constant / self.epsilon
-        np.add(query.value, scale * noise.at(t).standard_normal(out.shape), out=out)
-        return Event.of(query, Kind.GAUSSIAN, scale)
+        return self.backend(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

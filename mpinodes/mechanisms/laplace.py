@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from mpinodes.noise import Backend, Law, plain
 from mpinodes.protocol import Event, Kind, Query, Vector
 from mpinodes.seeds import Stream
 
@@ -18,10 +17,10 @@ class Laplace:
 
     epsilon: float
     constant: float | None
+    backend: Backend = plain
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         nominal = query.l1 if query.nominal is None else query.nominal
         scale = (nominal if self.constant is None else self.constant) / self.epsilon
-        np.add(query.value, noise.at(t).laplace(0.0, scale, out.shape), out=out)
-        return Event.of(query, Kind.LAPLACE, scale)
+        return self.backend(query, Law(Kind.LAPLACE, scale), t, noise, out)

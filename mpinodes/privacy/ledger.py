@@ -6,7 +6,8 @@ in the agent's hidden state moves later messages too: with δ(t) the L2 change o
     δ(t) = l2(t) if message t first carries a round of this sample,
            and in any case + min(cap(t), gain(t)·δ(t − 1)) + keep(t)·δ(t − 1).
 
-A message whose change is δ costs by its noise's law, with L1 change δ·l1/l2. Samples that are always used together
+A message whose change is δ > 0 costs by its noise's law, with L1 change δ·l1/l2; where it was rounded to a lattice,
+either is larger by the event's grain. Samples that are always used together
 share one row of a ledger, a group.
 """
 
@@ -51,6 +52,7 @@ class Costs:
 
     def __init__(self, events: Vector) -> None:
         self._kind, self._scale, self._draws, l1, l2, uses, _, cap, keep, *_ = events.T
+        self._grain = [events[:, Event._fields.index(name)] for name in ("grain_l1", "grain_l2")]
         self._telling = self._kind[(uses > 0) | (cap > 0) | (keep > 0)]
         with np.errstate(invalid="ignore"):
             self._ratio = np.where(np.isinf(l2) | (l2 == 0), 1.0, l1 / l2)
@@ -58,16 +60,22 @@ class Costs:
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            shift = np.where(delta == 0, 0.0, self._ratio[t] * delta / self._scale[t])
+            shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self._grain[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
         cost: Vector = self._draws[t] * shift
         return cost
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """ZCDP, inf where there is none."""
-        shift = shift_rho(delta, self._scale[t])
+        shift = shift_rho(np.where(delta == 0, 0.0, delta + self._grain[1][t]), self._scale[t])
         pure = self._kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
+
+    def slopes(self) -> tuple[Vector, Vector]:
+        """By message, pure ε per unit of change and ρ per squared unit, without the grain's."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            pure: Vector = self._draws * (self._ratio / self._scale)
+        return pure, self._draws * shift_rho(np.ones(len(pure)), self._scale)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""
@@ -235,13 +243,12 @@ class Recursive(Agent):
         self._delta, self._pure, self._rho = np.zeros(groups), np.zeros(groups), np.zeros(groups)
         self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
         noised = np.flatnonzero(events[:, Event._fields.index("scale")] > 0)
-        self._shift = self.costs.pure(np.arange(len(events)), np.ones(len(events)))
-        top = float(np.max((self._shift * self._reach())[noised], initial=np.finfo(float).tiny))
+        self._shift, rho = self.costs.slopes()
+        top = float(np.max(self.costs.pure(noised, self._reach()[noised]), initial=np.finfo(float).tiny))
         self._buckets = top * self.RATIO ** -np.arange(self.BUCKETS)[::-1]
         self._counts = np.zeros((groups, self.BUCKETS), np.int32)
-        # The least ratio of L1 to L2 change turns a shift back into the largest ρ.
-        rho = self.costs.rho(noised, np.ones(len(noised)))
-        self._rho_per_shift = float(np.max(rho / self._shift[noised] ** 2, initial=0.0))
+        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of a grain is no less.
+        self._rho_per_shift = float(np.max(rho[noised] / self._shift[noised] ** 2, initial=0.0))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Agent.at`."""
@@ -253,7 +260,7 @@ class Recursive(Agent):
             self._pure[:top] += self.costs.pure(here, delta)
             self._rho[:top] += self.costs.rho(here, delta)
             moved = np.flatnonzero(delta)
-            bucket = np.searchsorted(self._buckets[:-1], delta[moved] * self._shift[t] * (1 - 1e-12))
+            bucket = np.searchsorted(self._buckets[:-1], self.costs.pure(here, delta[moved]) * (1 - 1e-12))
             self._counts[moved, bucket] += 1
             self._delta[:top] = delta
         self._done = horizon
@@ -267,7 +274,10 @@ class Recursive(Agent):
         return np.asarray(self._counts[group] @ table)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Agent.envelope`: for every shift, as many messages above it as any group has."""
+        """See `Agent.envelope`: for every shift, as many messages above it as any group has.
+
+        A grain is in the shift and counts once more as the message's own.
+        """
         above = self._counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         counts = above - np.append(above[1:], 0)
         shifts = np.repeat(self._buckets, counts)

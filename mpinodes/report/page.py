@@ -12,6 +12,7 @@ from mpinodes.record import write_text
 
 Json = dict[str, Any]
 
+SAME_BITS = "Saved as a file, this runs again to the same bits."
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
@@ -49,7 +50,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <h2>Figures</h2>
 <div class="figures">{"".join(_figure(title, file) for title, file in figures.items())}</div>
 <h2>Experiment</h2>
-<p class="note">Saved as a file, this runs again to the same bits.</p>
+<p class="note">{SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE}</p>
 <pre>{escape(experiment)}</pre>
 <p class="note">{escape(", ".join(f"{name} {version}" for name, version in s["versions"].items()))}</p>
 </body></html>
@@ -90,7 +91,7 @@ def _privacy(privacy: Json) -> str:
         "Proven: against someone who reads every message on every link. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
-        f"{escape(' '.join([words.what_noise_buys(privacy['noise']), *words.provisos(privacy)]))}</p>"
+        f"{escape(' '.join(words.remarks(privacy)))}</p>"
     )
 
 
