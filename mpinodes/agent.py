@@ -11,6 +11,7 @@ from math import inf, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.linalg import norm
 
 from mpinodes.parts import Parts
 from mpinodes.protocol import (
@@ -29,7 +30,7 @@ from mpinodes.protocol import (
 from mpinodes.seeds import LocalEntropy, Purpose, Stream
 from mpinodes.topology import diameter
 
-HEADER = 3  # round, kind, and the last round known in which some agent had not settled
+HEADER = 3  # round, kind, and (as bits, the lowest this one) the last rounds in which some agent is known to move still
 RELEASE = 1.0  # the kind of a frame: a noised release and the mixing's scalars
 
 
@@ -118,8 +119,8 @@ class Agent:
     """Agent `me` of an experiment.
 
     Attributes:
-        frame: what it sends in a round: [round, kind, unsettled | release (d,) | the mixing's scalars (width,)].
-        left: whether it has left, for all agents have settled: all leave in the same round.
+        frame: what it sends in a round: [round, kind, moving | release (d,) | the mixing's scalars (width,)].
+        left: whether it has left, for all agents had settled in some round: all leave together.
     """
 
     def __init__(self, me: int, parts: Parts) -> None:
@@ -130,9 +131,9 @@ class Agent:
         self._state = self._algorithm.init(self._voice.start)
         self._heard: Inbox | None = None
         self._stop = getattr(parts.algorithm, "stop", 0.0)
-        self._hops = diameter(parts.topology) if self._stop else 0
-        self._settled = self.left = False
-        self._unsettled = 0.0  # the last round known in which some agent had not settled
+        self._hops = max(1, diameter(parts.topology)) if self._stop else 0
+        self._moving = (1 << self._hops) - 1  # by round, the last one the lowest bit: whether some agent moved still
+        self.left = False
         self._mixing_state = self._mixing.init(me)
         self.frame = np.zeros(frame_width(parts))
         self._recorded = parts.experiment.record.transcript
@@ -145,10 +146,11 @@ class Agent:
         message = next_message(self._parts, self._state, round)
         before = self._release.copy() if self._stop and isinstance(message, Relay) else None
         event = self._voice.say(message, t, self._heard, out=self._release)
-        if before is not None:
-            self._settled |= bool(np.linalg.norm(self._release - before) <= self._stop * np.linalg.norm(before))
-        self._unsettled = self._unsettled if self._settled else t
-        self.frame[0], self.frame[2] = t, self._unsettled
+        self.frame[0] = t
+        if self._stop:
+            settled = before is not None and norm(self._release - before) <= self._stop * norm(before)
+            self._moving = (self._moving << 1 | (not settled)) & ((1 << self._hops) - 1)
+            self.frame[2] = self._moving
         self._scalars[:] = self._mixing.say(self._mixing_state, round)
         decision = self._release if isinstance(message, Solve) else self._algorithm.decision(self._state)
         if decision.shape != self._release.shape:
@@ -166,6 +168,7 @@ class Agent:
         self._state = self._algorithm.update(self._state, round, inbox, self._voice.losses(round.t))
         self._heard = inbox
         if self._stop:
-            # A round in which some agent had not settled is known everywhere as many rounds later as it is hops away.
-            self._unsettled = max(frames[j][2] for j in round.senders)
-            self.left = round.t - self._unsettled >= self._hops
+            for j in round.senders:
+                self._moving |= int(frames[j][2])
+            # Of the oldest round there, every agent now knows what every other one knew then: all see the same bit.
+            self.left = not self._moving >> (self._hops - 1)

@@ -17,6 +17,7 @@ from mpinodes.schedules import Step
 from mpinodes.seeds import Purpose
 from mpinodes.seeds import Stream as Seeds
 
+FURTHEST = 52  # hops that a stop spreads over: one bit each of a frame's number
 LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
 
 
@@ -249,6 +250,11 @@ def check(parts: Parts, ranks: int | None) -> int:
         )
     if getattr(parts.algorithm, "stop", 0.0) and graph.period != 1:
         raise BadInput(f"{where}: algorithm.stop needs a fixed graph, over which the stop spreads")
+    if getattr(parts.algorithm, "stop", 0.0) and (hops := topology.diameter(graph)) > FURTHEST:
+        raise BadInput(
+            f"{where}: agents are up to {hops} hops apart, and algorithm.stop spreads over {FURTHEST}: set it to 0, or "
+            "take another graph"
+        )
     for r in range(1, parts.experiment.repeats):  # a graph drawn from another seed
         topology.connectivity(make_topology(parts.experiment.topology, parts.experiment.seed + r), rounds)
     return topology.connectivity(graph, rounds)

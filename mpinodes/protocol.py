@@ -250,8 +250,8 @@ class Algorithm(Protocol[S]):
     never projects; `mechanism`, the only one it is for; `whole_data`, whether it needs all samples in every round;
     `random_start`, whether `init` is given a draw of N(0, I) instead of 0; `solves`, whether it minimizes its losses;
     `exact_minimizers`, whether what is proven is proven of their minimizers alone; `theorem`, the name of the file in
-    bounds/ with the paper's bound. A field `stop`, where there is one, ends a run early: once every agent's relays have
-    changed by no more than this, relatively, from one round to the next.
+    bounds/ with the paper's bound. A field `stop`, where there is one, ends a run early: once in some round
+    no agent's relay has changed by more than this, relatively, since the round before.
     """
 
     mixing: str

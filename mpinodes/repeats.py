@@ -57,23 +57,38 @@ def _combine_records(path: Path, records: list[Path]) -> None:
         sources = [h5py.File(record) for record in records]
         first = sources[0]
         whole.attrs.update(first.attrs)
+        # Repeats may stop in different rounds: kept are those that all have, and of horizons each one's last.
+        rounds = min(len(source["round"]) for source in sources)
+        latest = max(int(source["horizon"][-1]) for source in sources)
+        shared = [h for h in first["horizon"][:-1] if all(h in source["horizon"][:-1] for source in sources)]
         for name, values in (
             ("repeat", np.arange(len(records))),
-            ("horizon", first["horizon"]),
-            ("round", first["round"]),
-            ("agent", first["agent"]),
+            ("horizon", np.array([*shared, latest])),
+            ("agent", first["agent"][:]),
+            ("round", np.arange(1, rounds + 1)),
         ):
-            whole.create_dataset(name, data=values[:]).make_scale(name)
+            whole.create_dataset(name, data=values).make_scale(name)
         for name, dataset in first.items():
             dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
             by_horizon = dimensions[:1] == ["horizon"] and "coordinate" not in dimensions
             if name in ("horizon", "round") or not (by_horizon or dimensions == ["round"]):
                 continue
-            made = whole.create_dataset(name, data=np.stack([source[name][:] for source in sources]))
+            made = whole.create_dataset(
+                name, data=np.stack([_kept(source, name, shared, rounds) for source in sources])
+            )
             for axis, dimension in enumerate(["repeat", *dimensions]):
                 made.dims[axis].attach_scale(whole[dimension])
         for source in sources:
             source.close()
+
+
+def _kept(source: h5py.File, name: str, shared: list[int], rounds: int) -> np.ndarray:
+    """A variable of one repeat, at the horizons that all repeats have and its last, or for the rounds that all have."""
+    values: np.ndarray = source[name][:]
+    if source[name].dims[0].keys()[0] == "round":
+        return values[:rounds]
+    horizons = source["horizon"][:].tolist()
+    return values[[*(horizons.index(h) for h in shared), -1]]
 
 
 def _combined(experiment: Experiment, summaries: list[Json]) -> Json:

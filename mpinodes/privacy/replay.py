@@ -82,7 +82,8 @@ class Recorded:
         self.frames: Vector = data.transcript.values
         self.events: Vector = np.stack([data[f"event_{name}"].values for name in Event._fields], axis=2)
         wanted = (self.parts.experiment.rounds, self.parts.topology.agents, frame_width(self.parts))
-        if self.frames.shape != wanted:
+        stopped = getattr(self.parts.algorithm, "stop", 0.0) and len(self.frames) < wanted[0]
+        if self.frames.shape != ((len(self.frames), *wanted[1:]) if stopped else wanted):
             raise BadInput(
                 f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
             )

@@ -16,7 +16,7 @@ from mpinodes.seeds import Purpose, Stream
 from mpinodes.topology.base import Agents, Edges, Matrix, Periodic, as_edges, as_matrix, both_ways
 from mpinodes.topology.facts import unreached
 
-ATTEMPTS = 1000
+ATTEMPTS = 20_000
 
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
