@@ -98,7 +98,7 @@ def test_growing_penalties_stall_and_lessen_claims_and_alone_do_not_lessen_the_l
     *_, still = numbers(out, "q1 = 1 ")
     assert stalled > 100 * still
     *_, claimed, pure, proven = numbers(out, "DVP, q2 = 1 ")
-    assert claimed == pytest.approx(25 * 50 * (1.4 / 4 + 3) / (0.5 * 2 * 60), rel=0.01)  # two neighbours, 60 rows
+    assert claimed == pytest.approx(15 * 50 * (1.4 / 4 + 3) / (0.5 * 2 * 60), rel=0.01)  # two neighbours, 60 rows
     assert claimed > pure >= proven > claimed / 2
     assert "growing η lowers L: does not hold" in out
     assert "Unevenly spread rows cost more privacy: holds" in out

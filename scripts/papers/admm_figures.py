@@ -42,7 +42,7 @@ class Size:
 
 
 FULL = Size((100, 100, 50), (10, 3, 1), (3.0, 5.0), (900.0, 50.0), agents=100, probability=0.05, rows=ROWS, mpi=True)
-QUICK = Size((40, 25, 12), (2, 2, 1), (3.0,), (50.0, 10.0), agents=10, probability=0.4, rows=300, mpi=False)
+QUICK = Size((40, 15, 6), (2, 2, 1), (3.0,), (50.0, 10.0), agents=10, probability=0.4, rows=300, mpi=False)
 
 
 class Setting(NamedTuple):
@@ -256,9 +256,11 @@ def alone(axes: Axes, base: Ends, runs: Mapping[Setting, xr.Dataset]) -> str:
     """What growing penalties do where the noise's law stays that of DVP."""
     rows("PP at DVP's noise rate", runs)
     found = {setting.q1: ends(run) for setting, run in runs.items()}
+    low, high = axes.get_ylim()
     for setting, run in runs.items():
         mean = run.training_loss.mean("repeat")[1:]
         axes.plot(mean["round"] - 1, mean, "--", color=setting.colour, lw=1, label=setting.title)
+    axes.set_ylim(low, 1.5 * high)
     lower = all(e.loss.mean() < base.loss.mean() for e in found.values())
     shown = ", ".join(f"{e.loss.mean():.2f} (q1 = {q1:g}, P {e.claimed:.1f})" for q1, e in found.items())
     return (
