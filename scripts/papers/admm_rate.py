@@ -10,117 +10,116 @@ python scripts/papers/admm_rate.py OUT
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from dataclasses import dataclass
+from math import inf
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from shared import COLOURS, arguments, holds, panels, save
 
+import mpinodes
 from mpinodes.bounds.admm import contraction, distance, sharp_contraction
+from mpinodes.losses.least_squares import LeastSquares
+from mpinodes.losses.linear import SmoothLoss
+from mpinodes.losses.logistic import Logistic
 
 THETA = 0.5
-WEIGHT = 3.0  # C
-REGULARIZER = 0.05
-CURVATURE = 1e-3
 ROUNDING = 1e-18  # of the first distance
 ROUNDING_OF_RATIOS = 1e-6
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Σ O_i over n agents: gradients and Hessians of O_i(f_i) for f (n, d), and the curvatures that bound those."""
+    """O_i(f) = (C/B) Σ_k ℓ(a_k·f, b_k) + λ‖f‖²/2, and M-ADMM's penalties η(t) = penalty · growth^(t−1)."""
 
-    gradient: Callable[[np.ndarray], np.ndarray]
-    hessian: Callable[[np.ndarray], np.ndarray]
-    shape: tuple[int, int]
+    name: str  # of ℓ
+    loss: type[SmoothLoss]
+    features: np.ndarray  # (n, B, d)
+    targets: np.ndarray  # (n, B)
+    weight: float  # C
+    regularizer: float  # λ
     modulus: float
     smoothness: float
+    penalty: float
+    growth: float
+
+    def penalties(self, rounds: int) -> np.ndarray:
+        return np.asarray(self.penalty * self.growth ** np.arange(rounds))
+
+    def total(self, agents: range) -> SmoothLoss:
+        """Σ O_i of some agents."""
+        x, y = (np.concatenate([part[i] for i in agents]) for part in (self.features, self.targets))
+        of_one = self.features.shape[1]
+        return self.loss(x, y, divisor=of_one / self.weight, regularizer=len(agents) * self.regularizer)
 
 
 def logistic(agents: int) -> Problem:
-    """O_i(f) = (C/B) Σ log(1 + exp(−y f·x)) + λ‖f‖²/2 with B = 20 samples in R³, ‖x‖ ≤ 1."""
+    """C = 3, λ = 0.05, B = 20 samples in R³, ‖x‖ ≤ 1."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(agents, 20, 3)) + rng.normal(size=(agents, 1, 3))
     x /= np.maximum(1, np.linalg.norm(x, axis=2, keepdims=True))
     y = np.where(rng.random((agents, 20)) < 1 / (1 + np.exp(-4 * x[..., 0])), 1.0, -1.0)
-
-    def wrong(f: np.ndarray) -> np.ndarray:
-        return 1 / (1 + np.exp(y * np.einsum("nbd,nd->nb", x, f)))
-
-    def gradient(f: np.ndarray) -> np.ndarray:
-        return REGULARIZER * f - WEIGHT / 20 * np.einsum("nb,nbd->nd", y * wrong(f), x)
-
-    def hessian(f: np.ndarray) -> np.ndarray:
-        p = wrong(f)
-        return REGULARIZER * np.eye(3) + WEIGHT / 20 * np.einsum("nb,nbd,nbe->nde", p * (1 - p), x, x)
-
-    return Problem(gradient, hessian, (agents, 3), REGULARIZER, REGULARIZER + WEIGHT / 4)
+    return Problem("logistic", Logistic, x, y, 3.0, 0.05, 0.05, 0.05 + 3 / 4, THETA, 1.02)
 
 
 def quadratic(agents: int) -> Problem:
-    """O_i(f) = CURVATURE ‖f − c_i‖²/2 in R²."""
+    """O_i(f) = 1e-3 ‖f − c_i‖²/2 in R², c_i ~ N(0, I): mean of squares of its coordinates, C = 1e-3."""
     centers = np.random.default_rng(0).normal(size=(agents, 2))
-    flat = np.broadcast_to(CURVATURE * np.eye(2), (agents, 2, 2))
-    return Problem(lambda f: CURVATURE * (f - centers), lambda f: flat, (agents, 2), CURVATURE, CURVATURE)
+    each = np.tile(np.eye(2), (agents, 1, 1))
+    return Problem("least-squares", LeastSquares, each, centers, 1e-3, 0.0, 1e-3, 1e-3, 0.8, 1.0)
 
 
-def newton(change: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
-    """Where a Newton step no longer changes f."""
-    f = start
-    for _ in range(50):
-        move = change(f)
-        f = f - move
-        if np.abs(move).max() <= 1e-14 * (1 + np.abs(f).max()):
-            return f
-    raise ArithmeticError("Newton's method did not converge")
+def releases(place: Path, problem: Problem, rounds: int) -> np.ndarray:
+    """(T + 1, n, d): f(0) to f(T), of a run that is made where its directory does not hold it yet."""
+    if not (place / "summary.json").exists():
+        shutil.rmtree(place, ignore_errors=True)  # cut short
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for i, (features, targets) in enumerate(zip(problem.features, problem.targets, strict=True)):
+            np.savez(f"{place}-{i}.npz", features=features, targets=targets)
+        mpinodes.run_lockstep(experiment(place, problem, rounds))
+    found: np.ndarray = mpinodes.load(place).decision.values
+    return found
 
 
-def minimizer(problem: Problem) -> np.ndarray:
-    """(d,) f*."""
-
-    def change(f: np.ndarray) -> np.ndarray:
-        everywhere = np.broadcast_to(f, problem.shape)
-        return np.linalg.solve(problem.hessian(everywhere).sum(axis=0), problem.gradient(everywhere).sum(axis=0))
-
-    return newton(change, np.zeros(problem.shape[1]))
-
-
-def releases(ring: np.ndarray, problem: Problem, penalties: np.ndarray) -> np.ndarray:
-    """(T + 1, n, d): f(0) ~ N(0, I), and f(1) to f(T) of M-ADMM, (10) and (11)."""
-    f = np.random.default_rng(1).normal(size=problem.shape)
-    degrees, released = ring.sum(axis=1)[:, None], [f]
-    dual = np.zeros_like(f)
-    for eta in penalties:
-        pull, weights = 2 * dual - eta * (degrees * f + ring @ f), 2 * eta * degrees
-
-        def change(f: np.ndarray, pull: np.ndarray = pull, weights: np.ndarray = weights) -> np.ndarray:
-            slope = problem.gradient(f) + pull + weights * f
-            return np.linalg.solve(problem.hessian(f) + weights[..., None] * np.eye(f.shape[1]), slope[..., None])[
-                ..., 0
-            ]
-
-        f = newton(change, f)
-        dual = dual + THETA / 2 * (degrees * f - ring @ f)
-        released.append(f)
-    return np.array(released)
+def experiment(place: Path, problem: Problem, rounds: int) -> dict[str, object]:
+    return {
+        "rounds": rounds + 1,
+        "report": False,
+        "record": {"decisions": True},
+        "algorithm": {
+            "name": "m-admm", "dual_step": THETA, "penalty": problem.penalty, "penalty_growth": problem.growth,
+            "tolerance": 1e-14,
+        },
+        "data": {
+            "name": "file", "file": f"{place}-{{agent}}.npz", "batch": "all",
+            "targets": "labels" if problem.loss.needs_labels else "real",
+        },
+        "topology": {"name": "ring", "agents": len(problem.targets)},
+        "problem": {
+            "loss": problem.name, "weight": problem.weight, "regularizer": problem.regularizer, "set": "none",
+        },
+        "output": {"dir": str(place)},
+    }  # fmt: skip
 
 
-def measured(ring: np.ndarray, problem: Problem, penalties: np.ndarray) -> np.ndarray:
+def measured(ring: np.ndarray, problem: Problem, f: np.ndarray) -> np.ndarray:
     """The largest δ(t) that holds, by round; NaN from where only rounding is left."""
-    f, best = releases(ring, problem, penalties), minimizer(problem)
-    gradients = problem.gradient(np.broadcast_to(best, problem.shape))
+    zero = np.zeros(f.shape[2])
+    best = problem.total(range(len(ring))).prox(zero, inf, zero, tolerance=0.0).x
+    gradients = np.array([problem.total(range(i, i + 1)).grad(best) for i in range(len(ring))])
     before, after = np.array(
         [
             [distance(ring, eta, THETA, f[: t + k], best, gradients) for k in (0, 1)]
-            for t, eta in enumerate(penalties, 1)
+            for t, eta in enumerate(problem.penalties(len(f) - 1), 1)
         ]
     ).T
     return np.where(after > ROUNDING * before[0], before / after - 1, np.nan)
 
 
-def promised(ring: np.ndarray, problem: Problem, penalties: np.ndarray) -> dict[str, np.ndarray]:
+def promised(ring: np.ndarray, problem: Problem, rounds: int) -> dict[str, np.ndarray]:
     """By form, (T,)."""
     constants = (THETA, problem.modulus, problem.smoothness)
     forms = {
@@ -128,7 +127,7 @@ def promised(ring: np.ndarray, problem: Problem, penalties: np.ndarray) -> dict[
         "sharp": lambda eta: sharp_contraction(ring, eta, *constants),
         "checked": lambda eta: contraction(ring, eta, *constants),
     }
-    return {name: np.array([form(eta) for eta in penalties]) for name, form in forms.items()}
+    return {name: np.array([form(eta) for eta in problem.penalties(rounds)]) for name, form in forms.items()}
 
 
 def draw(axes: Axes, found: np.ndarray, bounds: dict[str, np.ndarray]) -> None:
@@ -156,14 +155,15 @@ def main() -> None:
     asked = arguments(__doc__).parse_args()
     rounds = 40 if asked.quick else 150
     cases = {
-        "(a) logistic, 7-ring, η = 0.5·1.02^(t−1)": (7, logistic, THETA * 1.02 ** np.arange(rounds)),
-        "(b) quadratics, 5-ring, η = 0.8": (5, quadratic, np.full(rounds, 0.8)),
+        "(a) logistic, 7-ring, η = 0.5·1.02^(t−1)": logistic(7),
+        "(b) quadratics, 5-ring, η = 0.8": quadratic(5),
     }
     figure, axes = panels(1, 2)
     verdicts = []
-    for panel, (name, (agents, make, penalties)) in zip(axes, cases.items(), strict=True):
-        ring, problem = nx.to_numpy_array(nx.cycle_graph(agents)), make(agents)
-        found, bounds = measured(ring, problem, penalties), promised(ring, problem, penalties)
+    for panel, (name, problem) in zip(axes, cases.items(), strict=True):
+        ring = nx.to_numpy_array(nx.cycle_graph(len(problem.targets)))
+        place = asked.output.absolute() / "runs" / f"admm-rate-{problem.name}-T{rounds}"
+        found, bounds = measured(ring, problem, releases(place, problem, rounds)), promised(ring, problem, rounds)
         draw(panel, found, bounds)
         panel.set_title(name)
         verdicts.append(f"{name[:3]} {verdict(found, bounds)}")
