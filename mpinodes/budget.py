@@ -104,22 +104,24 @@ def _label(experiment: Experiment, budget: Budget) -> float:
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
+    while float(spent(_made(experiment, low), experiment.rounds).max()) > budget.epsilon:  # a lattice's steps
+        low /= 1 + CLOSE
     return low
 
 
 def _events_by_label(experiment: Experiment) -> Callable[[float], Vector]:
-    """The events of a run by its `privacy.epsilon`."""
-
-    def made(label: float) -> Vector:
-        return events(_dry(replace(experiment, privacy=replace(experiment.privacy, epsilon=label))))
-
+    """The events of a run by its `privacy.epsilon`, but for a lattice's steps."""
     if experiment.privacy.mechanism == "gaussian":
-        return made
+        return lambda label: _made(experiment, label)
     # A scale is in proportion to 1/label, and what a release costs a sum of a constant and of such a part.
-    one, half = made(1.0), made(2.0)
+    one, half = _made(experiment, 1.0), _made(experiment, 2.0)
     moving = np.subtract(one, half, out=np.zeros_like(one), where=one != half) * 2
     fixed = np.where(moving == 0, one, one - moving)
     return lambda label: fixed + moving / label
+
+
+def _made(experiment: Experiment, label: float) -> Vector:
+    return events(_dry(replace(experiment, privacy=replace(experiment.privacy, epsilon=label))))
 
 
 def _stops(experiment: Experiment, budget: Budget) -> list[int]:
