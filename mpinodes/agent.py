@@ -107,9 +107,8 @@ class Voice:
         return event._replace(slip=slip, residual=residual, solver_steps=steps)
 
 
-def next_message(parts: Parts, state: Any, round: Round) -> Message:
+def allowed(message: Message, parts: Parts, round: Round) -> Message:
     """What agent `round.me` says in a round: what its algorithm would, for as long as its privacy budget lasts."""
-    message: Message = parts.algorithm.message(state, round)
     budget = parts.experiment.privacy.budget
     last = budget.stops[round.me] if budget and budget.stops else 0
     return Relay() if 0 < last < round.t and isinstance(message, (Query, Solve)) else message
@@ -143,8 +142,9 @@ class Agent:
     def speak(self, t: int, row: Vector) -> Round:
         """Fill `frame` with the release of round t, and `row` with the decision and the event of it."""
         round = self._topology.round(t, self._me)
-        message = next_message(self._parts, self._state, round)
-        before = self._release.copy() if self._stop and isinstance(message, Relay) else None
+        wanted = self._algorithm.message(self._state, round)
+        message = allowed(wanted, self._parts, round)
+        before = self._release.copy() if self._stop and isinstance(wanted, Relay) else None
         event = self._voice.say(message, t, self._heard, out=self._release)
         self.frame[0] = t
         if self._stop:

@@ -64,6 +64,8 @@ def within_budget(experiment: Experiment) -> Experiment:
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise loses everything; set privacy.epsilon and a mechanism")
     runs = [replace(single_run(experiment, r), record=Record()) for r in range(experiment.repeats)]
+    if budget.kept_by == "noise" and experiment.algorithm.get("noise_scale"):
+        raise BadInput("privacy.budget: algorithm.noise_scale fixes the noise: leave it out, or set kept_by=stopping")
     if budget.kept_by == "noise":
         label = min(_label(run, budget) for run in runs)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
@@ -160,6 +162,9 @@ def events(parts: Parts) -> Vector:
 
 
 def _dry(experiment: Experiment) -> Dry:
-    unbound = replace(experiment, privacy=replace(experiment.privacy, budget=None))
+    endless = {"stop": 0.0} if "stop" in experiment.algorithm else {}
+    unbound = replace(
+        experiment, algorithm=experiment.algorithm | endless, privacy=replace(experiment.privacy, budget=None)
+    )
     parts = build(unbound)
     return Dry(**{field.name: getattr(parts, field.name) for field in fields(parts)})

@@ -207,6 +207,7 @@ class Logger:
             "connectivity": self._b,
             "agents": n,
             "rounds": self._done,
+            "rounds_asked": e.rounds,
             "dimension": self._parts.dimension,
             "seed": e.seed,
             "reproducible": e.reproducible,
@@ -308,9 +309,9 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
     scale, l1, grain, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "grain_l1", "uses"))
     data = uses > 0
     if not data.any():
-        data = scale > 0
-    with np.errstate(divide="ignore"):
-        release = float((l1[data] / scale[data]).max(initial=0.0))
+        data = scale >= 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        release = float(np.where(l1[data] == 0, 0.0, l1[data] / scale[data]).max())
     needed = float(l1[data].max()) / e.epsilon
     return {
         "mechanism": e.privacy.mechanism,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import nan, sqrt
 from typing import Any
 
 from mpinodes import noise, registry, sets, topology
@@ -82,13 +82,14 @@ def build(experiment: Experiment) -> Parts:
         "step": _step(experiment.step),
         "feasible": feasible,
         "regularizer": problem.regularizer,
+        "gdp": nan,
         "epsilon": experiment.epsilon,
         "delta": privacy.delta,
         "degrees": tuple(len(graph.round(1, i).out) for i in range(graph.agents)),
         **_sample_bounds(experiment, loss, stream, samples),
         **_gradient_bounds(experiment, loss, stream, samples, blocks, feasible),
     }
-    if "gdp" in algorithm.__dataclass_fields__:
+    if experiment.algorithm.get("calibration") == "exact":
         from mpinodes.privacy.curves import gdp_mu  # scipy, which other agents do without
 
         facts["gdp"] = gdp_mu(experiment.epsilon, privacy.delta)

@@ -77,6 +77,11 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     algorithm = find_algorithm(algorithm_section)
     data_section = _data_section(algorithm, asked)
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
+    if getattr(algorithm, "whole_data", False) and not _shows_all(stream):
+        raise BadInput(
+            f"data.name = {data_section['name']!r} shows new samples in every round, and the losses of this algorithm are "
+            "the same in all of them; choose data that can, as data.name=unit-ball, mean or adult"
+        )
     tree = merge(
         {"seed": 0, "repeats": 1},
         _of_data(stream, algorithm),
@@ -176,10 +181,13 @@ def _require_mechanism(experiment: Experiment, algorithm: Any) -> None:
             + (f"{experiment.name} carries no noise" if only == "none" else f"the noise of {experiment.name} is {only}")
             + ("; algorithm.name=dvp-admm and pp-admm do" if only == "none" else f"; set privacy.mechanism={only}")
         )
+    if only == "gaussian" and experiment.private and privacy.scale != "calibrated":
+        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_scale instead")
     if not getattr(algorithm, "solves", False):
         unbounded = isinf(experiment.clip) and privacy.scale == "calibrated"
         loss = registry.find("losses", experiment.problem.loss, "problem.loss")
-        if experiment.private and unbounded and isinf(loss.sample_change(1.0)):
+        clipped_only = isinf(loss.sample_change(1.0)) or privacy.adjacency == "one-round"
+        if experiment.private and unbounded and clipped_only:
             raise BadInput(
                 "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
                 "or a fixed privacy.scale (the privacy is then reported as unproven)"
@@ -212,6 +220,15 @@ def _require_backend(experiment: Experiment, algorithm: Any) -> None:
             f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
             f"arithmetic, and that of {experiment.name} is {mechanism}; set noise.backend=numpy"
         )
+
+
+def _shows_all(stream: Any) -> bool:
+    """Whether the data can show an agent all its samples in every round."""
+    try:
+        msgspec.convert("all", registry.settings(stream, STREAM_FACTS).get("batch"))
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _without_other(defaults: Tree, asked: Tree) -> Tree:

@@ -26,7 +26,7 @@ def text(summary: Json, directory: Path) -> str:
     s = summary
     lines = [
         f"{s['name']}: {s['algorithm']} on {s['data']}{partition(s)}",
-        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {s['rounds']} rounds, d = {s['dimension']}, "
+        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {rounds(s)}, d = {s['dimension']}, "
         f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
         "",
         *(f"  {label:32}{value}" for label, value in results(s, why=False)),
@@ -43,6 +43,12 @@ def text(summary: Json, directory: Path) -> str:
 def seeds(s: Json) -> str:
     """The seed, or those of the repeats."""
     return f"seeds {s['seeds'][0]} to {s['seeds'][-1]}" if "seeds" in s else f"seed {s['seed']}"
+
+
+def rounds(s: Json) -> str:
+    """How many there were, and whether they ended before their time."""
+    early = f" (of {s['rounds_asked']}: all agents had settled)" if s["rounds"] < s["rounds_asked"] else ""
+    return f"{s['rounds']} rounds{early}"
 
 
 def partition(s: Json) -> str:
@@ -214,7 +220,7 @@ def what_noise_buys(noise: Json) -> str:
                 return f"{text}, the inverse of the noise rate."
             return f"{text}, the inverse of the noise rate: a release of an agent {really}."
         if release is not None and release <= noise["epsilon"] * (1 + 1e-9):
-            return f"{text}, calibrated: each release of an agent is {noise['epsilon']:g}-DP."
+            return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g}."
         return f"{text}, calibrated as the paper prints it: a release of an agent {really}."
     return (
         f"{text}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "

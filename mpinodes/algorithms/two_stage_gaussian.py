@@ -97,9 +97,9 @@ class TwoStageGaussian:
 
     @property
     def k(self) -> float:
-        """K = (μ + L)/(2μL)."""
+        """K = (μ + L)/(2μL); 1/(2μ) where L is not known to be finite."""
         mu, largest = self.modulus or self.least_modulus, self.largest_curvature or self.largest_smoothness
-        return (mu + largest) / (2 * mu * largest)
+        return (1 / mu + 1 / largest) / 2
 
     def eta(self, t: Rounds) -> Rounds:
         """η(t)."""

@@ -31,4 +31,7 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         return []
     with np.errstate(all="ignore"):  # what overflows is inf
         found: list[Bound] = importlib.import_module(f"mpinodes.bounds.{name}").bounds(parts, horizons, minimizer)
+    budget = parts.experiment.privacy.budget
+    if budget and any(budget.stops):
+        return [b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in found]
     return found

@@ -75,7 +75,7 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     beta = float(weights.contraction().max())
     assumed = first_broken(broken, _other_than_printed(parts, c, beta))
     theorem, corollary = _printed(parts, c, at, beta)
-    noised = "the hand-over carries noise, which the proof of Corollary 2 has not" if c.noise[-1] else ""
+    noised = "the hand-over carries noise, which the paper's proofs of stage II have not" if c.noise[-1] else ""
     later = noised if at[-1] > last + 1 else ""
     printed = [
         bound("Theorem 2, as printed", "decision_error", theorem, first_broken(assumed, later)),

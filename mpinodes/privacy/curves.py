@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, ndtr
 
 from mpinodes.protocol import Vector
 
+ROUNDING = 4e-16  # of a difference of two probabilities, relative to the larger
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
 
 
@@ -58,27 +59,32 @@ def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
     return np.asarray(np.maximum(at.min(axis=1), 0.0))
 
 
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """δ of μ-GDP at ε: Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong, Roth, Su 2022), rounded up."""
+    largest = ndtr(-epsilon / mu + mu / 2)
+    return float(largest * (1 + ROUNDING) - np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)))
+
+
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """ε at δ of μ-GDP, exact: δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong, Roth, Su 2022)."""
+    """ε at δ of μ-GDP."""
     if mu == 0 or np.isinf(mu):
         return mu
-
-    def excess(epsilon: float) -> float:
-        return float(ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)) - delta)
-
-    if excess(0.0) <= 0:
+    if gdp_delta(mu, 0.0) <= delta:
         return 0.0
-    return float(brentq(excess, 0.0, mu * mu / 2 + 40 * mu, xtol=1e-12, rtol=1e-12))
+    most = mu * mu / 2 + 40 * mu
+    return float(brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12, rtol=1e-12))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ for which μ-GDP is (ε, δ)-DP."""
     if np.isinf(epsilon):
         return float(epsilon)
-    above = 1.0
-    while gdp_epsilon(above, delta) < epsilon:
-        above *= 2
-    return float(brentq(lambda mu: gdp_epsilon(mu, delta) - epsilon, 1e-12, above, xtol=1e-14, rtol=1e-12))
+    low = high = 1.0
+    while gdp_delta(low, epsilon) > delta:
+        low /= 2
+    while gdp_delta(high, epsilon) <= delta:
+        high *= 2
+    return float(brentq(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-12))
 
 
 def penalty_epsilon(

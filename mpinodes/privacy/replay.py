@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes import load
-from mpinodes.agent import HEADER, Voice, frame_width, next_message, open_inbox
+from mpinodes.agent import HEADER, Voice, allowed, frame_width, open_inbox
 from mpinodes.errors import BadInput
 from mpinodes.experiment import log_spaced, parse
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
@@ -141,7 +141,7 @@ class Replayed:
 
     def _step(self, t: int, state: Any, mixed: Any, losses: Callable[[int], Loss]) -> tuple[Message, Any, Any]:
         algorithm, place = self._parts.algorithm, self._parts.topology.round(t, self.agent)
-        message = next_message(self._parts, state, place)
+        message = allowed(algorithm.message(state, place), self._parts, place)
         mixed, inbox = self._hear(t, mixed)
         return message, algorithm.update(state, place, inbox, losses(t)), mixed
 

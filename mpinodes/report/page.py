@@ -40,7 +40,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
 <h1>{escape(s["name"])}</h1>
 <p class="what">{escape(s["algorithm"])} on {escape(s["data"] + words.partition(s))}: {s["agents"]} agents,
-{s["rounds"]} rounds, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
+{words.rounds(s)}, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
 <h2>What it was worth</h2>
 {_table(["", ""], [[label, " ".join(value.split())] for label, value in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
