@@ -79,8 +79,8 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
     stream = registry.find("streams", _text(data_section, "name", "data"), "data.name")
     if getattr(algorithm, "whole_data", False) and not _shows_all(stream):
         raise BadInput(
-            f"data.name = {data_section['name']!r} shows new samples in every round, and the losses of this algorithm are "
-            "the same in all of them; choose data that can, as data.name=unit-ball, mean or adult"
+            f"data.name = {data_section['name']!r} shows new samples round by round; this algorithm needs losses that "
+            "stay the same; choose data that can, as data.name=unit-ball, mean or adult"
         )
     tree = merge(
         {"seed": 0, "repeats": 1},

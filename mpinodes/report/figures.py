@@ -39,6 +39,7 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
     drawers: dict[str, tuple[str, Callable[[xr.Dataset, Json], Figure | None]]] = {
         "regret": ("Regret per round", regret),
         "gap": ("Optimality gap", gap),
+        "error": ("Distance to the best decision", error),
         "training": ("Training loss", training),
         "privacy": ("Privacy loss", privacy),
         "accuracy": ("Accuracy", accuracy),
@@ -132,6 +133,26 @@ def gap(data: xr.Dataset, summary: Json) -> Figure | None:
     axes.set(xlabel="rounds", ylabel=f"F({summary['judged']} decision) − min F, per agent and round")
     _title(axes, summary)
     axes.legend()
+    return figure
+
+
+def error(data: xr.Dataset, summary: Json) -> Figure | None:
+    """Squared distance to the best fixed decision, of the mean decision and of each agent's, with its bounds."""
+    if "decision_error" not in data or not float(data.decision_error.max()) > 0:
+        return None
+    figure, axes = _axes()
+    t, each = data.horizon.values, data.agent_decision_error
+    rest = [dim for dim in each.dims if dim != "horizon"]
+    axes.fill_between(t, each.min(rest), each.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
+    _line(axes, t, data.decision_error, NETWORK, marker="o", ms=3, label="mean decision")
+    for bound, line in zip(
+        [b for b in summary["bounds"] if "error" in b["of"] and b["applies"]], ("--", ":"), strict=False
+    ):
+        _line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=f"{bound['name']}: {BOUNDED[bound['of']]}")
+    _log(axes, "x", "y")
+    axes.set(xlabel="rounds", ylabel=f"‖{summary['judged']} decision − best‖²")
+    _title(axes, summary)
+    axes.legend(fontsize=8)
     return figure
 
 

@@ -26,7 +26,7 @@ BUDGETS = [0.25, 0.5, 1, 2, 4, 8, 16]
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    budgets, repeats = ([0.5, 4], 2) if options.quick else (BUDGETS, 10)
+    budgets, repeats = ([0.5, 4], 2) if options.quick else (BUDGETS, 5)
     runs = Runs(options.output)
     figure, (axes, labels) = panels(1, 2, width=5.0, height=4.0)
     variants = [(name, []) for name in ALGORITHMS] + [(name, extra) for name, extra in PUBLIC.items()]
