@@ -129,6 +129,7 @@ class Agent:
         self._dimension = d = parts.dimension
         self._state = self._algorithm.init(self._voice.start)
         self._heard: Inbox | None = None
+        self._decides_release = getattr(parts.algorithm, "decides_release", False)
         self._stop = getattr(parts.algorithm, "stop", 0.0)
         self._hops = max(1, diameter(parts.topology)) if self._stop else 0
         self._moving = (1 << self._hops) - 1  # by round, the last one the lowest bit: whether some agent moved still
@@ -152,7 +153,7 @@ class Agent:
             self._moving = (self._moving << 1 | (not settled)) & ((1 << self._hops) - 1)
             self.frame[2] = self._moving
         self._scalars[:] = self._mixing.say(self._mixing_state, round)
-        decision = self._release if isinstance(message, Solve) else self._algorithm.decision(self._state)
+        decision = self._release if self._decides_release else self._algorithm.decision(self._state)
         if decision.shape != self._release.shape:
             raise ValueError(f"decision() gave a vector of shape {decision.shape}, not {self._release.shape}")
         row[: self._dimension] = decision

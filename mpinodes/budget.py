@@ -81,18 +81,20 @@ def _label(experiment: Experiment, budget: Budget) -> float:
     spent = _spending(parts, budget)
     at = _events_by_label(experiment)
 
+    def lost(label: float) -> float:
+        return float(spent(at(label), experiment.rounds).max())
+
     def over(label: float) -> bool:
-        lost = float(spent(at(label), experiment.rounds).max())
-        if np.isnan(lost):
-            raise BadInput(
-                f"privacy.budget: nothing is proven of {experiment.name} as it is set up, whatever its noise; see what "
-                "a run without a budget says"
-            )
-        return lost > budget.epsilon
+        return not lost(label) <= budget.epsilon  # where too little noise leaves nothing proven, too
 
     low = budget.epsilon
     while over(low):
         low /= 4
+        if low < LABELS[0] and np.isnan(lost(low)):
+            raise BadInput(
+                f"privacy.budget: nothing is proven of {experiment.name} as it is set up, whatever its noise; see what "
+                "a run without a budget says"
+            )
         if low < LABELS[0]:
             raise BadInput(
                 f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps it: {experiment.name} loses more however "

@@ -156,6 +156,17 @@ class Logger:
             return losses
         return Losses(losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network))
 
+    def _unproven_because(self) -> str:
+        """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
+        algorithm, solver = self._parts.algorithm, _solver(self._parts, self._accountant.events())
+        if prepared := getattr(self._parts.stream, "preprocessing", ""):
+            return str(prepared)
+        if solver and math.isinf(getattr(algorithm, "steepness", 0.0)):
+            return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
+        if solver and solver["unsolved"]:
+            return "a local solver ended short of its tolerance"
+        return ""
+
     def _claim(self) -> Callable[[int], float | Sequence[float]] | None:
         """The paper's ε by round, for every agent or for each."""
         claim = getattr(self._parts.algorithm, "claim", None)
@@ -230,7 +241,7 @@ class Logger:
                 "noise": _noise(self._parts, self._accountant.events()),
                 "budget": _budget(e),
                 "samples": _samples(self._parts),
-                "preprocessing": getattr(self._parts.stream, "preprocessing", ""),
+                "unproven_because": self._unproven_because(),
                 "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
             },
             "solver": _solver(self._parts, self._accountant.events()),

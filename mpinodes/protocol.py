@@ -249,7 +249,8 @@ class Algorithm(Protocol[S]):
     `modulus_share`, of the losses' strong convexity, the largest modulus for its steps; `unconstrained`, whether it
     never projects; `mechanism`, the only one it is for; `whole_data`, whether it needs all samples in every round;
     `random_start`, whether `init` is given a draw of N(0, I) instead of 0; `solves`, whether it minimizes its losses;
-    `exact_minimizers`, whether what is proven is proven of their minimizers alone; `theorem`, the name of the file in
+    `decides_release`, whether its decision of a round is what it releases then; `exact_minimizers`, whether what is
+    proven is proven of their minimizers alone; `theorem`, the name of the file in
     bounds/ with the paper's bound. A field `stop`, where there is one, ends a run early: once in some round
     no agent's relay has changed by more than this, relatively, since the round before.
     """
@@ -270,7 +271,7 @@ class Algorithm(Protocol[S]):
         ...
 
     def decision(self, s: S) -> Vector:
-        """The agent's full estimate (d,), from which its decision is read; of a `Solve`, what was released is."""
+        """The agent's full estimate (d,), from which its decision is read, unless it `decides_release`."""
         ...
 
 

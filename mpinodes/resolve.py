@@ -110,6 +110,9 @@ def resolve(asked: Tree, ranks: int | None) -> Experiment:
 def _of_data(stream: Any, algorithm: Any) -> Tree:
     """The data's defaults; a fixed noise scale that goes with them is for agents that share one loss."""
     defaults: Tree = getattr(stream, "defaults", {})
+    if getattr(algorithm, "solves", False) and "problem" in defaults:  # which samples no gradients
+        kept = {k: v for k, v in defaults["problem"].items() if k != "gradient_noise"}
+        defaults = defaults | {"problem": kept}
     if not algorithm.decomposable or "privacy" not in defaults:
         return defaults
     return defaults | {"privacy": {k: v for k, v in defaults["privacy"].items() if k != "scale"}}

@@ -186,14 +186,12 @@ def _budget(privacy: Json) -> str:
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
     found = [_budget(privacy)] if privacy["budget"] else []
-    if privacy["preprocessing"]:
-        found.append(f"Nothing is proven: {privacy['preprocessing']}.")
+    if privacy["unproven_because"]:
+        found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     slip = max(loss.get("slip", 0.0) for loss in privacy["agents"])
     if slip:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
-    elif privacy["exact_minimizers"] and privacy["network"]["proven"] is None and not privacy["preprocessing"]:
-        found.append("Nothing is proven: a local solver ended short of its tolerance.")
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
     samples, delta = privacy["samples"], privacy["delta"]

@@ -61,11 +61,12 @@ class Consensus:
     curvature: float  # c₁‖x‖²: sup L''‖x‖²
     regularizer: float  # ρ/N
     dual_step: Annotated[
-        Positive | tuple[Positive, ...], Meta(description="theta of iteration 1, or one for each agent")
+        Positive | tuple[Positive, ...],
+        Meta(description="theta of iteration 1; or one for each agent, though unequal ones lead away from the best"),
     ] = 0.5
     dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
     tolerance: Annotated[
-        float, Meta(gt=0, le=1, description="gradient norm to which an agent solves its local problem")
+        float, Meta(gt=0, le=1e-6, description="gradient norm to which an agent solves its local problem")
     ] = 1e-10
     mixing: Literal["neighbors"] = "neighbors"
 
@@ -75,6 +76,7 @@ class Consensus:
     whole_data: ClassVar[bool] = True
     solves: ClassVar[bool] = True
     random_start: ClassVar[bool] = True
+    decides_release: ClassVar[bool] = True
     mechanism: ClassVar[str] = "none"
     defaults: ClassVar[dict[str, Any]] = {
         "rounds": 101,

@@ -13,7 +13,7 @@ Sharper, and accounted for here: Σ_t α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, nan
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -73,9 +73,11 @@ class DVPADMM(ADMM):
                 )
             convex = (self.regularizer + 2 * self.theta(i, 1) * self.degrees[i]) / self.share[i]
             if not 2 * self.curvature < convex:
+                what = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
-                    f"agent {i}: 2 c1 = {2 * self.curvature:g} is not below (B/C)(rho/N + 2 theta V) = {convex:.3g}: "
-                    "raise algorithm.dual_step, or lower problem.weight (C)"
+                    f"agent {i}: 2 c1 = {2 * self.curvature:g}, c1 = sup L'' times the largest ‖x‖², "
+                    f"is not below (B/C)(rho/N + 2 theta V) = {convex:.3g}: "
+                    + (what if self.curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
     def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:

@@ -20,6 +20,9 @@ from mpinodes.algorithms.admm import ADMM, Growth, Positive, Rounds, of
 __all__ = ["MADMM"]
 
 
+Cap = Annotated[float, Meta(gt=0)]
+
+
 @dataclass(frozen=True)
 class MADMM(ADMM):
     """(10) and (11)."""
@@ -30,9 +33,11 @@ class MADMM(ADMM):
     penalty_growth: Annotated[
         Growth | tuple[Growth, ...], Meta(description="q1: eta(t) = eta q1^(t - 1); or one for each agent")
     ] = 1.02
-    penalty_cap: Annotated[float, Meta(gt=0, description="the most that a penalty grows to")] = inf
+    penalty_cap: Annotated[
+        Cap | tuple[Cap, ...], Meta(description="the most that a penalty grows to; or one for each agent")
+    ] = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
         """η_i(t)."""
         grown = of(self.penalty, agent) * np.power(of(self.penalty_growth, agent), t - 1.0)
-        return np.minimum(grown, self.penalty_cap)
+        return np.minimum(grown, of(self.penalty_cap, agent))

@@ -76,7 +76,7 @@ class PVPADMM(Consensus):
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
-        """f_i(t), before it is noised."""
+        """f_i(t), before it is noised; what is decided is what is sent."""
         return s.found.x
 
     def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:

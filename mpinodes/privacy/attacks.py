@@ -65,7 +65,8 @@ def known(recorded: Recorded, agent: int, sample: int) -> Known:
     """What an attacker knows who has heard a run of dvp-admm or pp-admm, and lacks one sample (from 0) of an agent.
 
     Raises:
-        BadInput: it was another algorithm, loss, or without noise; or the agent has no such sample.
+        BadInput: it was another algorithm, loss, or without noise, or agents stopped to tell of their data; or there is
+            no such agent or sample.
     """
     parts = recorded.parts
     algorithm, experiment = parts.algorithm, parts.experiment
@@ -74,6 +75,10 @@ def known(recorded: Recorded, agent: int, sample: int) -> Known:
             f"{experiment.name} on {experiment.problem.loss} losses, epsilon = {experiment.privacy.epsilon}: the "
             "attack is on noisy penalties, those of dvp-admm and pp-admm on logistic losses"
         )
+    if not 0 <= agent < parts.topology.agents:
+        raise BadInput(f"there is no agent {agent}: the run has {parts.topology.agents}, from 0")
+    if experiment.privacy.budget and any(experiment.privacy.budget.stops):
+        raise BadInput("agents of this run stopped to tell of their data, to keep a budget: there is nothing to infer")
     loss: Any = parts.losses(agent)(1)
     if not 0 <= sample < len(loss.targets):
         raise BadInput(f"agent {agent} has no sample {sample}: it has {len(loss.targets)}, from 0")
@@ -109,12 +114,17 @@ def infer(known: Known, penalty: float | Vector) -> Vector:
 
 
 def fit_growth(known: Known, first: float) -> float:
-    """The most likely q >= 1 after T >= 2 rounds, where η(t) = first · q^(t−1) is all that is known of the penalties.
+    """The most likely q >= 1 after T rounds, where η(t) = first · q^(t−1) is all that is known of the penalties.
 
     ε(t) as a function of f(t) has the Jacobian I + ∇²O/(2η(t)V), so −Σ α‖ε‖ + Σ ln det(I + ∇²O/(2ηV)) is to be largest.
     The unknown sample's share of r is taken for constant, the mean that `infer` finds, and ∇²O for the other samples',
     which is off by 1/B of it.
+
+    Raises:
+        ValueError: fewer than 10 rounds, which determine nothing.
     """
+    if len(known.own) <= 10:
+        raise ValueError(f"{len(known.own) - 1} rounds do not determine a growth: at least 10 are needed")
     from scipy.optimize import minimize_scalar
 
     fixed, pull = _sides(known)

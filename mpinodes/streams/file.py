@@ -43,6 +43,10 @@ class File(LabelledStream):
             "it the accountant bounds what hidden state leaks. A larger one is refused"
         ),
     ] = "inf"
+    norm: Annotated[
+        Annotated[float, Meta(gt=0)] | Literal["inf"],
+        Meta(description="data.name=file: the largest norm of a sample's features there can be, likewise"),
+    ] = "inf"
     columns: Annotated[int, Meta(ge=0, description="data.name=file, LIBSVM text: features; 0: the largest index")] = 0
 
     defaults: ClassVar = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
@@ -56,6 +60,11 @@ class File(LabelledStream):
     def feature_bound(self) -> float:
         """As the user gives it."""
         return float(self.bound)
+
+    @property
+    def feature_norm(self) -> float:
+        """As the user gives it, or of entries of the largest size."""
+        return min(float(self.norm), super().feature_norm)
 
     @property
     def name(self) -> str:
@@ -95,7 +104,7 @@ class File(LabelledStream):
     @property
     def remedy(self) -> str:
         """See `LabelledStream`."""
-        return ", as data.bound has it; a bound must hold for all data there could be"
+        return ", as data.bound or data.norm has it; a bound must hold for all data there could be"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
