@@ -191,10 +191,12 @@ def report(
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
     from mpinodes.privacy.audit.probes import probes
-    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, read, table
+    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, of_run, table
+    from mpinodes.privacy.replay import Recorded, Transcript
 
     seed = seed_of(asked)
-    own = read(directory, seed)
+    read = Recorded(directory)
+    own = of_run(Transcript(read.parts, read.frames, read.events), seed)
     ready = prepared(probes(asked.get("algorithm", {}), seed, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)

@@ -120,14 +120,18 @@ class Replayed:
         self._starts: list[tuple[Any, Any]] = []
         self.messages = list(self._original())
         if isinstance(recorded, Recorded):
-            self._same_run(recorded)
+            self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
         """The recorded release of round t: (d,)."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : HEADER + self._parts.dimension])
 
-    def _same_run(self, recorded: Transcript) -> None:
-        """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases."""
+    def require_same_run(self, recorded: Transcript) -> None:
+        """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases.
+
+        Raises:
+            NotThatRun: they are not.
+        """
         out = np.empty(self._parts.dimension)
         for t, message in enumerate(self.messages, 1):
             heard = self._hear(t - 1, self._starts[t - 2][1])[1] if t > 1 else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpinodes.privacy.audit.games import Canary, Guesses, Ready, apart, guess, replays
 from mpinodes.privacy.audit.noise import Noise, examine
 from mpinodes.privacy.audit.statistics import Shown
-from mpinodes.privacy.replay import SLACK, Finding, NotThatRun, Recorded, Replayed, Transcript
+from mpinodes.privacy.replay import SLACK, Finding, NotThatRun, Replayed, Transcript
 from mpinodes.protocol import Vector
 from mpinodes.summary import number
 
@@ -63,9 +63,11 @@ def of_noise(noise: Noise, alpha: float) -> Row:
 
 
 def of_run(run: Transcript, seed: int) -> list[Row]:
-    """A recorded run: what was heard, replay, noise."""
+    """A run: what was heard, replay, noise."""
     try:
         agents = [Replayed(run, agent) for agent in range(run.parts.topology.agents)]
+        for agent in agents:
+            agent.require_same_run(run)
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from what all receivers are said to have heard"
         return [Row("one release for all", str(error), verdict, True)]
@@ -131,8 +133,3 @@ def table(title: str, own: list[Row], probes: list[Row], alpha: float) -> str:
         values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>8}"
         lines.append(f"  {row.what:46}{least:>8}{values}  {row.verdict} {rest}".rstrip())
     return "\n".join(lines)
-
-
-def read(directory: Any, seed: int) -> list[Row]:
-    """See `of_run`, of a run directory."""
-    return of_run(Recorded(directory), seed)
