@@ -21,7 +21,7 @@ from mpinodes.resolve import find_algorithm
 
 FAR = 100.0
 FEW, MANY = 6, 160  # rounds
-JOINT, SMALL, PAIR = 7, 3, 2  # agents
+JOINT, SMALL, PAIR = 10, 3, 2  # agents
 
 
 class Probe(NamedTuple):
@@ -62,8 +62,8 @@ VARIANTS: dict[str, list[tuple[str, Tree]]] = {
 }  # fmt: skip
 JOINT_VARIANTS: list[tuple[str, Tree]] = [
     ("joint view, T = 1", {"rounds": 2}),  # the first message says nothing of data
-    ("joint view", {"rounds": 4}),
-    ("joint view, gradient at public point", {"rounds": 4, "algorithm": {"gradient_at": "public"}}),
+    ("joint view", {"rounds": 3}),
+    ("joint view, gradient at public point", {"rounds": 3, "algorithm": {"gradient_at": "public"}}),
 ]
 OWN: dict[str, Tree] = {
     "dola-minibatch": {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-convex", "modulus": 0.5}},
