@@ -108,14 +108,22 @@ class Job(run.Job):
 
         from mpinodes.network import assemble
 
-        asked, file = {}, self._folder / "own.toml"
+        asked: dict[str, Any] = {}
+        file, error = self._folder / "own.toml", ""
         if self._is_logger:
-            asked = own_run(words, self._world.size)
-            file.write_text(tomli_w.dumps(into(asked, self._folder / "own")))
+            try:
+                asked = own_run(words, self._world.size)
+                file.write_text(tomli_w.dumps(into(asked, self._folder / "own")))
+            except BadInput as problem:
+                error = str(problem)
+                run.say(f"error: {error}")
+        assemble(self._world)
+        asked, error = self._world.bcast((asked, error), root=self._logger_rank)
+        if error:
+            return run.BAD_INPUT
         with contextlib.redirect_stdout(io.StringIO()):  # the run's own summary
             if code := self.run(argparse.Namespace(words=[str(file)])):
                 return code
-        asked = self._world.bcast(asked, root=self._logger_rank)
         if self._is_logger:
             assert self._directory is not None
             code = report(asked, self._directory, self._folder, lambda games: self._deal(asked, games))

@@ -71,7 +71,7 @@ def test_a_sound_run_passes(name):
 
 @pytest.mark.parametrize("name", registry.names("algorithms"))
 def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
-    (row,) = probe_rows(tmp_path, {"name": name})
+    (row,) = probe_rows(tmp_path, {"name": name}, number=20)
     assert not row.refuted
     if name in ("admm", "m-admm"):  # nothing is claimed, and nothing hidden
         assert (row.shown, row.verdict) == ("inf", "unproven, as reported")
@@ -259,7 +259,9 @@ def test_a_bug_in_an_algorithm_is_caught_by_replay_on_its_probe(tmp_path, module
 
 
 @pytest.mark.mpi(min_size=4)
-def test_a_fresh_draw_for_every_receiver_is_caught_over_mpi(mpi_tmp_path, monkeypatch, capsys):
+def test_over_mpi_all_is_as_in_one_process_and_a_fresh_draw_for_every_receiver_is_caught(
+    mpi_tmp_path, monkeypatch, capsys
+):
     from mpi4py import MPI
 
     from mpinodes import network
@@ -272,13 +274,16 @@ def test_a_fresh_draw_for_every_receiver_is_caught_over_mpi(mpi_tmp_path, monkey
             self.frames[j][agents.HEADER :] += np.random.default_rng([round.me, round.t]).laplace()
 
     monkeypatch.setattr(audit, "PAIRS", 8)
-    words = ["algorithm.name=dola", "topology.name=ring", "data.total=200"]
-    folder = mpi_tmp_path / str(MPI.COMM_WORLD.rank)
-    folder.mkdir()
-    assert audit.Job(MPI.COMM_WORLD, folder).audit([*words, "rounds=12"]) == 0
+    words = ["algorithm.name=dola", "topology.name=ring", "topology.agents=3", "data.total=200", "rounds=12"]
+    (folder := mpi_tmp_path / str(MPI.COMM_WORLD.rank)).mkdir()
+    assert audit.Job(MPI.COMM_WORLD, folder).audit(words) == 0
+    together = capsys.readouterr().out
+    if MPI.COMM_WORLD.rank == 3:  # every pair of runs has seeds of its own, whichever rank plays it
+        assert audit._alone(words) == 0
+        assert capsys.readouterr().out == together
     monkeypatch.setattr(network.Network, "exchange", exchange)
     (again := folder / "again").mkdir()
-    assert audit.Job(MPI.COMM_WORLD, again).audit([*words, "rounds=12"]) == 1
+    assert audit.Job(MPI.COMM_WORLD, again).audit(words) == 1
 
 
 # Statistics.
