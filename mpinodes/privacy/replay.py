@@ -99,7 +99,10 @@ class Recorded(Transcript):
             raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
         events = np.stack([data[f"event_{name}"].values for name in Event._fields], axis=2)
         super().__init__(build(resolve(asked, ranks=None)), data.transcript.values, events)
-        wanted = (self.parts.experiment.rounds, self.parts.topology.agents, frame_width(self.parts))
+        rounds = self.parts.experiment.rounds
+        if getattr(self.parts.algorithm, "stop", 0.0):  # it may have ended before its time
+            rounds = min(rounds, len(self.frames))
+        wanted = (rounds, self.parts.topology.agents, frame_width(self.parts))
         if self.frames.shape != wanted:
             raise BadInput(
                 f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"

@@ -59,14 +59,16 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
 
 def _thresholds(ratios: Vector) -> list[float]:
-    found: list[float] = np.unique(np.quantile(ratios, np.linspace(0.02, 1, 50), method="lower")).tolist()
+    chosen = np.linspace(0, len(ratios) - 1, 50).astype(int)
+    found: list[float] = np.unique(np.sort(ratios)[chosen]).tolist()
     return found
 
 
 def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:
     # Equal shifts give ratios that are equal but for rounding.
     tau, (own, other) = choice
-    tau -= 1e-9 * (1 + abs(tau))
+    if np.isfinite(tau):
+        tau -= 1e-9 * (1 + abs(tau))
     return int((own[start:end] >= tau).sum()), int((other[start:end] >= tau).sum())
 
 

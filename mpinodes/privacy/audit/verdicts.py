@@ -123,13 +123,13 @@ def table(title: str, own: list[Row], probes: list[Row], alpha: float) -> str:
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
-    head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>8}"
+    head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}"
     lines += ["", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence", head]
     for row in probes:
         least, _, rest = row.shown.partition("   ")
         if row.what.endswith(": replay"):
             lines.append(f"  {row.what}: {row.shown}\n{'':48}{row.verdict}")
             continue
-        values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>8}"
+        values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>10}"
         lines.append(f"  {row.what:46}{least:>8}{values}  {row.verdict} {rest}".rstrip())
     return "\n".join(lines)
