@@ -20,7 +20,7 @@ from mpinodes.privacy.audit.noise import examine
 from mpinodes.privacy.audit.probes import probes
 from mpinodes.privacy.audit.statistics import Shown, guessed, largest_share, least_share, told_apart
 from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
-from mpinodes.privacy.replay import Recorded, Replayed
+from mpinodes.privacy.replay import Recorded, Replayed, replay
 from mpinodes.protocol import Event
 from mpinodes.resolve import resolve
 from mpinodes.seeds import Purpose, Stream
@@ -68,6 +68,13 @@ def test_a_sound_run_passes(name):
     assert set(rows) == {"one release for all", "replay", "noise"}
     assert not refuted(rows)
     assert rows["noise"].shown.split()[0].isdigit()  # noise there was
+
+
+def test_gamma_norm_noise_hides_changes_by_their_l2_size(tmp_path):
+    """In ten dimensions a change within its L2 sensitivity is above it in L1."""
+    asked = {"rounds": 56, "record": {"transcript": True}, "algorithm": {"name": "pvp-admm"}}
+    run = simulate(build(resolve(asked, None)))
+    assert 0.1 < max(f.direct for f in [replay(run, 3, 1, 0)]) <= 1
 
 
 def test_a_run_that_ended_before_its_time_passes(tmp_path):

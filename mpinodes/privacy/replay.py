@@ -349,7 +349,9 @@ def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) ->
     bound = claimed(events[change.round - 1 : last], carried)
     moved, public = replayed.moved(change, last)
     l1, l2 = moved.T
-    over = np.maximum(_over(l2, bound), _over(l1, bound * ratio))
+    # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
+    by_norm = events[change.round - 1 : last, Event._fields.index("kind")] == Kind.PURE
+    over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * ratio)))
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
     return Finding(replayed.agent, 1, direct, hidden, where, int((l2 > 0).sum()), public)
