@@ -9,7 +9,7 @@ on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -67,8 +67,27 @@ class Finding(NamedTuple):
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
-class Recorded:
-    """A run with its transcript."""
+class NotThatRun(BadInput):
+    """What was said does not follow from experiment, data, code and what was said before."""
+
+
+class Transcript:
+    """What a run has said.
+
+    Attributes:
+        parts: of the run.
+        frames: (rounds, agents, words) on the links.
+        events: (rounds, agents, fields of an Event).
+        losses: by agent, by round.
+    """
+
+    def __init__(self, parts: Parts, frames: Vector, events: Vector) -> None:
+        self.parts, self.frames, self.events = parts, frames, events
+        self.losses = lru_cache(parts.stream.of)
+
+
+class Recorded(Transcript):
+    """That of a run directory."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -78,16 +97,16 @@ class Recorded:
             raise BadInput(f"{directory}: not a run directory ({error})") from error
         if "transcript" not in data:
             raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
-        self.parts: Parts = build(resolve(asked, ranks=None))
-        self.frames: Vector = data.transcript.values
-        self.events: Vector = np.stack([data[f"event_{name}"].values for name in Event._fields], axis=2)
-        wanted = (self.parts.experiment.rounds, self.parts.topology.agents, frame_width(self.parts))
-        stopped = getattr(self.parts.algorithm, "stop", 0.0) and len(self.frames) < wanted[0]
-        if self.frames.shape != ((len(self.frames), *wanted[1:]) if stopped else wanted):
+        events = np.stack([data[f"event_{name}"].values for name in Event._fields], axis=2)
+        super().__init__(build(resolve(asked, ranks=None)), data.transcript.values, events)
+        rounds = self.parts.experiment.rounds
+        if getattr(self.parts.algorithm, "stop", 0.0):  # it may have ended before its time
+            rounds = min(rounds, len(self.frames))
+        wanted = (rounds, self.parts.topology.agents, frame_width(self.parts))
+        if self.frames.shape != wanted:
             raise BadInput(
                 f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
             )
-        self.losses = lru_cache(self.parts.stream.of)
         for t, receiver in enumerate(data.receiver.values, 1):
             if {(j, i) for j, i in np.argwhere(receiver).tolist()} != self.parts.topology.edges(t):
                 raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
@@ -96,23 +115,27 @@ class Recorded:
 class Replayed:
     """One agent, run against a transcript from any round on."""
 
-    def __init__(self, recorded: Recorded, agent: int) -> None:
+    def __init__(self, recorded: Transcript, agent: int) -> None:
         self._parts, self._frames, self.agent = recorded.parts, recorded.frames, agent
         self._voice = Voice(agent, recorded.parts)
         self._own = self._voice.losses
-        self._scale = recorded.events[:, agent, Event._fields.index("scale")]
+        self.kind, self.scale = recorded.events[:, agent, :2].T
         self._starts: list[tuple[Any, Any]] = []
         self.messages = list(self._original())
-        self._same_run(recorded)
+        if isinstance(recorded, Recorded):
+            self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
         """The recorded release of round t: (d,)."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : HEADER + self._parts.dimension])
 
-    def _same_run(self, recorded: Recorded) -> None:
+    def require_same_run(self, recorded: Transcript) -> None:
         """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases.
 
         Of noise that cannot be drawn again only the scales and sensitivities can be compared.
+
+        Raises:
+            NotThatRun: they are not.
         """
         out = np.empty(self._parts.dimension)
         for t, message in enumerate(self.messages, 1):
@@ -125,7 +148,7 @@ class Replayed:
             if not (
                 near and np.allclose(event[:told], recorded.events[t - 1, self.agent, :told], 1e-9, equal_nan=True)
             ):
-                raise BadInput(
+                raise NotThatRun(
                     f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
                     "experiment, data and code give now"
                 )
@@ -159,11 +182,9 @@ class Replayed:
 
         And whether what was said of their sensitivity is the same on both, as it must be: it is public.
         """
-        losses = self._adjacent(change)
-        state, mixed = self._starts[change.round - 1]
+        losses = changed(self._own, self._parts.stream.samples(self.agent), change)
         moved, public = [], True
-        for t in range(change.round, last + 1):
-            message, state, mixed = self._step(t, state, mixed, losses)
+        for t, message in self._adjacent(change, last, losses):
             own = self.messages[t - 1]
             public &= _public(message) == _public(own)
             if isinstance(message, Query) and isinstance(own, Query):
@@ -176,23 +197,70 @@ class Replayed:
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
         """What the log densities of the release of round t differ by, times the scale; without noise, two centers."""
-        x, scale, own = self.said(t), self._scale[t - 1], self._own(ask.uses)
+        x, scale, own = self.said(t), self.scale[t - 1], self._own(ask.uses)
         if scale == 0:
             return _sizes(ask.step * (adjacent.grad(x) - own.grad(x)), x)
         one, other = (log_density(x, ask, loss, scale) for loss in (own, adjacent))  # type: ignore[arg-type]
         return [scale * abs(one - other)] * 2
 
-    def _adjacent(self, change: Change) -> Callable[[int], Loss]:
-        samples = self._parts.stream.samples(self.agent)
+    def _adjacent(self, change: Change, last: int, losses: Callable[[int], Loss]) -> Iterator[tuple[int, Message]]:
+        """The messages on adjacent losses, from the changed round on."""
+        state, mixed = self._starts[change.round - 1]
+        for t in range(change.round, last + 1):
+            message, state, mixed = self._step(t, state, mixed, losses)
+            yield t, message
 
-        def losses(t: int) -> Loss:
-            loss = self._own(t)
-            if change.sample is None:
-                return _with(loss, slice(None), change) if t == change.round else loss
-            rows = [k for k, sample in enumerate(samples(t)) if sample == change.sample]
-            return _with(loss, rows, change) if rows else loss
+    def log_ratio(self, change: Change, last: int) -> float:
+        """By how much likelier what was said to round `last` is on the agent's own data: a logarithm; ±inf: certain."""
+        losses = changed(self._own, self._parts.stream.samples(self.agent), change)
+        total = 0.0
+        for t, message in self._adjacent(change, last, losses):
+            own, other = self._log_density(t, self.messages[t - 1], self._own), self._log_density(t, message, losses)
+            total += 0.0 if own == other else own - other  # both −inf: rounding
+        return total
 
-        return losses
+    def drawn(self, t: int) -> Vector | None:
+        """The noise in the release of round t: (d,); None: it has none, or is rounded."""
+        message = self.messages[t - 1]
+        if self.scale[t - 1] == 0 or not isinstance(message, (Query, Solve)) or getattr(message, "grid", 0.0):
+            return None
+        return self._off(t, message, self._own)
+
+    def _off(self, t: int, message: Query | Solve, losses: Callable[[int], Loss]) -> Vector:
+        """What must have been added to the value, or to the center, for the release of round t to come of it."""
+        x = self.said(t)
+        if isinstance(message, Query):
+            return x - message.value
+        return np.asarray(x + message.step * losses(message.uses).grad(x) - message.center)
+
+    def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
+        """Of what was said in round t, up to a constant that is the same for all data."""
+        if not isinstance(message, (Query, Solve)):
+            return 0.0
+        off, kind, scale = self._off(t, message, losses), self.kind[t - 1], float(self.scale[t - 1])
+        if scale == 0:
+            slack = 10 * message.step * message.tolerance if isinstance(message, Solve) else 0.0
+            return 0.0 if _sizes(off, self.said(t))[1] <= slack else -np.inf
+        if isinstance(message, Solve):
+            return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
+        if kind == Kind.LAPLACE:
+            return -float(np.abs(off).sum()) / scale
+        return -float(off @ off) / (2 * scale**2) if kind == Kind.GAUSSIAN else -float(np.linalg.norm(off)) / scale
+
+
+def changed(
+    own: Callable[[int], Loss], samples: Callable[[int], Sequence[int]], change: Change
+) -> Callable[[int], Loss]:
+    """The adjacent losses by round, of an agent with these losses and samples."""
+
+    def losses(t: int) -> Loss:
+        loss = own(t)
+        if change.sample is None:
+            return _with(loss, slice(None), change) if t == change.round else loss
+        rows = [k for k, sample in enumerate(samples(t)) if sample == change.sample]
+        return _with(loss, rows, change) if rows else loss
+
+    return losses
 
 
 def _public(message: Message) -> dict[str, Any]:
@@ -225,7 +293,7 @@ def _dense(features: Features) -> Vector:
     return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
 
 
-def adjacent(recorded: Recorded, agent: int, round: int, rng: np.random.Generator) -> Iterator[Change]:
+def adjacent(recorded: Transcript, agent: int, round: int, rng: np.random.Generator) -> Iterator[Change]:
     """Adjacent data sets that differ in a sample of a round: its label turned, and samples at the domain's edge."""
     parts = recorded.parts
     loss: Any = recorded.losses(agent)(round)
@@ -262,7 +330,7 @@ def claimed(events: Vector, carried: Vector) -> Vector:
     return np.array(bounds)
 
 
-def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
+def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Replay an agent on adjacent data that differ in one round, for every round.
 
     The message that first carries the change is looked at for every round, all later ones for about `rounds`
@@ -279,7 +347,7 @@ def replay(recorded: Recorded, agent: int, rounds: int, seed: int) -> Finding:
     return worst
 
 
-def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> Finding:
+def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Finding:
     """One adjacent data set."""
     events = recorded.events[:, replayed.agent]
     uses = events[change.round - 1 : last, Event._fields.index("uses")].astype(int)
@@ -289,9 +357,9 @@ def _try(recorded: Recorded, replayed: Replayed, change: Change, last: int) -> F
     bound = claimed(events[change.round - 1 : last], carried)
     moved, public = replayed.moved(change, last)
     l1, l2 = moved.T
-    kind = events[change.round - 1 : last, Event._fields.index("kind")]
-    l1 = np.where(kind == Kind.PURE, l2, l1)  # whose cost is that of an L2 change
-    over = np.maximum(_over(l2, bound), _over(l1, bound * ratio))
+    # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
+    by_norm = events[change.round - 1 : last, Event._fields.index("kind")] == Kind.PURE
+    over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * ratio)))
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
     return Finding(replayed.agent, 1, direct, hidden, where, int((l2 > 0).sum()), public)

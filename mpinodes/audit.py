@@ -1,0 +1,240 @@
+"""Audit an algorithm's privacy from below: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
+
+The experiment is run once, over MPI, and what was said is examined: by replay on adjacent data, and by exact tests of
+the noise. Then games on small probes of the same algorithm bound its ε from below, against what its paper claims and
+what the accountant proves. Without arguments: DPSDA-PS; with algorithm.name alone a short run of its own experiment.
+Without mpirun everything runs in this one process. seed=... is the audit's seed, too.
+
+Exit code 1 where what is proven is refuted, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpinodes import run  # which sets the number of BLAS threads
+from mpinodes.errors import BadInput
+
+if TYPE_CHECKING:
+    from mpinodes.privacy.audit.games import Canary, Ready
+    from mpinodes.privacy.audit.probes import Probe
+    from mpinodes.privacy.audit.verdicts import Row
+    from mpinodes.protocol import Vector
+
+PAIRS = 1000  # of runs, of each probe
+SHORT = 60  # rounds of an experiment that the user has not said more of than its algorithm
+REFUTED = 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise BadInput(f"{message}; see python -m mpinodes.audit --help")
+
+
+def main(argv: list[str]) -> int:
+    """The whole command; returns its exit code."""
+    parser = _Parser(
+        prog="python -m mpinodes.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
+    started = run.launcher()
+    try:
+        words = parser.parse_args(argv).words
+        if started is None or started.size == 1:
+            return _alone(words)
+    except BadInput as error:
+        run.say(f"error: {error}")
+        return run.BAD_INPUT
+    return _together(words, started)
+
+
+def _alone(words: list[str]) -> int:
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    from mpinodes import lockstep, parts, resolve
+    from mpinodes.privacy.audit.games import pairs
+    from mpinodes.protocol import Diverged
+
+    asked = own_run(words, None)
+    with threadpool_limits(1), np.errstate(all="ignore"), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            directory, _ = lockstep.run(into(asked, folder / "own"))
+        except Diverged as error:
+            run.say(f"error: {error}")
+            return run.FAILED
+
+        def play(probe: Probe, target: Canary) -> Vector:
+            return pairs(parts.build(resolve.resolve(probe.asked, None)), target, range(PAIRS), seed_of(asked))
+
+        return report(asked, directory, folder, lambda games: [play(*game) for game in games])
+
+
+def _together(words: list[str], started: run.Launcher) -> int:
+    import warnings
+
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        run.say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
+        return run.BAD_INPUT
+    world = MPI.COMM_WORLD
+    if world.size == 1:
+        return run._alone(started)
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(world, Path(folder))
+        return job.guarded(lambda: job.audit(words))
+
+
+class Job(run.Job):
+    """One rank's part of an audit: of the run, as ever; of the games, an equal share."""
+
+    def __init__(self, world: Any, folder: Path) -> None:
+        super().__init__(world)
+        self._folder = folder
+
+    def audit(self, words: list[str]) -> int:
+        """Run, then play; returns the exit code, the same on every rank."""
+        import tomli_w
+
+        from mpinodes.network import assemble
+
+        asked: dict[str, Any] = {}
+        file, error = self._folder / "own.toml", ""
+        if self._is_logger:
+            try:
+                asked = own_run(words, self._world.size)
+                file.write_text(tomli_w.dumps(into(asked, self._folder / "own")))
+            except BadInput as problem:
+                error = str(problem)
+                run.say(f"error: {error}")
+        assemble(self._world)
+        asked, error = self._world.bcast((asked, error), root=self._logger_rank)
+        if error:
+            return run.BAD_INPUT
+        with contextlib.redirect_stdout(io.StringIO()):  # the run's own summary
+            if code := self.run(argparse.Namespace(words=[str(file)])):
+                return code
+        if self._is_logger:
+            assert self._directory is not None
+            code = report(asked, self._directory, self._folder, lambda games: self._deal(asked, games))
+        else:
+            self._deal(asked, [])
+            code = 0
+        assemble(self._world)
+        return int(self._world.bcast(code, root=self._logger_rank))
+
+    def _deal(self, asked: dict[str, Any], games: list[tuple[Probe, Canary]]) -> list[Vector]:
+        """The ratios of all pairs of all games, on the logger."""
+        import numpy as np
+
+        from mpinodes.network import assemble
+        from mpinodes.parts import build
+        from mpinodes.privacy.audit.games import pairs
+        from mpinodes.privacy.audit.probes import probes
+        from mpinodes.resolve import resolve
+
+        me, ranks = self._world.rank, self._world.size
+        assemble(self._world)
+        targets = dict(self._world.bcast([(probe.what, t) for probe, t in games], root=self._logger_rank))
+        mine = [
+            pairs(build(resolve(probe.asked, None)), targets[probe.what], range(me, PAIRS, ranks), seed_of(asked))
+            for probe in probes(asked.get("algorithm", {}), seed_of(asked), self._folder)
+            if probe.what in targets
+        ]
+        assemble(self._world)
+        all_of = self._world.gather(mine, root=self._logger_rank)
+        whole = [np.empty((PAIRS, 2)) for _ in mine] if all_of else []
+        for rank, shares in enumerate(all_of or []):
+            for ratios, share in zip(whole, shares, strict=True):
+                ratios[rank::ranks] = share
+        return whole
+
+
+def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
+    """The experiment that is run once; short where no more of it is said than its algorithm and seed.
+
+    Raises:
+        BadInput: it is malformed.
+    """
+    from mpinodes.experiment import merge, parse
+    from mpinodes.resolve import resolve
+
+    file = words[0] if words and "=" not in words[0] else None
+    asked = parse(file, words[1:] if file else words)
+    whole = resolve(asked, ranks)
+    if asked.keys() <= {"algorithm", "seed"}:
+        shortest = whole.algorithm.get("gradient_rounds", 0) + 2
+        asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
+    return asked
+
+
+def seed_of(asked: dict[str, Any]) -> int:
+    """The audit's."""
+    return int(asked.get("seed", 0))
+
+
+def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The same experiment, recorded in full, once."""
+    from mpinodes.experiment import merge
+
+    changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
+    return merge(asked, changes, {"output": {"dir": str(directory)}})
+
+
+def report(
+    asked: dict[str, Any],
+    directory: Path,
+    folder: Path,
+    play: Callable[[list[tuple[Probe, Canary]]], list[Vector]],
+) -> int:
+    """Examine the run, have the games played, and print what was found; returns the exit code."""
+    from mpinodes.privacy.audit.probes import probes
+    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, of_run, table
+    from mpinodes.privacy.replay import Recorded, Transcript
+
+    seed = seed_of(asked)
+    read = Recorded(directory)
+    own = of_run(Transcript(read.parts, read.frames, read.events), seed)
+    ready = prepared(probes(asked.get("algorithm", {}), seed, folder), folder, seed)
+    ratios = play([(r.probe, target) for r, target in ready if target])
+    alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
+    rows = judged(ready, ratios, alpha, seed)
+    name = ready[0][0].summary["algorithm"]
+    print(table(f"audit of {name}, seed {seed}", own, rows, alpha), flush=True)
+    return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
+
+
+def prepared(probes: list[Probe], folder: Path, seed: int) -> list[tuple[Ready, Canary | None]]:
+    """Every probe, run once, with the data set that its own is to be told apart from, where it is that game."""
+    from mpinodes.privacy.audit.games import canary, prepare
+
+    ready = [prepare(probe, folder / f"probe-{k}") for k, probe in enumerate(probes)]
+    return [(r, None if r.probe.secret else canary(r, seed)) for r in ready]
+
+
+def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Row]:
+    """The rows of all probes."""
+    import numpy as np
+
+    from mpinodes.privacy.audit.verdicts import of_probe
+
+    left = iter(ratios)
+    return [
+        row
+        for r, target in ready
+        for row in of_probe(r, target, next(left) if target else np.empty((0, 2)), alpha, seed)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
