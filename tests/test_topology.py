@@ -92,7 +92,7 @@ def test_a_random_graph_is_connected_and_comes_from_the_seed():
 
 
 def test_a_random_graph_that_is_never_connected_is_an_error():
-    with pytest.raises(BadInput, match=r"topology.probability = 0.001: none of 1000 random graphs"):
+    with pytest.raises(BadInput, match=r"topology.probability = 0.001: none of 20000 random graphs"):
         topology.ErdosRenyi(30, 1, 0.001).edges(1)
 
 
@@ -406,7 +406,7 @@ def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one
         (lambda: topology.BarabasiAlbert(1, 1, 1), r"topology.attachments = 1: .* less than the number of agents, 1"),
         (
             lambda: topology.Geometric(30, 1, 0.01).edges(1),
-            r"topology.radius = 0.01: none of 1000 random graphs on 30 agents was connected; 0.19 or more",
+            r"topology.radius = 0.01: none of 20000 random graphs on 30 agents was connected; 0.19 or more",
         ),
     ],
 )  # fmt: skip

@@ -128,7 +128,7 @@ RUNS = [
     f"{MEAN} privacy.mechanism=none",
     f"{MEAN} algorithm.handover=clean",
     f"{MEAN} algorithm.calibration=exact algorithm.noise_decay=0.3",
-    f"{MEAN} privacy.scale=2 algorithm.handover=clean",
+    f"{MEAN} algorithm.noise_scale=0.5 algorithm.noise_decay=0 algorithm.handover=clean",
     f"{MEAN} algorithm.mixing=metropolis problem.gradient_noise=400",
     f"{MEAN} topology.name=erdos-renyi-each-round",
     f"{MEAN} algorithm.modulus=3 algorithm.largest_curvature=20",
@@ -174,7 +174,7 @@ def test_of_two_agents_with_points_in_opposite_corners_the_bounds_are_not_far_of
     monkeypatch.setattr(Mean, "open", lambda self: (in_memory(points, np.zeros(2)), None))
     words = (
         "algorithm.name=two-stage-gaussian topology.agents=2 topology.name=complete data.points=1 data.dimension=2 "
-        f"data.radius=1 problem.radius=1 privacy.scale={4 * noise} algorithm.gradient_rounds={rounds} rounds=10"
+        f"data.radius=1 problem.radius=1 algorithm.noise_scale={noise} algorithm.noise_decay=0 algorithm.gradient_rounds={rounds} rounds=10"
     )
     at = np.arange(rounds + 2, 11)
     best, mean, each = errors_of(words, 100, at)
@@ -224,7 +224,7 @@ def test_a_run_that_breaks_an_assumption_says_which(words, why):
         (MEAN, "hand-over"),
         (f"{MEAN} algorithm.calibration=theorem-1", "scales of Theorem 2"),
         (f"{MEAN} algorithm.noise_scale=1", "scales of Theorem 2"),
-        (f"{MEAN} privacy.scale=1", "scales of Theorem 2"),
+        (f"{MEAN} algorithm.noise_scale=0.25 algorithm.noise_decay=0", "scales of Theorem 2"),
         (f"{MEAN} algorithm.modulus=31 algorithm.largest_curvature=31", "known of the losses are 30 and 30"),
         (f"{MEAN} problem.gradient_noise=1", "stochastic"),
         (f"{MEAN} topology.name=matchings", "not connected in every round"),

@@ -75,8 +75,8 @@ class DVPADMM(ADMM):
             if not 2 * self.curvature < convex:
                 what = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
-                    f"agent {i}: 2 c1 = {2 * self.curvature:g}, c1 = sup L'' times the largest ‖x‖², "
-                    f"is not below (B/C)(rho/N + 2 theta V) = {convex:.3g}: "
+                    f"agent {i}: 2 c1 = {2 * self.curvature:g} is not below (B/C)(rho/N + 2 theta V) = {convex:.3g}, "
+                    "where c1 = sup L'' times the largest ‖x‖²: "
                     + (what if self.curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
