@@ -174,7 +174,8 @@ def test_of_two_agents_with_points_in_opposite_corners_the_bounds_are_not_far_of
     monkeypatch.setattr(Mean, "open", lambda self: (in_memory(points, np.zeros(2)), None))
     words = (
         "algorithm.name=two-stage-gaussian topology.agents=2 topology.name=complete data.points=1 data.dimension=2 "
-        f"data.radius=1 problem.radius=1 algorithm.noise_scale={noise} algorithm.noise_decay=0 algorithm.gradient_rounds={rounds} rounds=10"
+        f"data.radius=1 problem.radius=1 algorithm.noise_scale={noise} "
+        f"algorithm.noise_decay=0 algorithm.gradient_rounds={rounds} rounds=10"
     )
     at = np.arange(rounds + 2, 11)
     best, mean, each = errors_of(words, 100, at)
