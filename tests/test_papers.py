@@ -130,6 +130,11 @@ def test_growing_penalties_stall_and_lessen_claims_and_alone_do_not_lessen_the_l
     assert "Unevenly spread rows cost more privacy: holds" in out
 
 
+def test_at_equal_proven_epsilon_runs_keep_their_budgets(tmp_path):
+    out = drawn("equal_epsilon.py", tmp_path, "equal-epsilon.png")
+    assert re.search(r"Least regret at ε = 0\.5: [\w-]+ \(\d.*\); ε = 4: dola", out)
+
+
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
     pairs = [] if "dpsda" in path.stem else ["topology.agents=4"]  # the graph of seven agents
