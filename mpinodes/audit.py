@@ -2,7 +2,7 @@
 
 The experiment is run once, over MPI, and what was said is examined: by replay on adjacent data, and by exact tests of
 the noise. Then games on small probes of the same algorithm bound its ε from below, against what its paper claims and
-what the accountant proves. Without arguments: DPSDA-PS; with algorithm.name alone a short run of its own experiment.
+what the accountant proves. Without arguments: DPSDA-PS; without `rounds` or a file a short run.
 Without mpirun everything runs in this one process. seed=... is the audit's seed, too.
 
 Exit code 1 where what is proven is refuted, 2 for bad input.
@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from mpinodes.protocol import Vector
 
 PAIRS = 1000  # of runs, of each probe
-SHORT = 60  # rounds of an experiment that the user has not said more of than its algorithm
+SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
 REFUTED = 1
 
 
@@ -52,6 +54,9 @@ def main(argv: list[str]) -> int:
     except BadInput as error:
         run.say(f"error: {error}")
         return run.BAD_INPUT
+    except Exception as error:  # which is no verdict
+        run.say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+        return run.FAILED
     return _together(words, started)
 
 
@@ -161,7 +166,7 @@ class Job(run.Job):
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """The experiment that is run once; short where no more of it is said than its algorithm and seed.
+    """The experiment that is run once; short where neither a file nor `rounds` says how long it is to be.
 
     Raises:
         BadInput: it is malformed.
@@ -172,7 +177,7 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     file = words[0] if words and "=" not in words[0] else None
     asked = parse(file, words[1:] if file else words)
     whole = resolve(asked, ranks)
-    if asked.keys() <= {"algorithm", "seed"}:
+    if file is None and "rounds" not in asked:
         shortest = whole.algorithm.get("gradient_rounds", 0) + 2
         asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
     return asked
@@ -199,7 +204,7 @@ def report(
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
     from mpinodes.privacy.audit.probes import probes
-    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, of_run, table
+    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, of_run, of_summary, table
     from mpinodes.privacy.replay import Recorded, Transcript
 
     seed = seed_of(asked)
@@ -210,7 +215,9 @@ def report(
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
     rows = judged(ready, ratios, alpha, seed)
     name = ready[0][0].summary["algorithm"]
-    print(table(f"audit of {name}, seed {seed}", own, rows, alpha), flush=True)
+    again = "" if read.parts.experiment.reproducible else ", whose noise no seed repeats"
+    told = json.loads((directory / "summary.json").read_text())["privacy"]["network"]
+    print(table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own], rows, alpha), flush=True)
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
 
 

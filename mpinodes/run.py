@@ -149,6 +149,11 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     except KeyboardInterrupt:
         say("interrupted; the rounds recorded so far are kept")
         return INTERRUPTED
+    except Exception as error:
+        if isinstance(error, BadInput):
+            raise
+        say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+        return FAILED
     print(summary.text(result, directory))
     return 0
 

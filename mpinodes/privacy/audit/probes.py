@@ -94,13 +94,15 @@ def _probes(algorithm: Any, name: str, words: Tree, seed: int, folder: Path) -> 
     }  # fmt: skip
     kind = _kind(algorithm, folder)
     seen: list[Tree] = []
-    for what, keys in VARIANTS.get(name, [("", {})] if algorithm.decomposable or name == "dpcda" else JOINT_VARIANTS):
+    variants = VARIANTS.get(name, [("", {})] if algorithm.decomposable or name == "dpcda" else JOINT_VARIANTS)
+    if words.keys() - {"name", "path"}:  # the user says which
+        variants = [("as asked", {k: v for k, v in variants[0][1].items() if k != "algorithm"})]
+    for what, keys in variants:
         special = merge(OWN.get(name, {}), keys)
         usual = {key: value for key, value in kind.items() if not (key == "step" and key in special)}
         asked = merge(always, usual, special, {"algorithm": words})
-        if asked not in seen:  # the user's word settles what two of them differ in
-            seen.append(asked)
-            yield Probe(what, asked)
+        seen.append(asked)
+        yield Probe(what, asked)
     if not _whole(algorithm):
         agents = _agents(algorithm, PAIR)
         data = {"file": _secrets(algorithm, agents, seed, folder)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpinodes.privacy.audit.games import Canary, Guesses, Ready, apart, guess, replays
 from mpinodes.privacy.audit.noise import Noise, examine
@@ -37,6 +37,13 @@ class Row(NamedTuple):
     at_delta: float | None = None
 
 
+def of_summary(loss: dict[str, Any]) -> Row:
+    """What the run says of itself."""
+    words = (number(loss["claimed"], "none"), number(loss["proven_pure"]), number(loss["proven"]))
+    shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
+    return Row("privacy loss", shown, "as reported", False)
+
+
 def of_replay(findings: list[Finding]) -> Row:
     """Whether no message moved by more than was accounted for."""
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
@@ -54,7 +61,7 @@ def of_replay(findings: list[Finding]) -> Row:
 def of_noise(noise: Noise, alpha: float) -> Row:
     """Whether the noise is what the events say."""
     if not noise.checks:
-        return Row("noise", "none to test", "holds", False)
+        return Row("noise", "none to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
     shown = f"{noise.draws} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} ({worst.name})"
     failed = ", ".join(check.name for check in noise.fails(alpha))
@@ -90,8 +97,9 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
         return f"refutes the paper's claim (LB {number(least)} > claim {number(claimed)}){unproven}", False
     if at_delta is None:
         return "unproven, as reported", False
-    if claimed is None:
-        return f"holds (LB {number(least)} ≤ proven {number(at_delta if at else pure)})", False
+    proven = at_delta if at else pure
+    if claimed is None or (proven is not None and proven < claimed):
+        return f"holds (LB {number(least)} ≤ proven {number(proven)})", False
     return f"holds (LB {number(least)} ≤ claim {number(claimed)})", False
 
 
@@ -124,7 +132,11 @@ def table(title: str, own: list[Row], probes: list[Row], alpha: float) -> str:
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
     head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}"
-    lines += ["", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence", head]
+    lines += ["", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence"]
+    lines += [
+        "(the algorithm on small problems of their own: of a run's keys the words of algorithm.* alone hold)",
+        head,
+    ]
     for row in probes:
         least, _, rest = row.shown.partition("   ")
         if row.what.endswith(": replay"):
