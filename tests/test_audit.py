@@ -112,7 +112,7 @@ def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     ("name", "what", "number"),
     [
         ("dpsda-ps", "joint view, T = 1", 500),
-        ("weight-balancing", "as printed", 300),
+        ("weight-balancing", "as printed", 1000),
         ("weight-balancing", "gradient at hidden x, noise index right", 400),
         ("weight-balancing", "gradient at public z, noise index as printed", 1000),
         ("dola-minibatch", "φ times hidden w, as printed", 150),

@@ -137,21 +137,16 @@ def test_at_equal_proven_epsilon_runs_keep_their_budgets(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
-    pairs = [] if "dpsda" in path.stem else ["topology.agents=4"]  # the graph of seven agents
-    if ".npz" in path.read_text():
-        import numpy as np
-
     pairs = ["topology.agents=4"]
-    if "noisy-labels.npz" in path.read_text():
+    if "admm" in path.stem:
+        pairs = adult(tmp_path)
+    if "dpsda" in path.stem:
+        pairs = []  # the graph of seven agents
+    if ".npz" in path.read_text():
         np.savez(tmp_path / "few.npz", features=np.eye(8), targets=np.tile([1.0, -1.0], 4))
         pairs += [f"data.file={tmp_path / 'few.npz'}"]
     if "rcv1" in path.stem:
         lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
         (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")
         pairs += [f"data.dir={tmp_path}"]
-
-    if "admm" in path.stem:
-        pairs = adult(tmp_path)
-    if "dpsda" in path.stem:
-        pairs = []  # the graph of seven agents
     assert resolve(parse(str(path), pairs), ranks=None).name.startswith(path.stem[:8])

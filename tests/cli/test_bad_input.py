@@ -89,7 +89,7 @@ BAD_DATA = [
     (
         3,
         f"{DOLA} data.file=four.csv data.bound=2 topology.name=ring",
-        "the most there can be, as data.bound has it",
+        "the most there can be, as data.bound or data.norm has it",
     ),
     (3, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
     (3, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
@@ -112,7 +112,7 @@ BAD_ADMM = [
     (
         4,
         f"algorithm.name=pp-admm {ADMM} data.partition=uneven data.sizes=[20,18,22]",
-        "agent 1: a sample counts C/B = 1.11 times in its loss",
+        "agent 1: a sample counts C/B = 1.11111 times in its loss",
     ),
     (
         4,

@@ -105,7 +105,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
         h, w = reference_run["h"][round.t - 1, me], reference_run["w"][round.t - 1, me]
         scalars = [1 / (len(round.out) + 1), w] if push_sum else []
         header, release, said = np.split(crossed, [HEADER, HEADER + d])
-        if header.tolist() != [round.t, 1.0, round.t]:
+        if header.tolist() != [round.t, 1.0, 0.0]:
             errors.append(f"header {header} in round {round.t}")
         if not np.allclose(release, h, rtol=1e-12, atol=1e-12 * np.abs(h).max()):
             errors.append(f"round {round.t}: something else than the release")
@@ -145,7 +145,7 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
         for round, crossed, _ in sent:
             header, h, said = np.split(crossed, [HEADER, HEADER + parts.dimension])
             at = round.t - 1, me
-            if header.tolist() != [round.t, 1.0, round.t]:
+            if header.tolist() != [round.t, 1.0, 0.0]:
                 wrong.append(f"header {header} in round {round.t}")
             if not np.allclose(h, wanted.h[at], rtol=1e-12, atol=1e-12 * np.abs(wanted.h[at]).max()):
                 wrong.append(f"round {round.t}: something else than the release")
