@@ -45,6 +45,12 @@ def row_width(parts: Parts) -> int:
     return parts.dimension + len(Event._fields) + frame
 
 
+def open_rows(parts: Parts, rows: Vector) -> tuple[Vector, Vector, Vector]:
+    """Estimates, events and frames (of no words, unless recorded) of rows: (..., row)."""
+    estimates, events, frames = np.split(rows, [parts.dimension, parts.dimension + len(Event._fields)], axis=-1)
+    return estimates, events, frames
+
+
 def open_inbox(
     mixing: Mixing, state: Any, round: Round, frames: Mapping[int, Vector], dimension: int
 ) -> tuple[Any, Inbox]:

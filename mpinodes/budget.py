@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from msgspec.structs import replace
 
+from mpinodes.agent import open_rows
 from mpinodes.errors import BadInput
 from mpinodes.experiment import Budget, Experiment, Record, single_run
 from mpinodes.lockstep import simulate
 from mpinodes.logger import groups
 from mpinodes.parts import Parts, build
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.protocol import Event, Loss, Solved, Vector
+from mpinodes.protocol import Loss, Solved, Vector
 
 CLOSE = 1e-3  # of the budget: so near below it is kept
 LABELS = 1e-12, 1e12  # between which noise is looked for
@@ -78,7 +79,7 @@ def within_budget(experiment: Experiment) -> Experiment:
 def _label(experiment: Experiment, budget: Budget) -> float:
     """The largest `privacy.epsilon` whose run loses no more than the budget."""
     parts = _dry(experiment)
-    spent = _spending(parts, budget)
+    spent = _spending(parts, experiment.privacy.budget_delta)
     at = _events_by_label(experiment)
 
     def lost(label: float) -> float:
@@ -131,7 +132,7 @@ def _made(experiment: Experiment, label: float) -> Vector:
 def _stops(experiment: Experiment, budget: Budget) -> list[int]:
     """By agent, the last round up to which its releases lose no more than the budget; 0: the last of all."""
     parts = _dry(experiment)
-    spent, made = _spending(parts, budget), events(parts)
+    spent, made = _spending(parts, experiment.privacy.budget_delta), events(parts)
     agents = parts.topology.agents
     low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)  # the first message tells of nothing
     while (high - low > 1).any():
@@ -141,11 +142,9 @@ def _stops(experiment: Experiment, budget: Budget) -> list[int]:
     return [int(t) if t < experiment.rounds else 0 for t in low]
 
 
-def _spending(parts: Parts, budget: Budget) -> Callable[[Vector, int], Vector]:
+def _spending(parts: Parts, delta: float) -> Callable[[Vector, int], Vector]:
     """By events and horizon, what each agent's releases have lost; where all see a sample, what the network has."""
-    experiment = parts.experiment
-    delta = experiment.privacy.delta if budget.delta is None else budget.delta
-    shared = experiment.data["partition"] == "shared"
+    shared = parts.experiment.data["partition"] == "shared"
 
     def spent(made: Vector, horizon: int) -> Vector:
         accountant = Accountant(groups(parts), shared)
@@ -159,8 +158,7 @@ def _spending(parts: Parts, budget: Budget) -> Callable[[Vector, int], Vector]:
 
 def events(parts: Parts) -> Vector:
     """The events of all releases of a run: (rounds, agents, fields)."""
-    here = slice(parts.dimension, parts.dimension + len(Event._fields))
-    return np.concatenate([rows[:, :, here].transpose(1, 0, 2).copy() for rows in simulate(parts)])
+    return np.concatenate([open_rows(parts, rows.transpose(1, 0, 2))[1].copy() for rows in simulate(parts)])
 
 
 def _dry(experiment: Experiment) -> Dry:

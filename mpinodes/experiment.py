@@ -81,6 +81,12 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     ] = "one-sample"
     budget: Budget | None = None
 
+    @property
+    def budget_delta(self) -> float:
+        """The delta of the budget, by default that of what is proven."""
+        own = self.budget.delta if self.budget else None
+        return self.delta if own is None else own
+
 
 class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     """Loss and constraint set."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mpinodes.agent import frame_width
+from mpinodes.agent import frame_width, open_rows
 from mpinodes.bounds import Bound, bounds
 from mpinodes.comparator import Comparator, best
 from mpinodes.experiment import Experiment, log_spaced
@@ -62,8 +62,7 @@ class Logger:
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""
-        d, rows = self._parts.dimension, rows.transpose(1, 0, 2)
-        estimates, events, frames = np.split(rows, [d, d + len(Event._fields)], axis=2)
+        estimates, events, frames = open_rows(self._parts, rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         rounds = self._meter.take(estimates)
         self._accountant.compose(events)
@@ -156,12 +155,11 @@ class Logger:
             return losses
         return Losses(losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network))
 
-    def _unproven_because(self) -> str:
+    def _unproven_because(self, solver: Json | None) -> str:
         """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-        algorithm, solver = self._parts.algorithm, _solver(self._parts, self._accountant.events())
         if prepared := getattr(self._parts.stream, "preprocessing", ""):
             return str(prepared)
-        if solver and math.isinf(getattr(algorithm, "steepness", 0.0)):
+        if solver and math.isinf(getattr(self._parts.algorithm, "steepness", 0.0)):
             return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
         if solver and solver["unsolved"]:
             return "a local solver ended short of its tolerance"
@@ -204,6 +202,8 @@ class Logger:
 
     def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
+        events = self._accountant.events()
+        solver = _solver(self._parts, events)
         last = {name: values[-1] for name, (_, values) in variables.items()}
         network = _privacy(losses.claimed[-1].max(), losses.network[-1])
         agents = [_privacy(claim, loss) for claim, loss in zip(losses.claimed[-1], losses.agents[-1], strict=True)]
@@ -238,13 +238,13 @@ class Logger:
                 "delta": e.privacy.delta,
                 "agents": agents,
                 "network": network,
-                "noise": _noise(self._parts, self._accountant.events()),
+                "noise": _noise(self._parts, events),
                 "budget": _budget(e),
                 "samples": _samples(self._parts),
-                "unproven_because": self._unproven_because(),
+                "unproven_because": self._unproven_because(solver),
                 "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
             },
-            "solver": _solver(self._parts, self._accountant.events()),
+            "solver": solver,
             "accuracy": {name: float(last[of]) for name, of in sets.items()} or None,
             "accuracy_last_decision": {name: float(last[f"{of}_last"]) for name, of in sets.items()} or None,
             "seconds": self._seconds,
@@ -344,7 +344,7 @@ def _budget(experiment: Experiment) -> Json | None:
     budget = experiment.privacy.budget
     if budget is None:
         return None
-    delta = experiment.privacy.delta if budget.delta is None else budget.delta
+    delta = experiment.privacy.budget_delta
     return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
 
 

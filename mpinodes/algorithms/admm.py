@@ -171,3 +171,23 @@ class ADMM(Consensus):
     def decision(self, s: State) -> Vector:
         """f_i(t)."""
         return s.f
+
+
+@dataclass(frozen=True)
+class Perturbed(Consensus):
+    """With noise of rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
+
+    noise_rate: Annotated[
+        Positive | tuple[Positive, ...],
+        Meta(description="alpha of iteration 1, or one for each agent; large: little noise"),
+    ] = 3.0
+    noise_growth: Annotated[
+        Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
+    ] = 1.01
+
+    mechanism: ClassVar[str] = "gamma-norm"
+    defaults: ClassVar[dict[str, Any]] = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
+
+    def noise_scale(self, agent: int, t: Rounds) -> Rounds:
+        """1/α_i(t)."""
+        return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))

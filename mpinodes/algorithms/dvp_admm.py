@@ -14,28 +14,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.algorithms.admm import ADMM, Growth, Positive, Rounds, State, of
+from mpinodes.algorithms.admm import ADMM, Perturbed, State
 from mpinodes.protocol import Solve
 
 __all__ = ["DVPADMM"]
 
 
 @dataclass(frozen=True)
-class DVPADMM(ADMM):
+class DVPADMM(Perturbed, ADMM):
     """Algorithm 1 with η = θ."""
 
-    noise_rate: Annotated[
-        Positive | tuple[Positive, ...],
-        Meta(description="alpha of iteration 1, or one for each agent; large: little noise"),
-    ] = 3.0
-    noise_growth: Annotated[
-        Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
-    ] = 1.01
     grid: Annotated[
         float,
         Meta(
@@ -46,13 +39,7 @@ class DVPADMM(ADMM):
         ),
     ] = 0.0
 
-    mechanism: ClassVar[str] = "gamma-norm"
     exact_minimizers: ClassVar[bool] = True
-    defaults: ClassVar[dict[str, Any]] = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
-
-    def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """1/α_i(t)."""
-        return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
     def problem(self, s: State, i: int, t: int) -> Solve:
         """(25)."""

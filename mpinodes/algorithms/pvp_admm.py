@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan, sqrt
-from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from msgspec import Meta
 
-from mpinodes.algorithms.admm import ADMM, Consensus, Growth, Positive, Rounds, of
+from mpinodes.algorithms.admm import Perturbed
 from mpinodes.algorithms.admm import State as Sent
 from mpinodes.protocol import Inbox, Loss, Query, Round, Solved, Start, Vector
 
@@ -31,23 +29,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class PVPADMM(Consensus):
+class PVPADMM(Perturbed):
     """Every agent sends the minimizer with noise."""
-
-    noise_rate: Annotated[
-        Positive | tuple[Positive, ...],
-        Meta(description="a of iteration 1, or one for each agent; large: little noise"),
-    ] = 3.0
-    noise_growth: Annotated[
-        Growth | tuple[Growth, ...], Meta(description="q2: a(t) = a q2^(t - 1); or one for each agent")
-    ] = 1.01
-
-    mechanism: ClassVar[str] = "gamma-norm"
-    defaults: ClassVar[dict[str, Any]] = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
-
-    def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """1/a_i(t)."""
-        return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
     def init(self, x: Vector) -> State:
         """f_i(0) = x and λ_i(0) = 0."""

@@ -11,12 +11,13 @@ import msgspec
 import numpy as np
 
 from mpinodes import lockstep
+from mpinodes.agent import open_rows
 from mpinodes.experiment import merge
 from mpinodes.parts import Parts
 from mpinodes.privacy.audit.probes import Probe
 from mpinodes.privacy.audit.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.privacy.replay import Change, Finding, Recorded, Replayed, Transcript, adjacent, changed, replay
-from mpinodes.protocol import Event, Kind, Loss, Vector
+from mpinodes.protocol import Kind, Loss, Vector
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
 CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from there on
@@ -87,8 +88,7 @@ def replays(run: Transcript, seed: int) -> list[Finding]:
 def simulate(parts: Parts) -> Transcript:
     """A run with what it said, kept in memory."""
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(parts)], axis=1).transpose(1, 0, 2)
-    d = parts.dimension
-    _, events, frames = np.split(rows, [d, d + len(Event._fields)], axis=2)
+    _, events, frames = open_rows(parts, rows)
     return Transcript(parts, frames, events)
 
 
