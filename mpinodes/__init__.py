@@ -32,8 +32,8 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
         experiment: path of a TOML file, or its content as nested dictionaries.
 
     Raises:
-        mpinodes.errors.BadInput: something in the experiment is wrong.
+        mpinodes.core.errors.BadInput: something in the experiment is wrong.
     """
-    from mpinodes.lockstep import run_lockstep
+    from mpinodes.simulation.lockstep import run_lockstep
 
     return run_lockstep(experiment)

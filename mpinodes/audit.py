@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes import run  # which sets the number of BLAS threads
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from mpinodes.privacy.audit.games import Canary, Ready
-    from mpinodes.privacy.audit.probes import Probe
-    from mpinodes.privacy.audit.verdicts import Row
-    from mpinodes.protocol import Vector
+    from mpinodes.auditing.games import Canary, Ready
+    from mpinodes.auditing.probes import Probe
+    from mpinodes.auditing.verdicts import Row
+    from mpinodes.core.protocol import Vector
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -64,9 +64,11 @@ def _alone(words: list[str]) -> int:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from mpinodes import lockstep, parts, resolve
-    from mpinodes.privacy.audit.games import pairs
-    from mpinodes.protocol import Diverged
+    from mpinodes.auditing.games import pairs
+    from mpinodes.config import resolve
+    from mpinodes.config import setup as parts
+    from mpinodes.core.protocol import Diverged
+    from mpinodes.simulation import lockstep
 
     asked = own_run(words, None)
     with threadpool_limits(1), np.errstate(all="ignore"), tempfile.TemporaryDirectory() as name:
@@ -111,7 +113,7 @@ class Job(run.Job):
         """Run, then play; returns the exit code, the same on every rank."""
         import tomli_w
 
-        from mpinodes.network import assemble
+        from mpinodes.simulation.network import assemble
 
         asked: dict[str, Any] = {}
         file, error = self._folder / "own.toml", ""
@@ -142,11 +144,11 @@ class Job(run.Job):
         """The ratios of all pairs of all games, on the logger."""
         import numpy as np
 
-        from mpinodes.network import assemble
-        from mpinodes.parts import build
-        from mpinodes.privacy.audit.games import pairs
-        from mpinodes.privacy.audit.probes import probes
-        from mpinodes.resolve import resolve
+        from mpinodes.auditing.games import pairs
+        from mpinodes.auditing.probes import probes
+        from mpinodes.config.resolve import resolve
+        from mpinodes.config.setup import build
+        from mpinodes.simulation.network import assemble
 
         me, ranks = self._world.rank, self._world.size
         assemble(self._world)
@@ -171,8 +173,8 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     Raises:
         BadInput: it is malformed.
     """
-    from mpinodes.experiment import merge, parse
-    from mpinodes.resolve import resolve
+    from mpinodes.config.experiment import merge, parse
+    from mpinodes.config.resolve import resolve
 
     file = words[0] if words and "=" not in words[0] else None
     asked = parse(file, words[1:] if file else words)
@@ -190,7 +192,7 @@ def seed_of(asked: dict[str, Any]) -> int:
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The same experiment, recorded in full, once."""
-    from mpinodes.experiment import merge
+    from mpinodes.config.experiment import merge
 
     changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
     return merge(asked, changes, {"output": {"dir": str(directory)}})
@@ -203,9 +205,9 @@ def report(
     play: Callable[[list[tuple[Probe, Canary]]], list[Vector]],
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
-    from mpinodes.privacy.audit.probes import probes
-    from mpinodes.privacy.audit.verdicts import FALSE_ALARM, OF_NOISE, of_run, of_summary, table
-    from mpinodes.privacy.replay import Recorded, Transcript
+    from mpinodes.auditing.probes import probes
+    from mpinodes.auditing.replay import Recorded, Transcript
+    from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_run, of_summary, table
 
     seed = seed_of(asked)
     read = Recorded(directory)
@@ -223,7 +225,7 @@ def report(
 
 def prepared(probes: list[Probe], folder: Path, seed: int) -> list[tuple[Ready, Canary | None]]:
     """Every probe, run once, with the data set that its own is to be told apart from, where it is that game."""
-    from mpinodes.privacy.audit.games import canary, prepare
+    from mpinodes.auditing.games import canary, prepare
 
     ready = [prepare(probe, folder / f"probe-{k}") for k, probe in enumerate(probes)]
     return [(r, None if r.probe.secret else canary(r, seed)) for r in ready]
@@ -233,7 +235,7 @@ def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha
     """The rows of all probes."""
     import numpy as np
 
-    from mpinodes.privacy.audit.verdicts import of_probe
+    from mpinodes.auditing.verdicts import of_probe
 
     left = iter(ratios)
     return [

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 
 
 def main(argv: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 
-    from mpinodes.privacy.replay import Recorded, replay
+    from mpinodes.auditing.replay import Recorded, replay
 
     try:
         if options.rounds < 1 or options.seed < 0:

@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpinodes.agent import Agent
-    from mpinodes.parts import Parts
-    from mpinodes.protocol import Vector
+    from mpinodes.config.setup import Parts
+    from mpinodes.core.protocol import Vector
+    from mpinodes.simulation.agent import Agent
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
 
@@ -53,7 +53,7 @@ def _arguments() -> _Parser:
 
 
 def _asked(words: list[str]) -> dict[str, Any]:
-    from mpinodes.experiment import parse
+    from mpinodes.config.experiment import parse
 
     file = words[0] if words and "=" not in words[0] else None
     return parse(file, words[1:] if file else words)
@@ -90,9 +90,12 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     Raises:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
-    from mpinodes import explain, parts, registry, topology
-    from mpinodes.budget import within_budget
-    from mpinodes.resolve import resolve
+    from mpinodes import topology
+    from mpinodes.config import explaining as explain
+    from mpinodes.config import registry
+    from mpinodes.config import setup as parts
+    from mpinodes.config.resolve import resolve
+    from mpinodes.simulation.budget import within_budget
 
     if options.help:
         _arguments().print_help()
@@ -138,8 +141,9 @@ def main(argv: list[str]) -> int:
 def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
-    from mpinodes import lockstep, summary
-    from mpinodes.protocol import Diverged
+    from mpinodes.core.protocol import Diverged
+    from mpinodes.results import summary
+    from mpinodes.simulation import lockstep
 
     try:
         directory, result = lockstep.run(_asked(options.words))
@@ -208,7 +212,7 @@ class Job:
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
-        from mpinodes.protocol import Diverged
+        from mpinodes.core.protocol import Diverged
 
         try:
             return work()
@@ -254,7 +258,7 @@ class Job:
         """Set up together, then act as agent or logger."""
         import numpy as np
 
-        from mpinodes.network import make_wait
+        from mpinodes.simulation.network import make_wait
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
         parts, b, error = self._set_up(options)
@@ -278,10 +282,10 @@ class Job:
         """
         import msgspec
 
-        from mpinodes.agent import Agent
-        from mpinodes.experiment import Experiment
-        from mpinodes.network import assemble
-        from mpinodes.parts import build
+        from mpinodes.config.experiment import Experiment
+        from mpinodes.config.setup import build
+        from mpinodes.simulation.agent import Agent
+        from mpinodes.simulation.network import assemble
 
         parts, told = None, ("", b"", "", 0)
         if self._is_logger:
@@ -304,7 +308,7 @@ class Job:
         assemble(self._world)
         errors = [e for e in self._world.allgather(error) if e]
         if errors and self._is_logger:
-            from mpinodes.record import unmake_directory
+            from mpinodes.results.record import unmake_directory
 
             unmake_directory(self._directory)
         return (None, 0, errors[0]) if errors else (parts, b, "")
@@ -312,10 +316,10 @@ class Job:
     def _prepare(self, options: argparse.Namespace) -> tuple[Parts, tuple[str, bytes, str, int]]:
         import msgspec
 
-        from mpinodes.budget import within_budget
-        from mpinodes.parts import build, check
-        from mpinodes.record import make_directory
-        from mpinodes.resolve import resolve
+        from mpinodes.config.resolve import resolve
+        from mpinodes.config.setup import build, check
+        from mpinodes.results.record import make_directory
+        from mpinodes.simulation.budget import within_budget
 
         parts = build(resolve(_asked(options.words), self._world.size))
         b = check(parts, self._world.size)
@@ -326,10 +330,10 @@ class Job:
 
     def _act(self, parts: Parts, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
-        from mpinodes.agent import Agent, row_width
-        from mpinodes.experiment import single_run
-        from mpinodes.network import Channel, Network, assemble, live
-        from mpinodes.parts import build
+        from mpinodes.config.experiment import single_run
+        from mpinodes.config.setup import build
+        from mpinodes.simulation.agent import Agent, row_width
+        from mpinodes.simulation.network import Channel, Network, assemble, live
 
         for r in range(parts.experiment.repeats):
             mine = parts if r == 0 else build(single_run(parts.experiment, r))
@@ -344,9 +348,9 @@ class Job:
         """The logger's."""
         from mpi4py import MPI
 
-        from mpinodes import repeats, summary
-        from mpinodes.agent import row_width
-        from mpinodes.network import assemble, receive_chunks
+        from mpinodes.results import repeats, summary
+        from mpinodes.simulation.agent import row_width
+        from mpinodes.simulation.network import assemble, receive_chunks
 
         assert self._directory is not None
         library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from mpinodes import registry, topology
-from mpinodes.errors import BadInput
-from mpinodes.experiment import parse
+from mpinodes import topology
+from mpinodes.config import registry
+from mpinodes.config.experiment import parse
+from mpinodes.core.errors import BadInput
 
 Rounds = Annotated[int, Meta(ge=1, le=100_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]

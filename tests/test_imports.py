@@ -12,10 +12,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
 ALLOWED = {
     "algorithms": {
-        "mpinodes.protocol", "mpinodes.schedules", "mpinodes.sets", "mpinodes.algorithms", "numpy",
+        "mpinodes.core", "mpinodes.algorithms", "numpy",
         "msgspec",  # what a key means
     },
-    "mixing": {"mpinodes.protocol", "numpy"},
+    "mixing": {"mpinodes.core.protocol", "numpy"},
 }  # fmt: skip
 
 
@@ -40,10 +40,10 @@ def test_an_agent_starts_without_the_loggers_libraries():
     """What an agent of the main job imports, with all its parts built."""
     code = """
 import sys
-from mpinodes.resolve import resolve
-from mpinodes.parts import build
-from mpinodes.agent import Agent
-import mpinodes.network, mpinodes.run
+from mpinodes.config.resolve import resolve
+from mpinodes.config.setup import build
+from mpinodes.simulation.agent import Agent
+import mpinodes.simulation.network, mpinodes.run
 Agent(0, build(resolve({}, ranks=8)))
 heavy = {"scipy", "networkx", "matplotlib", "h5py", "xarray", "pandas", "sklearn", "tqdm"}
 print(sorted(heavy & {name.split(".")[0] for name in sys.modules}))

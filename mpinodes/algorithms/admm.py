@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.protocol import Inbox, Loss, Round, Solve, Start, Vector
+from mpinodes.core.protocol import Inbox, Loss, Round, Solve, Start, Vector
 
 __all__ = ["ADMM"]
 

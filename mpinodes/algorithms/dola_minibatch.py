@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mpinodes.algorithms.dola import DOLA, State
-from mpinodes.protocol import Inbox, Loss, Query, Round
+from mpinodes.core.protocol import Inbox, Loss, Query, Round
 
 __all__ = ["DOLAMinibatch"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.protocol import Inbox, Vector
+from mpinodes.core.protocol import Inbox, Vector
 
 __all__ = ["DPCDA"]
 

@@ -21,9 +21,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mpinodes.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.schedules import Step
-from mpinodes.sets import Set
+from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
+from mpinodes.core.schedules import Step
+from mpinodes.core.sets import Set
 
 __all__ = ["DPPS"]
 

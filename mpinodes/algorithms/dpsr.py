@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Literal
 
-from mpinodes.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.schedules import Step
-from mpinodes.sets import Set
+from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
+from mpinodes.core.schedules import Step
+from mpinodes.core.sets import Set
 
 __all__ = ["DPSR"]
 

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.algorithms.admm import ADMM, Perturbed, State
-from mpinodes.protocol import Solve
+from mpinodes.core.protocol import Solve
 
 __all__ = ["DVPADMM"]
 

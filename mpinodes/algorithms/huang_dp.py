@@ -20,8 +20,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from mpinodes.protocol import Inbox, Loss, Query, Round, Start, Vector
-from mpinodes.sets import Set
+from mpinodes.core.protocol import Inbox, Loss, Query, Round, Start, Vector
+from mpinodes.core.sets import Set
 
 __all__ = ["HuangDP"]
 

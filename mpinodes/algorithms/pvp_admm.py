@@ -15,7 +15,7 @@ import numpy as np
 
 from mpinodes.algorithms.admm import Perturbed
 from mpinodes.algorithms.admm import State as Sent
-from mpinodes.protocol import Inbox, Loss, Query, Round, Solved, Start, Vector
+from mpinodes.core.protocol import Inbox, Loss, Query, Round, Solved, Start, Vector
 
 __all__ = ["PVPADMM"]
 

@@ -27,8 +27,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.protocol import Inbox, Loss, Query, Relay, Round, Start, Vector
-from mpinodes.sets import Set
+from mpinodes.core.protocol import Inbox, Loss, Query, Relay, Round, Start, Vector
+from mpinodes.core.sets import Set
 
 __all__ = ["TwoStageGaussian"]
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Literal
 
-from mpinodes.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.schedules import Step
+from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
+from mpinodes.core.schedules import Step
 
 __all__ = ["WeightBalancing"]
 

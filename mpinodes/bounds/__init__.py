@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes.bounds.facts import Bound
-from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
 
 __all__ = ["Bound", "bounds"]
 

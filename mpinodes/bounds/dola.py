@@ -47,9 +47,9 @@ from mpinodes.bounds.facts import (
     upto,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
-from mpinodes.schedules import Inverse, InverseSqrt, StronglyConvex
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
+from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
 
 
 def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:

@@ -37,10 +37,10 @@ from mpinodes.bounds.facts import (
     unclipped,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
-from mpinodes.schedules import InverseSqrt
-from mpinodes.sets import ProductOfBalls
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
+from mpinodes.core.schedules import InverseSqrt
+from mpinodes.core.sets import ProductOfBalls
 
 BETA = 2.0
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes import registry
+from mpinodes.config import registry
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
 from mpinodes.losses.squared_distance import SquaredDistance
-from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
 
 Rounds = NDArray[np.int64]  # (h,) horizons
 

@@ -50,8 +50,8 @@ from mpinodes.bounds.facts import (
     terms,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.parts import Parts
-from mpinodes.protocol import Vector
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
 
 CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below
 

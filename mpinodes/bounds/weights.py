@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.parts import Parts
-from mpinodes.protocol import Diverged, Vector
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Diverged, Vector
 
 NUMBERS = 1_000_000  # of matrices kept
 WORK = 2_000_000_000  # multiplications

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.formats.source import Source, content, lines, shown
 
 # The file's fields in order, with their values in the order of adult.names, or the bound that a number is divided by.

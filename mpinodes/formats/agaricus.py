@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.formats.source import Source, content, lines, shown
 
 # The values that occur, in the order of agaricus-lepiota.names.

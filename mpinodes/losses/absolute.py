@@ -7,8 +7,8 @@ from math import inf
 
 import numpy as np
 
+from mpinodes.core.protocol import Vector
 from mpinodes.losses.linear import PiecewiseLinearLoss
-from mpinodes.protocol import Vector
 
 __all__ = ["Absolute"]
 

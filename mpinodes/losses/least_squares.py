@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from mpinodes.core.protocol import Vector
 from mpinodes.losses.linear import SmoothLoss
-from mpinodes.protocol import Vector
 
 __all__ = ["LeastSquares"]
 

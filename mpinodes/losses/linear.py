@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from mpinodes.core.protocol import Features, Loss, Solved, Vector
+from mpinodes.core.seeds import Stream
 from mpinodes.losses.newton import newton
-from mpinodes.protocol import Features, Loss, Solved, Vector
-from mpinodes.seeds import Stream
 
 ALL = slice(None)
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from mpinodes.core.protocol import Vector
 from mpinodes.losses.linear import ALL, LinearLoss, SmoothLoss
-from mpinodes.protocol import Vector
 
 __all__ = ["SquaredDistance"]
 

@@ -11,8 +11,8 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.protocol import Event, Kind, Query, Vector
-from mpinodes.seeds import Stream
+from mpinodes.core.protocol import Event, Kind, Query, Vector
+from mpinodes.core.seeds import Stream
 
 __all__ = ["GammaNorm"]
 

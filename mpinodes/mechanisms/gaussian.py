@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.noise import Backend, Law, plain
-from mpinodes.protocol import Event, Kind, Query, Vector
-from mpinodes.seeds import Stream
+from mpinodes.core.protocol import Event, Kind, Query, Vector
+from mpinodes.core.seeds import Stream
+from mpinodes.mechanisms.backends import Backend, Law, plain
 
 __all__ = ["Gaussian"]
 

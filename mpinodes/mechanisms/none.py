@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.protocol import Event, Kind, Query, Vector
-from mpinodes.seeds import Stream
+from mpinodes.core.protocol import Event, Kind, Query, Vector
+from mpinodes.core.seeds import Stream
 
 __all__ = ["NoNoise"]
 

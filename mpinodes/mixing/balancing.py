@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mpinodes.protocol import Diverged, Round, Vector
+from mpinodes.core.protocol import Diverged, Round, Vector
 
 __all__ = ["Balancing"]
 

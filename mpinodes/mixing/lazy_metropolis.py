@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mpinodes.protocol import Round, Vector
+from mpinodes.core.protocol import Round, Vector
 
 __all__ = ["LazyMetropolis"]
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.protocol import Round, Vector
+from mpinodes.core.protocol import Round, Vector
 
 __all__ = ["Rescaling"]
 

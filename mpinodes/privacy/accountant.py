@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.core.protocol import Event, Kind, Vector
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.ledger import Agent, Indices, Uses, open_ledger
-from mpinodes.protocol import Event, Kind, Vector
 
 BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.core.protocol import Event, Kind, Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
-from mpinodes.protocol import Event, Kind, Vector
 
 Indices = NDArray[np.int64]
 LONGEST_RECURSION = 20_000  # rounds; it takes time that grows with their square

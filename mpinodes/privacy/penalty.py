@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
+from mpinodes.core.protocol import Solve, Vector
 from mpinodes.losses.linear import SmoothLoss
-from mpinodes.protocol import Solve, Vector
 
 
 def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
+from mpinodes.core.protocol import Kind, Vector
 from mpinodes.privacy.ledger import Agent
-from mpinodes.protocol import Kind, Vector
 
 GRID = 1e-4  # of the discretized losses
 BUCKETS = 128  # to which the shifts are rounded up

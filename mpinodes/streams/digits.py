@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, table
 from mpinodes.streams.files import Train, against_rest
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.fetch import Wanted, locate
 from mpinodes.formats import Source
+from mpinodes.formats.fetch import Wanted, locate
 from mpinodes.streams.labelled import LabelledStream, choose
 
 Train = Annotated[

@@ -13,11 +13,11 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
+from mpinodes.core.protocol import Features, Loss, Vector
+from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss, row_norms, row_sizes, stack
-from mpinodes.protocol import Features, Loss, Vector
-from mpinodes.seeds import Purpose, Stream
 
 MakeLoss = Callable[[Features, Vector], LinearLoss]
 Indices = NDArray[np.int64]

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from mpinodes.core.protocol import Vector
+from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.formats import Source
-from mpinodes.protocol import Vector
-from mpinodes.seeds import Purpose, Stream
 from mpinodes.streams.labelled import Batches, LabelledStream, in_memory
 
 __all__ = ["Mean"]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mpinodes import fetch
-from mpinodes.formats import Source, idx
+from mpinodes.formats import Source, fetch, idx
 from mpinodes.streams.files import FileStream, Train, between
 from mpinodes.streams.labelled import split
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
 
-from mpinodes import fetch
-from mpinodes.formats import Source, agaricus, libsvm
+from mpinodes.formats import Source, agaricus, fetch, libsvm
 from mpinodes.streams.files import FileStream, Train, between
 from mpinodes.streams.labelled import split
 

@@ -13,10 +13,10 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from mpinodes.core.protocol import Loss
+from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
-from mpinodes.protocol import Loss
-from mpinodes.seeds import Purpose, Stream
 from mpinodes.streams.labelled import Batch, MakeLoss
 
 __all__ = ["OLR"]

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes import fetch
-from mpinodes.formats import Source, libsvm
+from mpinodes.core.protocol import Features
+from mpinodes.formats import Source, fetch, libsvm
 from mpinodes.losses.linear import row_norms
-from mpinodes.protocol import Features
 from mpinodes.streams.files import FileStream, Train, between
 from mpinodes.streams.labelled import split
 

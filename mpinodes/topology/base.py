@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.protocol import Round
-from mpinodes.seeds import Purpose, Stream
+from mpinodes.core.protocol import Round
+from mpinodes.core.seeds import Purpose, Stream
 
 Edges = frozenset[tuple[int, int]]
 Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i

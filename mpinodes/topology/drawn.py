@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.errors import BadInput
-from mpinodes.seeds import Purpose, Stream
+from mpinodes.core.errors import BadInput
+from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.topology.base import Agents, Edges, Matrix, Periodic, as_edges, as_matrix, both_ways
 from mpinodes.topology.facts import unreached
 

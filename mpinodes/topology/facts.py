@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.topology.base import Matrix, Topology
 
 LONGEST_CHECK = 2000  # rounds of a graph that never repeats

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mpinodes.errors import BadInput
+from mpinodes.core.errors import BadInput
 from mpinodes.topology.base import Edges, Periodic, both_ways
 
 

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mpinodes.noise import Backend, Law, backend
-from mpinodes.protocol import Kind, Query
-from mpinodes.seeds import Purpose, Stream
+from mpinodes.core.protocol import Kind, Query
+from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.mechanisms.backends import Backend, Law, backend
 
 SCALE = 3.0
 SLOW = {"opendp": 20}  # of how many turns it takes one

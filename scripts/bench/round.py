@@ -26,13 +26,13 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from mpinodes.agent import Agent, row_width
-from mpinodes.experiment import parse
+from mpinodes.config.experiment import parse
+from mpinodes.config.resolve import resolve
+from mpinodes.config.setup import Parts, build
+from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
-from mpinodes.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
-from mpinodes.parts import Parts, build
-from mpinodes.resolve import resolve
-from mpinodes.seeds import Purpose, Stream
+from mpinodes.simulation.agent import Agent, row_width
+from mpinodes.simulation.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
 from mpinodes.streams.labelled import Cycle
 
 CASES = {
@@ -72,7 +72,7 @@ def parts_of(case: str) -> Parts:
     if parts is None:
         from dataclasses import replace
 
-        from mpinodes import sets
+        from mpinodes.core import sets
 
         small = build(resolve(parse(None, ["data.name=olr", "problem.set=ball", *CASES[case]]), ranks=8))
         blocks = sets.blocks(784, 7)
@@ -86,7 +86,7 @@ def with_mpinodes(world: MPI.Comm, parts: Parts, wait) -> float:
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
     e = parts.experiment
     if world.rank == 7:
-        from mpinodes.logger import Logger
+        from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
             logger = Logger(parts, Path(directory), "", 4)
@@ -203,7 +203,7 @@ def stages(world: MPI.Comm, parts: Parts, wait) -> dict[str, float]:
     spent = np.zeros(5)
     world.Barrier()
     if world.rank == 7:
-        from mpinodes.logger import Logger
+        from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
             logger = Logger(parts, Path(directory), "", 4)

@@ -17,10 +17,10 @@ import numpy as np
 from shared import COLOURS, arguments, holds, panels, save
 
 import mpinodes
-from mpinodes.experiment import log_spaced
-from mpinodes.privacy.attacks import Known, cosine, fit_growth, infer, known
-from mpinodes.privacy.replay import Recorded
-from mpinodes.protocol import Event
+from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
+from mpinodes.auditing.replay import Recorded
+from mpinodes.config.experiment import log_spaced
+from mpinodes.core.protocol import Event
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP = 0.5

@@ -26,10 +26,10 @@ from matplotlib.axes import Axes
 from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
-from mpinodes.experiment import Experiment, parse, single_run
-from mpinodes.lockstep import simulate
-from mpinodes.parts import Parts, build
-from mpinodes.resolve import resolve
+from mpinodes.config.experiment import Experiment, parse, single_run
+from mpinodes.config.resolve import resolve
+from mpinodes.config.setup import Parts, build
+from mpinodes.simulation.lockstep import simulate
 
 TOML = "dpsda-table-5.toml"
 EPSILONS = ["inf", "1.0", "0.5", "0.2"]

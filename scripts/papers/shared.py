@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import mpinodes
-from mpinodes.experiment import parse
-from mpinodes.report.figures import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.config.experiment import parse
+from mpinodes.results.report.figures import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 
 HERE = Path(__file__).parent
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's

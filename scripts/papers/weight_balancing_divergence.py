@@ -14,8 +14,8 @@ import numpy as np
 from shared import COLOURS, arguments, holds, panels, save
 
 from mpinodes import topology
+from mpinodes.core.protocol import Diverged
 from mpinodes.mixing.balancing import Balancing
-from mpinodes.protocol import Diverged
 
 AGENTS = 8
 OUT_DEGREE = 3
@@ -43,7 +43,7 @@ KINDS = {
 
 
 def start(graph: topology.Topology, rounds: int) -> float:
-    """w_i(1), as mpinodes.parts has it."""
+    """w_i(1), as mpinodes.config.setup has it."""
     return 1 / (graph.agents if topology.eulerian(graph, rounds) else topology.out_edges(graph, rounds))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes import experiment as ex
+from mpinodes.config import experiment as ex
+from tests.algorithms.test_decomposable import METHODS
 from tests.conftest import run_alone, run_mpi
-from tests.test_decomposable import METHODS
 
 
 def same_bits(one, other) -> list[str]:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from mpinodes.protocol import Round
+from mpinodes.core.protocol import Round
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def together(world, check):
 @pytest.mark.mpi(min_size=8)
 def test_frames_arrive_whole_on_changing_graphs(world):
     from mpinodes import topology
-    from mpinodes.network import Network, make_wait
+    from mpinodes.simulation.network import Network, make_wait
 
     graph = topology.ErdosRenyiEachRound(world.size, 3, 0.4)
     frame = np.empty(2 + 50)
@@ -52,7 +52,7 @@ def test_frames_arrive_whole_on_changing_graphs(world):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("header", [(4.0, 1.0), (5.0, 2.0)])
 def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
-    from mpinodes.network import Network, RoundMismatch, make_wait
+    from mpinodes.simulation.network import Network, RoundMismatch, make_wait
 
     pair = world.Split(world.rank // 2)
     frame = np.zeros(4)
@@ -80,7 +80,7 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
 @pytest.mark.parametrize("slow", [False, True])
 def test_the_channel_keeps_order_and_bounds_memory(world, slow):
     """A slow logger holds the agents up; nothing is lost and nothing piles up."""
-    from mpinodes.network import Channel, receive_chunks
+    from mpinodes.simulation.network import Channel, receive_chunks
 
     rounds, width, chunk = 103, 1000, 80_000  # ten rounds a chunk, too large to be sent eagerly
     comm = world.Dup()

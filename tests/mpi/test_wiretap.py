@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from mpinodes.agent import HEADER
-from tests import reference
+from mpinodes.simulation.agent import HEADER
+from tests.helpers import reference
 
 SET_UP = {"bcast", "allgather", "Split", "Dup", "Split_type", "Ibarrier", "Free"}
 TO_THE_LOGGER = {"Isend", "Irecv"}
@@ -37,7 +37,8 @@ class Tap:
 
 def tapped_run(world, words: list[str], monkeypatch):
     """Run an experiment on all ranks; the calls made on communicators, and the frames sent, by this rank."""
-    from mpinodes import network, run
+    from mpinodes import run
+    from mpinodes.simulation import network
 
     calls, sent = [], []
     plain = network.Network.exchange
@@ -86,10 +87,10 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
 def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatch, algorithm, weights, push_sum):
     from mpi4py import MPI
 
-    from mpinodes import experiment as ex
-    from mpinodes import parts as pt
-    from mpinodes.resolve import resolve
-    from tests.test_algorithms import expected
+    from mpinodes.config import experiment as ex
+    from mpinodes.config import setup as pt
+    from mpinodes.config.resolve import resolve
+    from tests.algorithms.test_dpsda import expected
 
     world = MPI.COMM_WORLD
     if world.size != 8:
@@ -123,10 +124,10 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     """All five methods in one world of any size; the frames equal the papers', and lockstep's bit for bit."""
     from mpi4py import MPI
 
-    from mpinodes import experiment as ex
-    from mpinodes import parts as pt
-    from mpinodes.resolve import resolve
-    from tests.test_decomposable import METHODS, expected, told
+    from mpinodes.config import experiment as ex
+    from mpinodes.config import setup as pt
+    from mpinodes.config.resolve import resolve
+    from tests.algorithms.test_decomposable import METHODS, expected, told
 
     world = MPI.COMM_WORLD
     me, logger, errors = world.rank, world.size - 1, []
@@ -162,7 +163,7 @@ def test_of_a_local_solve_the_release_alone_crosses_a_link(mpi_tmp_path, monkeyp
     """Of PP the minimizer with the noise in it, of PVP the minimizer with noise on it: never the one without."""
     from mpi4py import MPI
 
-    from tests.test_admm import UNLIKE, replace
+    from tests.algorithms.test_admm import UNLIKE, replace
 
     world = MPI.COMM_WORLD
     me, logger, errors = world.rank, world.size - 1, []
@@ -206,11 +207,11 @@ def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(han
     """Each rank's frames are those of the record, in which every relay is made of earlier frames."""
     from mpi4py import MPI
 
-    from mpinodes import experiment as ex
     from mpinodes import load
-    from mpinodes import parts as pt
-    from mpinodes.resolve import resolve
-    from tests.test_two_stage import frames_foretold
+    from mpinodes.config import experiment as ex
+    from mpinodes.config import setup as pt
+    from mpinodes.config.resolve import resolve
+    from tests.algorithms.test_two_stage import frames_foretold
 
     world = MPI.COMM_WORLD
     me, logger = world.rank, world.size - 1

@@ -1,0 +1,200 @@
+"""Two games on a probe: whose secrets were they, in one run; which of two data sets was it, over many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from mpinodes.auditing.probes import Probe
+from mpinodes.auditing.replay import Change, Finding, Recorded, Replayed, Transcript, adjacent, changed, replay
+from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
+from mpinodes.config.experiment import merge
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Kind, Loss, Vector
+from mpinodes.simulation import lockstep
+from mpinodes.simulation.agent import open_rows
+
+PILOTS = 4  # runs by which the data set is chosen that is told apart best
+CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from there on
+
+
+class Canary(NamedTuple):
+    """Which data set the run's own is to be told apart from.
+
+    Attributes:
+        agents: whose messages tell.
+        change: the difference.
+        size: what it moves in the pilot runs: Σ of shift/scale, of Gaussian noise the root of the sum of squares.
+    """
+
+    agents: tuple[int, ...]
+    change: Change
+    size: float
+
+
+class Ready(NamedTuple):
+    """A probe that has been run once."""
+
+    probe: Probe
+    run: Recorded
+    summary: dict[str, Any]
+
+    @property
+    def shared(self) -> bool:
+        """Whether all agents see the same samples."""
+        return bool(self.run.parts.experiment.data["partition"] == "shared")
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether all noise is."""
+        return self.run.parts.experiment.privacy.mechanism == "gaussian"
+
+
+class Fixed:
+    """A stream whose losses are at hand."""
+
+    def __init__(self, stream: Any, losses: Sequence[Sequence[Loss]]) -> None:
+        self._stream, self._losses = stream, losses
+
+    def of(self, agent: int) -> Callable[[int], Loss]:
+        """See `protocol.Stream.of`."""
+        own = self._losses[agent]
+        return lambda t: own[t - 1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def prepare(probe: Probe, directory: Path) -> Ready:
+    """Run a probe, in one process.
+
+    Raises:
+        BadInput: it cannot be run.
+    """
+    place, summary = lockstep.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
+    return Ready(probe, Recorded(place), summary)
+
+
+def replays(run: Transcript, seed: int) -> list[Finding]:
+    """Every agent of a run, on adjacent data."""
+    return [replay(run, agent, 12, seed) for agent in range(run.parts.topology.agents)]
+
+
+def simulate(parts: Parts) -> Transcript:
+    """A run with what it said, kept in memory."""
+    rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(parts)], axis=1).transpose(1, 0, 2)
+    _, events, frames = open_rows(parts, rows)
+    return Transcript(parts, frames, events)
+
+
+def canary(ready: Ready, seed: int) -> Canary:
+    """The adjacent data set that moves most, over some runs."""
+    rng = np.random.default_rng([seed, 2])
+    parts, rounds = ready.run.parts, ready.run.parts.experiment.rounds
+    everyone = tuple(range(parts.topology.agents))
+    candidates = [
+        (everyone if ready.shared else (agent,), change)
+        for agent in (everyone[:1] if ready.shared else everyone)
+        for round in range(1, min(rounds, 4))
+        for change in adjacent(ready.run, agent, round, rng)
+    ]
+    pilots = [_seeded(parts, int(s)) for s in rng.integers(2**62, size=PILOTS)]
+    runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
+    sizes = [
+        float(np.mean([_size([run[i] for i in agents], change, ready.gaussian) for run in runs]))
+        for agents, change in candidates
+    ]
+    best = int(np.argmax(sizes))
+    return Canary(*candidates[best], sizes[best])
+
+
+def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float:
+    """By how many scales the noise would have to be moved to hide a change."""
+    total = 0.0
+    for agent in replayed:
+        last = len(agent.messages)
+        (l1, l2), scale = agent.moved(change, last)[0].T, agent.scale[change.round - 1 :]
+        moved = np.where(agent.kind[change.round - 1 :] == Kind.LAPLACE, l1, l2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.where(moved == 0, 0.0, moved / scale)
+        total += float((shift**2).sum() if gaussian else shift.sum())
+    return float(np.sqrt(total)) if gaussian else total
+
+
+def _seeded(parts: Parts, seed: int) -> Parts:
+    """The same run, noised anew."""
+    return replace(parts, experiment=msgspec.structs.replace(parts.experiment, seed=seed))
+
+
+def _worlds(parts: Parts, target: Canary) -> tuple[Parts, Parts]:
+    """The run on its own data, and on adjacent data."""
+    rounds = range(1, parts.experiment.rounds + 1)
+    own = [parts.stream.of(agent) for agent in range(parts.topology.agents)]
+    other = [
+        changed(loss, parts.stream.samples(agent), target.change) if agent in target.agents else loss
+        for agent, loss in enumerate(own)
+    ]
+    one, two = (Fixed(parts.stream, [[loss(t) for t in rounds] for loss in losses]) for losses in (own, other))
+    return replace(parts, stream=one), replace(parts, stream=two)
+
+
+def pairs(parts: Parts, target: Canary, which: Sequence[int], seed: int) -> Vector:
+    """Log-likelihood ratios of some of many runs on each of two data sets, no draw of one used in another: (k, 2)."""
+    if np.isinf(target.size):
+        return np.empty((len(which), 2))
+    worlds = _worlds(parts, target)
+    found = np.empty((len(which), 2))
+    for k, pair in enumerate(which):
+        for world, run in enumerate(worlds):
+            fresh = int(np.random.SeedSequence((seed, pair, world)).generate_state(1, np.uint64)[0] >> 2)
+            said = simulate(_seeded(run, fresh))
+            told = Transcript(_seeded(worlds[0], fresh), said.frames, said.events)
+            found[k, world] = sum(
+                Replayed(told, agent).log_ratio(target.change, len(said.frames)) for agent in target.agents
+            )
+    return found
+
+
+def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
+    """What many runs show."""
+    if np.isinf(target.size):  # a message without noise tells for certain
+        return CERTAIN
+    delta = ready.run.parts.experiment.privacy.delta
+    return told_apart(ratios[:, 0], ratios[:, 1], delta, alpha, ready.gaussian)
+
+
+class Guesses(NamedTuple):
+    """What one run tells of its samples' signs."""
+
+    right: int
+    made: int
+    secrets: int
+
+    def shown(self, alpha: float) -> Shown:
+        """As ε."""
+        pure = guessed(self.right, self.made, alpha)
+        return Shown(pure, 0.0)
+
+
+def guess(ready: Ready) -> Guesses:
+    """Guess the sign of every sample's target by the message that first carries it, all before it being known."""
+    run, parts = ready.run, ready.run.parts
+    everyone = [Replayed(run, agent) for agent in range(parts.topology.agents)]
+    telling = [everyone] if ready.shared else [[agent] for agent in everyone]
+    right = made = secrets = 0
+    for t in range(1, parts.experiment.rounds):
+        for agents in telling:
+            loss: Any = run.losses(agents[0].agent)(t)
+            sample = parts.stream.samples(agents[0].agent)(t)[0]
+            change = Change(t, sample, loss.features[0], -float(loss.targets[0]))
+            ratio = sum(agent.log_ratio(change, t + 1) for agent in agents)
+            shift = sum(float(agent.moved(change, t + 1)[0][-1, 0] / agent.scale[t]) for agent in agents)
+            secrets += 1
+            if shift > 0 and abs(ratio) >= CLEAR * shift:
+                made, right = made + 1, right + (ratio > 0)
+    return Guesses(right, made, secrets)

@@ -1,0 +1,147 @@
+"""What the tests found, against what the paper claims and what the accountant proves."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, NamedTuple
+
+from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
+from mpinodes.auditing.noise import Noise, examine
+from mpinodes.auditing.replay import SLACK, Finding, NotThatRun, Replayed, Transcript
+from mpinodes.auditing.statistics import Shown
+from mpinodes.core.protocol import Vector
+from mpinodes.results.summary import number
+
+FALSE_ALARM = 0.01  # of a whole audit, at most
+OF_NOISE = 0.1  # the noise tests' part of it
+REFUTED = "REFUTES THE PROVEN VALUE"
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        what: was looked at.
+        shown: in figures, for people.
+        claimed, pure, at_delta: the paper's ε, and those proven; None: none.
+        verdict: for people.
+        refuted: whether what is proven is false.
+    """
+
+    what: str
+    shown: str
+    verdict: str
+    refuted: bool
+    claimed: float | None = None
+    pure: float | None = None
+    at_delta: float | None = None
+
+
+def of_summary(loss: dict[str, Any]) -> Row:
+    """What the run says of itself."""
+    words = (number(loss["claimed"], "none"), number(loss["proven_pure"]), number(loss["proven"]))
+    shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
+    return Row("privacy loss", shown, "as reported", False)
+
+
+def of_replay(findings: list[Finding]) -> Row:
+    """Whether no message moved by more than was accounted for."""
+    worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
+    over = max(worst.direct, worst.hidden)
+    where = f"agent {worst.agent}, round {worst.round}"
+    tried = f"{sum(f.changes for f in findings)} adjacent data sets"
+    shown = f"{tried}: a message moved by {over:.4f} of what was accounted for ({where})"
+    if not worst.public:
+        return Row("replay", shown, f"{REFUTED}: a sensitivity depends on the data", True)
+    if worst.exceeded:
+        return Row("replay", shown, f"{REFUTED}: a message moves further", True)
+    return Row("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
+
+
+def of_noise(noise: Noise, alpha: float) -> Row:
+    """Whether the noise is what the events say."""
+    if not noise.checks:
+        return Row("noise", "none to test", "no noise, no privacy", False)
+    worst = min(noise.checks, key=lambda check: check.p)
+    shown = f"{noise.draws} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} ({worst.name})"
+    failed = ", ".join(check.name for check in noise.fails(alpha))
+    verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
+    return Row("noise", shown, verdict, bool(failed))
+
+
+def of_run(run: Transcript, seed: int) -> list[Row]:
+    """A run: what was heard, replay, noise."""
+    try:
+        agents = [Replayed(run, agent) for agent in range(run.parts.topology.agents)]
+        for agent in agents:
+            agent.require_same_run(run)
+    except NotThatRun as error:
+        verdict = f"{REFUTED}: messages do not follow from what all receivers are said to have heard"
+        return [Row("one release for all", str(error), verdict, True)]
+    shown = "every message follows from the releases recorded"
+    return [
+        Row("one release for all", shown, "holds", False),
+        of_replay(replays(run, seed)),
+        of_noise(examine(agents), FALSE_ALARM * OF_NOISE),
+    ]
+
+
+def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
+    """The verdict on a lower bound, and whether what is proven is refuted."""
+    if shown.pure > _limit(pure) or shown.at_delta > _limit(at_delta):
+        return REFUTED, True
+    at = pure is None and at_delta is not None  # proven, and claimed, at δ alone
+    least = shown.at_delta if at else shown.pure
+    if claimed is not None and least > _limit(claimed):
+        unproven = "" if at_delta is not None else "; unproven, as reported"
+        return f"refutes the paper's claim (LB {number(least)} > claim {number(claimed)}){unproven}", False
+    if at_delta is None:
+        return "unproven, as reported", False
+    proven = at_delta if at else pure
+    if claimed is None or (proven is not None and proven < claimed):
+        return f"holds (LB {number(least)} ≤ proven {number(proven)})", False
+    return f"holds (LB {number(least)} ≤ claim {number(claimed)})", False
+
+
+def _limit(epsilon: float | None) -> float:
+    return inf if epsilon is None else epsilon * SLACK
+
+
+def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Row]:
+    """The rows of one probe; the replay's only where it fails."""
+    what, loss = ready.probe.what or "adjacent data, many runs", ready.summary["privacy"]["network"]
+    values = loss["claimed"], loss["proven_pure"], loss["proven"]
+    if target is None:
+        found: Guesses = guess(ready)
+        shown = found.shown(alpha)
+        words = f"{number(shown.pure)}   ({found.right} of {found.made} guesses right, {found.secrets} secrets)"
+    else:
+        shown = apart(ready, target, ratios, alpha)
+        words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
+    verdict, refuted = judge(shown, *values)
+    rows = [Row(what, words, verdict, refuted, *values)]
+    moved = of_replay(replays(ready.run, seed)) if target else None
+    if moved and moved.refuted:
+        rows.append(moved._replace(what=f"{what}: replay"))
+    return rows
+
+
+def table(title: str, own: list[Row], probes: list[Row], alpha: float) -> str:
+    """All rows as text."""
+    lines = [title, "", "this run"]
+    lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
+    confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
+    head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}"
+    lines += ["", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence"]
+    lines += [
+        "(the algorithm on small problems of their own: of a run's keys the words of algorithm.* alone hold)",
+        head,
+    ]
+    for row in probes:
+        least, _, rest = row.shown.partition("   ")
+        if row.what.endswith(": replay"):
+            lines.append(f"  {row.what}: {row.shown}\n{'':48}{row.verdict}")
+            continue
+        values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>10}"
+        lines.append(f"  {row.what:46}{least:>8}{values}  {row.verdict} {rest}".rstrip())
+    return "\n".join(lines)

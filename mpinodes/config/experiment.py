@@ -1,0 +1,269 @@
+"""An experiment, every choice made, as it is written and read: TOML, and key=value pairs on top."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from math import isinf
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import tomli_w
+from msgspec import Meta, Struct, field
+
+from mpinodes.core.errors import BadInput
+
+Number = Annotated[float, Meta(gt=0)]
+Finite = Annotated[float, Meta(gt=0, le=1e100)]
+SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Budget(Struct, forbid_unknown_fields=True, frozen=True):
+    """What the run may lose at most, as proven for the network."""
+
+    epsilon: Annotated[Finite, Meta(description="the most that is to be lost, as proven for the network")]
+    delta: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)] | None,
+        Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta"),
+    ] = None
+    kept_by: Annotated[
+        Literal["noise", "stopping"],
+        Meta(
+            description="how: noise chooses privacy.epsilon, and with it the noise, for the horizon; stopping lets an "
+            "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears"
+        ),
+    ] = "noise"
+    stops: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="of stopping, filled in: each agent's last round that may tell of its data; 0: it need not stop"
+        ),
+    ] = ()
+
+
+class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is promised, and the noise."""
+
+    mechanism: Annotated[
+        Literal["laplace", "gamma-norm", "gaussian", "none"], Meta(description="the noise on every release")
+    ] = "laplace"
+    epsilon: Annotated[
+        Number | Literal["inf"],
+        Meta(
+            description="the paper's own privacy parameter; a label, not what is proven; inf = no noise. Of ADMM: a "
+            "factor on algorithm.noise_rate"
+        ),
+    ] = 1.0
+    scale: Annotated[
+        Finite | Literal["calibrated"],
+        Meta(
+            description="c: noise of scale c/epsilon, whatever the sensitivity, as the papers' experiments have it; "
+            "calibrated: (L1 sensitivity)/epsilon"
+        ),
+    ] = "calibrated"
+    delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
+    tight: Annotated[
+        bool,
+        Meta(description="compose numerically too, at the horizon (dp-accounting, extra [tight]); may take a minute"),
+    ] = False
+    clip: Annotated[
+        Number | Literal["inf"],
+        Meta(
+            description="L2 bound on a sample's gradient (on a round's, for one-round adjacency), restricted to the "
+            "agent's own coordinates; inf = no clipping, and no privacy is proven"
+        ),
+    ] = 1.0
+    adjacency: Annotated[
+        Literal["one-sample", "one-round"],
+        Meta(description="what may differ between adjacent data sets: one sample replaced, or one round's whole loss"),
+    ] = "one-sample"
+    budget: Budget | None = None
+
+    @property
+    def budget_delta(self) -> float:
+        """The delta of the budget, by default that of what is proven."""
+        own = self.budget.delta if self.budget else None
+        return self.delta if own is None else own
+
+
+class Problem(Struct, forbid_unknown_fields=True, frozen=True):
+    """Loss and constraint set."""
+
+    loss: Annotated[str, Meta(description="the loss of a sample")]
+    set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
+    radius: Annotated[
+        Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
+    ] = 5.0
+    average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
+    weight: Annotated[Finite, Meta(description="C: factor on that sum or mean, beside the regularizer")] = 1.0
+    regularizer: Annotated[
+        float,
+        Meta(ge=0, le=1e100, description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it"),
+    ] = 0.0
+    gradient_noise: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e100,
+            description="variance of the stochastic error added to each gradient coordinate, after clipping",
+        ),
+    ] = 0.0
+
+
+class Noise(Struct, forbid_unknown_fields=True, frozen=True):
+    """How the noise is drawn."""
+
+    backend: Annotated[
+        Literal["numpy", "lattice", "opendp"],
+        Meta(
+            description="arithmetic of laplace and gaussian noise: numpy, whose low bits tell more than its law; "
+            "lattice, rounded so that they do not, and accounted for; opendp, exact, slow and never reproducible"
+        ),
+    ] = "numpy"
+    entropy: Annotated[
+        Literal["seed", "os"],
+        Meta(description="what noise is drawn from: the seed, or each agent's own system, never to be drawn again"),
+    ] = "seed"
+
+
+class Record(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is written."""
+
+    decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
+    transcript: Annotated[
+        bool, Meta(description="keep every frame on every link, as an eavesdropper sees it; replay reads it")
+    ] = False
+    dynamic_regret: Annotated[
+        bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
+    ] = False
+    chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
+        65536
+    )
+
+
+class Output(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where it goes."""
+
+    dir: Annotated[
+        str, Meta(min_length=1, description="the run directory; empty or new. Default: runs/<name>-<number>")
+    ]
+
+
+class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
+    """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
+
+    rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
+    repeats: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="runs in one job, with the seeds seed, seed + 1, ...; data.seed fixes the data",
+        ),
+    ]
+    name: Annotated[str, Meta(min_length=1, pattern=r"^[\w.+-]+$", description="names the run directory and the page")]
+    algorithm: Annotated[dict[str, Any], Meta(description="name or path, and its hyper-parameters")]
+    step: Annotated[dict[str, Any], Meta(description="kind of step schedule, and its parameters")]
+    topology: Annotated[dict[str, Any], Meta(description="name or file, and its parameters")]
+    data: Annotated[dict[str, Any], Meta(description="name of the stream of losses, and its parameters")]
+    problem: Problem
+    privacy: Privacy = field(default_factory=Privacy)
+    noise: Noise = field(default_factory=Noise)
+    record: Record = field(default_factory=Record)
+    output: Output | None = None
+    report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
+
+    @property
+    def epsilon(self) -> float:
+        """`privacy.epsilon` as a number."""
+        return float(self.privacy.epsilon)
+
+    @property
+    def clip(self) -> float:
+        """`privacy.clip` as a number."""
+        return float(self.privacy.clip)
+
+    @property
+    def private(self) -> bool:
+        """Whether releases are noised."""
+        return self.privacy.mechanism != "none" and not isinf(self.epsilon)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether it gives the same bits again: no noise, or noise from the seed."""
+        return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
+
+    def toml(self) -> str:
+        """The experiment as a file that runs again."""
+        tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
+        return tomli_w.dumps(tree)
+
+
+Tree = dict[str, Any]
+
+
+def _without_none(tree: Tree) -> Tree:
+    """TOML has no null: what is not there is left out."""
+    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Nested dictionaries laid over each other, the last on top."""
+    merged: Tree = {}
+    for tree in trees:
+        for key, value in tree.items():
+            below = merged.get(key)
+            merged[key] = merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return merged
+
+
+def parse(path: str | None, overrides: list[str]) -> Tree:
+    """What the user asked for: a TOML file with key=value pairs on top.
+
+    Raises:
+        BadInput: the file is missing or malformed, or a pair is not one.
+    """
+    asked: Tree = {}
+    if path is not None:
+        try:
+            asked = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path}: not TOML: {error}") from error
+    for pair in overrides:
+        key, equals, text = pair.partition("=")
+        if not equals or not all(key.split(".")):
+            raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        asked = merge(asked, value)
+    return asked
+
+
+SECTIONS: dict[str, Any] = {
+    "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
+    "output": Output,
+}  # fmt: skip
+
+
+def single_run(experiment: Experiment, repeat: int) -> Experiment:
+    """The run that a repeat of an experiment is."""
+    return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
+
+
+def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
+    """The horizons at which a run is judged: about `points` of them, evenly spaced in log t, the last T."""
+    return np.unique(np.geomspace(1, rounds, points).round().astype(int))
+
+
+def chunk_rounds(chunk: int, width: int, rounds: int) -> int:
+    """Rounds that fit in `chunk` bytes at `width` floats a round, but at most an eighth of a run, to see it move."""
+    return max(1, min(rounds // 8, chunk // (8 * width)))

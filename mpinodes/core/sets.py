@@ -1,0 +1,145 @@
+"""Constraint sets 𝒳 with their exact Euclidean projections, chosen by `problem.set`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from mpinodes.core.protocol import Vector
+
+
+def blocks(dimension: int, agents: int) -> tuple[slice, ...]:
+    """The coordinates of each agent: disjoint, together all of them, sizes as equal as possible.
+
+    Raises:
+        ValueError: fewer coordinates than agents.
+    """
+    if dimension < agents:
+        raise ValueError(f"{dimension} coordinates cannot be shared out among {agents} agents")
+    small, larger = divmod(dimension, agents)
+    ends = np.cumsum([small + (i < larger) for i in range(agents)]).tolist()
+    return tuple(slice(start, end) for start, end in zip([0, *ends], ends, strict=False))
+
+
+class Set(ABC):
+    """A closed convex set."""
+
+    bounded: ClassVar[bool] = True
+    by_blocks: ClassVar[bool] = True  # whether an agent's block of the projection depends on that block alone
+
+    @abstractmethod
+    def diameter(self, d: int) -> float:
+        """The largest ‖x − y‖₂ within 𝒳, over d coordinates of one agent."""
+
+    @abstractmethod
+    def project(self, x: Vector) -> Vector:
+        """Argmin over v in 𝒳 of ‖v − x‖₂."""
+
+    @abstractmethod
+    def support(self, g: Vector) -> float:
+        """Max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
+
+    def prox_step(self, z: Vector, alpha: float) -> Vector:
+        """Π(z, α) = argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""
+        return self.project(-alpha * z)
+
+
+@dataclass(frozen=True)
+class Unconstrained(Set):
+    """All of R^d."""
+
+    bounded: ClassVar[bool] = False
+
+    def diameter(self, d: int) -> float:
+        """Inf."""
+        return inf
+
+    def project(self, x: Vector) -> Vector:
+        """The point itself."""
+        return x
+
+    def support(self, g: Vector) -> float:
+        """Inf, save at g = 0."""
+        return np.inf if g.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Box(Set):
+    """[−radius, radius]^d."""
+
+    radius: float
+
+    def diameter(self, d: int) -> float:
+        """2 · radius · √d."""
+        return 2 * self.radius * sqrt(d)
+
+    def project(self, x: Vector) -> Vector:
+        """Each coordinate clipped."""
+        return np.minimum(np.maximum(x, -self.radius), self.radius)
+
+    def support(self, g: Vector) -> float:
+        """Radius · ‖g‖₁."""
+        return self.radius * float(np.abs(g).sum())
+
+
+@dataclass(frozen=True)
+class Ball(Set):
+    """‖x‖₂ ≤ radius, of the full vector."""
+
+    radius: float
+    by_blocks: ClassVar[bool] = False
+
+    def diameter(self, d: int) -> float:
+        """2 · radius."""
+        return 2 * self.radius
+
+    def project(self, x: Vector) -> Vector:
+        """X scaled back to the sphere where it lies outside."""
+        norm = sqrt(x @ x)
+        return x if norm <= self.radius else x * (self.radius / norm)
+
+    def support(self, g: Vector) -> float:
+        """Radius · ‖g‖₂."""
+        return self.radius * sqrt(g @ g)
+
+
+@dataclass(frozen=True)
+class ProductOfBalls(Set):
+    """‖x_B‖₂ ≤ radius for the block B of every agent."""
+
+    radius: float
+    blocks: Sequence[slice]
+
+    def diameter(self, d: int) -> float:
+        """2 · radius."""
+        return 2 * self.radius
+
+    def project(self, x: Vector) -> Vector:
+        """Each block projected to its own ball."""
+        ball = Ball(self.radius)
+        return np.concatenate([ball.project(x[block]) for block in self.blocks])
+
+    def support(self, g: Vector) -> float:
+        """Radius · Σ_B ‖g_B‖₂."""
+        return sum(Ball(self.radius).support(g[block]) for block in self.blocks)
+
+
+NAMES = ("box", "ball", "product-of-balls", "none")
+
+
+def make(name: str, radius: float, blocks: Sequence[slice]) -> Set:
+    """The set called `name`, one of `NAMES`."""
+    match name:
+        case "box":
+            return Box(radius)
+        case "ball":
+            return Ball(radius)
+        case "product-of-balls":
+            return ProductOfBalls(radius, tuple(blocks))
+        case _:
+            return Unconstrained()

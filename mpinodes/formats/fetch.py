@@ -1,0 +1,193 @@
+"""The files of the papers' data sets: from a directory of the user's, or fetched once from their homes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mpinodes.core.errors import BadInput
+
+ARCHIVE = ".tar.gz"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file, and where to get it.
+
+    Attributes:
+        names: What it may be called, relative to the directory, best first. Where the url is an archive, the first
+            is also its name in there.
+        url: Of the file, or of the .tar.gz that holds it.
+        sha256: Of what the url gives; None: not known.
+        home: A page from which a person can get it.
+    """
+
+    names: tuple[str, ...]
+    url: str
+    sha256: str | None
+    home: str
+
+    @property
+    def file(self) -> str:
+        """What the url gives, by name."""
+        return self.url.rpartition("/")[2]
+
+
+def _mnist(name: str, sha256: str) -> Wanted:
+    # LeCun's own site is closed to downloads; this mirror is the one that everybody uses.
+    url = f"https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz"
+    return Wanted((f"{name}.gz", name), url, sha256, "https://github.com/cvdfoundation/mnist")
+
+
+def _cifar10(name: str) -> Wanted:
+    # This checksum is not ours: it is the one that the loaders of other projects agree on.
+    sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+    page = "https://www.cs.toronto.edu/~kriz"
+    names = (f"cifar-10-batches-bin/{name}", name)
+    return Wanted(names, f"{page}/cifar-10-binary{ARCHIVE}", sha256, f"{page}/cifar.html")
+
+
+def _uci(path: str, sha256: str, page: str, *others: str) -> Wanted:
+    url = f"https://archive.ics.uci.edu/ml/machine-learning-databases/{path}"
+    names = (*others, path.rpartition("/")[2])
+    return Wanted(names, url, sha256, f"https://archive.ics.uci.edu/dataset/{page}")
+
+
+# Training images, training labels, test images, test labels.
+MNIST = (
+    _mnist("train-images-idx3-ubyte", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+    _mnist("train-labels-idx1-ubyte", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    _mnist("t10k-images-idx3-ubyte", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+    _mnist("t10k-labels-idx1-ubyte", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+)
+# The five training batches, then the test batch.
+CIFAR10 = (*(_cifar10(f"data_batch_{k}.bin") for k in range(1, 6)), _cifar10("test_batch.bin"))
+# Training file, test file.
+ADULT = (
+    _uci("adult/adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d", "2/adult"),
+    _uci("adult/adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05", "2/adult"),
+)
+# LIBSVM's file is taken where there is one, but UCI's is fetched: it is the same data, and its checksum is known.
+MUSHROOMS = (
+    _uci(
+        "mushroom/agaricus-lepiota.data",
+        "e65d082030501a3ebcbcd7c9f7c71aa9d28fdfff463bf4cf4716a3fe13ac360e",
+        "73/mushroom",
+        "mushrooms",
+    ),
+)
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
+RCV1 = (
+    Wanted(
+        ("rcv1_train.binary", "rcv1_train.binary.bz2", "rcv1_train.binary.gz", "rcv1_vw_subset.rebuilt.libsvm"),
+        f"{_LIBSVM}/binary/rcv1_train.binary.bz2",
+        None,  # LIBSVM publishes no checksums, and we had no copy to take one of; bzip2's own must do
+        f"{_LIBSVM}/binary.html",
+    ),
+)
+
+
+def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
+    """Where the files are, in the order asked for; those that are missing are fetched first.
+
+    What lies in `directory` is the user's own and taken as it is. The rest is fetched into it, or, without one or
+    where it cannot be written to, into the user's cache, and found there from then on. Several processes may do
+    this at once, since files get their names when they are complete; let one rank do it all the same.
+
+    Raises:
+        BadInput: no such directory, or files are neither there nor to be had; names them, the place and their home.
+    """
+    if directory is not None and not directory.is_dir():
+        raise BadInput(f"data.dir: {directory} is not a directory; make it, or leave data.dir out")
+    here = [directory and _in(directory, each) for each in wanted]
+    missing = [each for each, path in zip(wanted, here, strict=True) if path is None]
+    fetched = iter(_fetch(missing, directory) if missing else ())
+    return [path or next(fetched) for path in here]
+
+
+def _in(folder: Path, wanted: Wanted) -> Path | None:
+    return next((path for name in wanted.names if (path := folder / name).is_file()), None)
+
+
+def _fetch(missing: Sequence[Wanted], directory: Path | None) -> list[Path]:
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")  # it tells stderr of every download
+    folder = directory if directory is not None and os.access(directory, os.W_OK) else pooch.os_cache("mpinodes")
+    for each in missing:
+        if _in(folder, each) is None:
+            try:
+                _get([other for other in missing if other.url == each.url], directory or folder, folder)
+            except (OSError, ValueError) as error:
+                lacking = ", ".join(Path(other.names[0]).name for other in missing if _in(folder, other) is None)
+                raise BadInput(
+                    f"{lacking}: not in {directory or folder}, and not to be had from {each.url}: {_why(error)}; "
+                    f"get {each.file} from {each.home} and set data.dir to the directory you put it in"
+                ) from error
+    return [path for each in missing if (path := _in(folder, each))]
+
+
+def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
+    """Put files that one url gives into a folder; an archive that the user has in the folder `own` is used."""
+    first = wanted[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    if not first.file.endswith(ARCHIVE):
+        _download(first, folder)
+        return
+    with TemporaryDirectory(dir=folder) as scratch:
+        archive = own / first.file
+        if not archive.is_file():
+            archive = _download(first, Path(scratch))
+        _unpack(archive, {each.names[0]: folder / each.names[0] for each in wanted}, Path(scratch))
+
+
+def _download(wanted: Wanted, folder: Path) -> Path:
+    import pooch
+    from requests import HTTPError  # what pooch fetches with
+
+    # Without this header a server may send a .gz as a packed form of its content, and what arrives is unpacked.
+    plain = pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, chunk_size=1 << 16)
+    try:
+        return Path(pooch.retrieve(wanted.url, wanted.sha256, wanted.file, folder, downloader=plain))
+    except HTTPError as error:
+        if error.response is not None:
+            error.response.close()  # pooch leaves it open
+        raise
+
+
+def _unpack(archive: Path, members: dict[str, Path], scratch: Path) -> None:
+    """Copy out the members named, and nothing else: an archive cannot choose where anything is written."""
+    copied: dict[str, Path] = {}
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if member.name in members and member.isfile() and (packed := tar.extractfile(member)):
+                    copied[member.name] = scratch / members[member.name].name
+                    with packed, copied[member.name].open("wb") as plain:
+                        shutil.copyfileobj(packed, plain)
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{archive} cannot be unpacked: {error}") from error
+    if missing := [name for name in members if name not in copied]:
+        raise ValueError(f"{archive} does not hold {', '.join(missing)}")
+    for name, path in members.items():
+        path.parent.mkdir(exist_ok=True)
+        copied[name].replace(path)
+
+
+def _why(error: OSError | ValueError) -> str:
+    """An error of requests, pooch or the file system in a few words."""
+    from requests import RequestException
+
+    if isinstance(error, RequestException):
+        answer = error.response
+        return "no connection, or it broke off" if answer is None else f"the server answers {answer.status_code}"
+    if "hash of downloaded file" in str(error):
+        return "what arrives has another checksum than it should"
+    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())

@@ -1,0 +1,125 @@
+"""The arithmetic of Laplace and Gaussian noise: the backends that `noise.backend` chooses from.
+
+The sum of two floating-point numbers shows in its low bits what was added (I. Mironov, "On Significance of the Least
+Significant Bits for Differential Privacy", 2012): `plain` noise is good for simulation alone. `on_lattice` rounds the
+value and the noise to multiples of g and adds integers, exactly:
+
+    g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
+
+So it is made of the continuous mechanism's release of the rounded value, whose L1 and L2 sensitivities are larger by at
+most d·g and √d·g, the grain of its event; as far as the generator, which is no cryptographic one, is random.
+`by_opendp` samples exactly, from a cryptographic one that cannot be seeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import frexp, ldexp
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.protocol import Diverged, Event, Kind, Query, Vector
+from mpinodes.core.seeds import Stream
+
+FINENESS = 20
+REACH = 2.0**52  # the largest entry in multiples of g: with noise, at most 45 scales of it, it stays below 2^53
+
+
+class Law(NamedTuple):
+    """Of the noise: Laplace or Gaussian, and its scale or standard deviation."""
+
+    kind: Kind
+    scale: float
+
+
+Backend: TypeAlias = Callable[[Query, Law, int, Stream, Vector], Event]
+
+
+def plain(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+    """`query.value` plus floating-point noise, into `out`: (d,)."""
+    draws = noise.at(t)
+    if law.kind == Kind.LAPLACE:
+        np.add(query.value, draws.laplace(0.0, law.scale, out.shape), out=out)
+    else:
+        np.add(query.value, law.scale * draws.standard_normal(out.shape), out=out)
+    return Event.of(query, *law)
+
+
+def spacing(scale: float) -> float:
+    """g: 2^-20 times the largest power of two that is at most the scale.
+
+    A finer lattice is cheaper, for a release pays g/scale a coordinate for rounding; but noise of 53 random bits fills
+    a coarser one better. At 2^-20 the latter is wrong by about 2^-29 of a probability, far less than the 2^-21 or more
+    that is paid.
+    """
+    return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
+
+
+def on_lattice(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+    """`query.value` plus noise, both rounded to multiples of `spacing(scale)`, into `out`: (d,).
+
+    Raises:
+        Diverged: an entry is so large beside the scale that doubles cannot hold the sum exactly.
+    """
+    if law.scale == 0:
+        return plain(query, law, t, noise, out)
+    g, draws = spacing(law.scale), noise.at(t)
+    point = np.rint(query.value / g)
+    if not np.abs(point).max() < REACH:
+        raise Diverged(
+            f"round {t}: agent {noise.agent} says {np.abs(query.value).max():.3g} with noise of scale {law.scale:.3g}: "
+            f"on the noise's lattice an entry may be at most {REACH * g:.3g}; smaller steps, more noise, or "
+            "noise.backend=numpy"
+        )
+    if law.kind == Kind.LAPLACE:
+        # Not one draw by the inverse distribution function, whose tail leaves points of the lattice out.
+        drawn = draws.standard_exponential(out.shape)
+        drawn -= draws.standard_exponential(out.shape)
+    else:
+        drawn = draws.standard_normal(out.shape)
+    drawn *= law.scale / g
+    np.rint(drawn, out=drawn)
+    point += 0.0  # a negative zero would tell a value's sign
+    np.add(point, drawn, out=out)
+    out *= g
+    return Event.of(query, *law, grain=g)
+
+
+@lru_cache(maxsize=16)
+def _measurement(law: Law) -> Any:
+    import opendp.prelude as dp
+
+    vectors = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    if law.kind == Kind.LAPLACE:
+        return dp.m.make_laplace(vectors, dp.l1_distance(T=float), scale=law.scale)
+    return dp.m.make_gaussian(vectors, dp.l2_distance(T=float), scale=law.scale)
+
+
+def by_opendp(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+    """`query.value` plus OpenDP's noise, exact before it is rounded to doubles, into `out`: (d,)."""
+    if law.scale == 0:
+        return plain(query, law, t, noise, out)
+    if not np.isfinite(query.value).all():  # which OpenDP would make finite
+        raise Diverged(f"round {t}: what agent {noise.agent} says is not finite: the run diverges")
+    out[:] = _measurement(law)(query.value.tolist())
+    return Event.of(query, *law)
+
+
+def backend(name: str) -> Backend:
+    """The backend of a name.
+
+    Raises:
+        BadInput: it is opendp, which is not installed.
+    """
+    if name == "opendp":
+        try:
+            import opendp.prelude as dp
+        except ImportError as error:
+            raise BadInput(
+                "noise.backend = 'opendp': opendp is not installed; pip install 'mpinodes[opendp]'"
+            ) from error
+        dp.enable_features("contrib")
+    return {"numpy": plain, "lattice": on_lattice, "opendp": by_opendp}[name]

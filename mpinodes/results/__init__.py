@@ -1,0 +1,1 @@
+"""What a run leaves: record, metrics, summary, report."""

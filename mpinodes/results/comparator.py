@@ -1,0 +1,223 @@
+"""The comparator: min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certificate of how far off it may be.
+
+Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
+Candès 2015), since all it needs of a set is its exact projection; the certificate is the Frank-Wolfe gap
+max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On a box it starts where scipy's L-BFGS-B ends.
+On all of R^d: Newton's method where F is regularized and d is moderate, else L-BFGS-B; losses are never negative, so
+F(x) itself bounds the error, and where F is μ-strongly convex so does ‖∇F‖²/(2μ).
+
+Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
+gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
+min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from mpinodes.core.protocol import Vector
+from mpinodes.core.sets import Ball, Box, ProductOfBalls, Set
+from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
+from mpinodes.losses.squared_distance import SquaredDistance
+
+TOLERANCE = 1e-9  # of the certificate, relative to the value
+ITERATIONS = 20_000
+PRODUCTS = 5e10  # of two numbers, at most, in one solution
+CHEAP = 2e9  # products after which a solution need be no better than enough
+DENSE = 2000  # a Gram matrix up to this size is made whole
+
+
+class Comparator(NamedTuple):
+    """The best fixed decision in hindsight.
+
+    Attributes:
+        point: (d,) in 𝒳.
+        value: F(point).
+        certificate: F(point) − min F is at most this.
+    """
+
+    point: Vector
+    value: float
+    certificate: float
+
+
+def best(total: LinearLoss, feasible: Set, start: Vector, enough: float = 0.0) -> Comparator:
+    """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it.
+
+    It need not come closer to the minimum than `enough`.
+    """
+    if isinstance(total, PiecewiseLinearLoss):
+        return _conic(total, feasible)
+    if isinstance(total, SquaredDistance):
+        return _nearest(total, feasible)
+    if isinstance(feasible, Box):  # nearly separable data: a quasi-Newton method gets where a first-order one does not
+        start = _quasi_newton(total, feasible.project(start), [(-feasible.radius, feasible.radius)] * len(start))
+    if feasible.bounded:
+        return _projected_gradient(total, feasible, start, enough)
+    return _unconstrained(total, start)
+
+
+def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, float]] | None) -> Vector:
+    """By scipy's L-BFGS-B, begun again from where it stops as long as that helps."""
+    x, value = start, np.inf
+    while (now := total.value(x)) < value * (1 - 1e-12):
+        value = now
+        x = minimize(
+            total.value,
+            x,
+            jac=total.grad,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12},
+        ).x
+    return x
+
+
+def _nearest(total: SquaredDistance, feasible: Set) -> Comparator:
+    """F is a multiple of the squared distance to one point, and a constant: P of that point."""
+    weights = np.ones(len(total.features)) / total.divisor
+    x = feasible.project(weights @ total.features / (total.weight + total.regularizer))
+    gradient, value = total.grad(x), total.value(x)
+    gap = float(gradient @ x) + feasible.support(-gradient) if feasible.bounded else float(gradient @ gradient)
+    return Comparator(x, value, min(max(gap, 0.0), value))
+
+
+def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
+    if isinstance(total, SmoothLoss) and total.regularizer and len(start) <= DENSE:
+        x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
+    else:
+        x = _quasi_newton(total, start, None)
+    gradient, value = total.grad(x), total.value(x)
+    modulus = _modulus(total)
+    gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
+    return Comparator(x, value, min(gap, value))
+
+
+def _modulus(total: LinearLoss) -> float:
+    """Of strong convexity: the regularizer's, and for least squares that of the samples on the span they have."""
+    if total.regularizer or not total.strongly_convex_link or total.features.shape[1] > DENSE:
+        return total.regularizer
+    gram = np.linalg.eigvalsh(_dense(total.features.T @ total.features))
+    return total.curvature() / np.max(total.divisor) * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
+
+
+def _smoothness(total: LinearLoss) -> float:
+    """Of F: the largest eigenvalue of its Hessian is at most this."""
+    a = total.features
+    if min(a.shape) <= DENSE:
+        small = _dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
+        largest = float(np.linalg.eigvalsh(small)[-1])
+    else:
+        d = a.shape[1]
+        gram = LinearOperator((d, d), matvec=lambda v: a.T @ (a @ v), dtype=np.float64)
+        largest = 1.01 * float(eigsh(gram, k=1, v0=np.ones(d), return_eigenvectors=False)[0])
+    return total.curvature() / np.min(total.divisor) * largest + total.regularizer
+
+
+def _dense(matrix: Any) -> Vector:
+    return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
+
+
+def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough: float) -> Comparator:
+    step = 1 / max(_smoothness(total), np.finfo(float).tiny)
+    x = y = feasible.project(start)
+    momentum = 1.0
+    point, lowest = x, np.inf
+    numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
+    products = 2 * max(numbers, 1)  # of one iteration
+    for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
+        gradient = total.grad(y)
+        ahead = feasible.project(y - step * gradient)
+        if (y - ahead) @ (ahead - x) > 0:
+            momentum = 1.0
+        larger = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        x, y, momentum = ahead, ahead + (momentum - 1) / larger * (ahead - x), larger
+        if iteration % 20 == 0:
+            value, gap = _certified(total, feasible, x)
+            if gap < lowest:
+                point, lowest = x, gap
+            if lowest <= max(TOLERANCE * value, enough if iteration * products > CHEAP else 0.0):
+                break
+    value, gap = _certified(total, feasible, point)
+    return Comparator(point, value, gap)
+
+
+def _certified(total: LinearLoss, feasible: Set, x: Vector) -> tuple[float, float]:
+    """F(x), and the Frank-Wolfe gap there (or F(x), where that is less)."""
+    gradient, value = total.grad(x), total.value(x)
+    return value, min(max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
+
+
+def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
+    """Min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
+
+    Coordinates that no sample has are left out: the best value there is 0.
+    """
+    import clarabel
+
+    a = sparse.csr_array(total.features)
+    used = np.unique(a.indices)
+    a, n = a[:, used], len(total.targets)
+    d = len(used)
+    lo, hi = total.slopes(total.targets)
+    below = [sparse.diags_array(s) @ a for s in (lo, hi)]
+    minus = -sparse.eye_array(n)
+    set_rows, set_bounds, set_cones = _cones(feasible, used)
+    constraints = sparse.block_array([[below[0], minus], [below[1], minus]], format="csc")
+    bounds = np.concatenate([lo * total.targets, hi * total.targets])
+    if set_bounds.size:
+        wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
+        constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
+    quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
+    linear = np.concatenate([np.zeros(d), np.ones(n) / total.divisor])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]
+    solution = clarabel.DefaultSolver(quadratic, linear, constraints, bounds, cones, settings).solve()
+    x = np.zeros(total.features.shape[1])
+    x[used] = solution.x[:d]
+    x = feasible.project(x)
+    multipliers = np.maximum(np.array(solution.z[: 2 * n]), 0.0)
+    value = total.value(x)
+    lower = _dual(total, feasible, multipliers[:n], multipliers[n:])
+    return Comparator(x, value, min(max(value - lower, 0.0), value))
+
+
+def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
+    """𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
+    import clarabel
+
+    d = len(used)
+    one = sparse.eye_array(d, format="csr")
+    match feasible:
+        case Box(radius):
+            return sparse.vstack([one, -one]), np.full(2 * d, radius), [clarabel.NonnegativeConeT(2 * d)]
+        case Ball(radius):
+            blocks = [np.arange(d)]
+        case ProductOfBalls(radius, owned):
+            blocks = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in owned]
+        case _:
+            return sparse.csr_array((0, d)), np.zeros(0), []
+    rows = [sparse.vstack([sparse.csr_array((1, d)), -one[block]]) for block in blocks]
+    bounds = [np.append(radius, np.zeros(len(block))) for block in blocks]
+    cones = [clarabel.SecondOrderConeT(len(block) + 1) for block in blocks]
+    return sparse.vstack(rows), np.concatenate(bounds), cones
+
+
+def _dual(total: PiecewiseLinearLoss, feasible: Set, below: Vector, above: Vector) -> float:
+    """A lower bound on F, from the multipliers of the two slopes of each sample."""
+    lo, hi = total.slopes(total.targets)
+    weight = below + above
+    share = np.divide(above, weight, out=np.full_like(above, 0.5), where=weight > 0)
+    slope = (lo + share * (hi - lo)) / total.divisor
+    pull = np.asarray(slope @ total.features)
+    constant = -float(slope @ total.targets)
+    if not total.regularizer:
+        return constant - feasible.support(-pull)
+    v = feasible.project(-pull / total.regularizer)
+    return constant + float(pull @ v) + 0.5 * total.regularizer * float(v @ v)

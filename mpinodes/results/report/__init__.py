@@ -1,0 +1,38 @@
+"""Figures and page of a run, drawn from its directory alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mpinodes import load
+from mpinodes.core.errors import BadInput
+from mpinodes.results.report import figures, page
+
+
+def draw(directory: Path) -> Path:
+    """Draw the figures of a finished run and its page; returns the page's path.
+
+    Raises:
+        BadInput: the directory holds no finished run, or cannot be written.
+    """
+    try:
+        data = load(directory)
+        summary = json.loads((directory / "summary.json").read_text())
+        experiment = (directory / "experiment.toml").read_text()
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
+        ) from error
+    target = directory / "figures"
+    try:
+        target.mkdir(exist_ok=True)
+        drawn = figures.draw_all(data, summary, target)
+        return page.write(directory, summary, experiment, drawn)
+    except KeyError as error:
+        raise BadInput(
+            f"{directory}: its record or summary has no {error}: made by another version of mpinodes "
+            f"({summary.get('versions', {}).get('mpinodes', 'unknown')})"
+        ) from error
+    except OSError as error:
+        raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""The rounds: one step of an agent, over MPI or in lockstep."""

@@ -1,0 +1,217 @@
+"""MPI: the agents' exchange of frames, and the channel from each agent to the logger.
+
+Frames are float64 buffers set up once, exchanged point to point by persistent requests; nothing is pickled
+in the round loop, nothing is received from just anybody, and there is no barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from mpi4py import MPI
+
+from mpinodes.config.experiment import chunk_rounds
+from mpinodes.core.protocol import Round, Vector
+from mpinodes.simulation.agent import RELEASE, Agent
+
+Wait = Callable[[Sequence[MPI.Request]], object]
+
+POLLS = 200  # a round of 65 ranks on two cores takes some tens
+PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
+
+
+class RoundMismatch(RuntimeError):
+    """A frame of another round or kind than the receiver is in."""
+
+
+def make_wait(world: MPI.Comm) -> Wait:
+    """How this rank waits: it yields the core where the ranks of its host outnumber the cores.
+
+    Where what it waits for is long in coming it sleeps: 64 agents that spin, each yielding, leave a logger that has
+    work to do a fair share of the cores, which is next to nothing.
+    """
+    host = world.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = host.size
+    host.Free()
+    if ranks <= len(os.sched_getaffinity(0)):
+        return MPI.Request.Waitall
+    _shorten_time_slice()
+
+    def wait(requests: Sequence[MPI.Request]) -> None:
+        test, pause = MPI.Request.Testall, os.sched_yield
+        for _ in range(POLLS):
+            if test(requests):
+                return
+            pause()
+        patient_wait(requests, world)
+
+    return wait
+
+
+def _shorten_time_slice(microseconds: int = 100) -> None:
+    """Ask the kernel (Linux 6.12 on) to switch sooner between ranks that share a core; elsewhere, nothing."""
+    number = {"x86_64": 314, "aarch64": 274}.get(platform.machine())
+    if number is None or platform.system() != "Linux":
+        return
+    # struct sched_attr: size, policy, flags, nice, priority, runtime (the slice, ns), deadline, period
+    attributes = np.array([0, 0, 0, microseconds * 1000, 0, 0], dtype=np.uint64)
+    attributes[0] = 48
+    ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 0)
+
+
+class Network:
+    """Agent i's links.
+
+    Attributes:
+        frames: the last frame of every agent heard so far, and the own one, by agent.
+    """
+
+    def __init__(self, agents: MPI.Comm, frame: Vector, wait: Wait) -> None:
+        self._comm, self._wait = agents, wait
+        self._me = agents.rank
+        self.frames: dict[int, Vector] = {self._me: frame}
+        self._receives: dict[int, MPI.Prequest] = {}
+        self._sends: dict[int, MPI.Prequest] = {}
+        self._patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], list[MPI.Prequest]] = {}
+
+    def exchange(self, round: Round) -> None:
+        """Send the own frame to the out-neighbours and receive the in-neighbours' frames.
+
+        Raises:
+            RoundMismatch: a frame is not of this round; names both agents and both rounds.
+        """
+        requests = self._requests(round)
+        if requests:
+            MPI.Prequest.Startall(requests)
+            self._wait(requests)
+        for j in round.inn:
+            t, kind = self.frames[j][0], self.frames[j][1]
+            if t != round.t or kind != RELEASE:
+                raise RoundMismatch(
+                    f"agent {self._me} in round {round.t} got a frame of round {t:g}, kind {kind:g}, from agent {j}"
+                )
+
+    def _requests(self, round: Round) -> list[MPI.Prequest]:
+        requests = self._patterns.get((round.inn, round.out))
+        if requests is None:
+            requests = [self._receive(j) for j in round.inn] + [self._send(i) for i in round.out]
+            if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
+                self._patterns[round.inn, round.out] = requests
+        return requests
+
+    def _receive(self, j: int) -> MPI.Prequest:
+        if j not in self._receives:
+            self.frames[j] = np.empty_like(self.frames[self._me])
+            self._receives[j] = self._comm.Recv_init(self.frames[j], source=j)
+        return self._receives[j]
+
+    def _send(self, i: int) -> MPI.Prequest:
+        if i not in self._sends:
+            self._sends[i] = self._comm.Send_init(self.frames[self._me], dest=i)
+        return self._sends[i]
+
+    def close(self) -> None:
+        """Free the requests."""
+        for request in (*self._receives.values(), *self._sends.values()):
+            request.Free()
+
+
+class Channel:
+    """An agent's way to the logger: rows of floats, sent a chunk at a time.
+
+    Two chunks take turns: while one is on its way the other is filled. An agent that finds both full waits,
+    so memory is bounded however slow the logger is, and it sleeps, to leave the logger the core.
+    """
+
+    def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int) -> None:
+        self._comm, self._rounds = comm, rounds
+        self._length = chunk_rounds(chunk, width, rounds)
+        self._chunks = np.empty((2, self._length, width))
+        self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
+
+    def row(self, t: int) -> Vector:
+        """Where the row of round t is to be written."""
+        chunk, place = divmod(t - 1, self._length)
+        if place == 0:
+            patient_wait([self._sending[chunk % 2]], self._comm)
+        row: Vector = self._chunks[chunk % 2, place]
+        return row
+
+    def done(self, t: int) -> None:
+        """The row of round t is complete; send the chunk if it is full or the last."""
+        chunk, place = divmod(t - 1, self._length)
+        if place == self._length - 1 or t == self._rounds:
+            self._send(chunk, place + 1)
+
+    def _send(self, chunk: int, rows: int) -> None:
+        patient_wait([self._sending[chunk % 2]], self._comm)
+        self._sending[chunk % 2] = self._comm.Isend(self._chunks[chunk % 2, :rows], dest=self._comm.size - 1)
+
+    def close(self, t: int) -> None:
+        """Wait until everything has left; a run that ends before its time, in round t, ends with a short chunk."""
+        if t < self._rounds:
+            self._send(*divmod(t, self._length))
+        patient_wait(self._sending, self._comm)
+
+
+def live(agent: Agent, network: Network, channel: Channel, rounds: int) -> None:
+    """All rounds of one agent; network and channel are closed at the end."""
+    for t in range(1, rounds + 1):
+        round = agent.speak(t, channel.row(t))
+        channel.done(t)
+        network.exchange(round)
+        agent.hear(round, network.frames)
+        if agent.left:
+            break
+    channel.close(t)
+    network.close()
+
+
+def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:
+    """The logger's end of all channels: arrays (agent, round, width), in order, valid until the next one.
+
+    A chunk shorter than it should be is the last.
+    """
+    agents, length = comm.size - 1, chunk_rounds(chunk, width, rounds)
+    buffers = np.empty((2, agents, length, width))
+    sizes = [min(length, rounds - start) for start in range(0, rounds, length)]
+
+    def post(k: int) -> list[MPI.Request]:
+        return [comm.Irecv(buffers[k % 2, i, : sizes[k]], source=i) for i in range(agents)]
+
+    coming, status = post(0), [MPI.Status() for _ in range(agents)]
+    for k, size in enumerate(sizes):
+        patient_wait(coming, comm, statuses=status)
+        came = status[0].Get_count(MPI.DOUBLE) // width
+        coming = post(k + 1) if came == size and k + 1 < len(sizes) else []
+        if came:
+            yield buffers[k % 2, :, :came]
+        if came < size:
+            return
+
+
+def patient_wait(
+    requests: Sequence[MPI.Request],
+    comm: MPI.Comm,
+    longest: float = 0.0,
+    statuses: list[MPI.Status] | None = None,
+) -> None:
+    """Wait without taking the core from ranks that have work to do.
+
+    The more ranks may be waiting, the longer the pauses between two looks: 64 that look every 100 µs take both cores of
+    a small machine.
+    """
+    pause, longest = 5e-5, max(longest, PAUSE * comm.size)
+    while not MPI.Request.Testall(requests, statuses):
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
+
+
+def assemble(comm: MPI.Comm) -> None:
+    """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
+    patient_wait([comm.Ibarrier()], comm, longest=0.02)

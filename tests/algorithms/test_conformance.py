@@ -1,0 +1,156 @@
+"""What every algorithm file must keep, found by its name: a new file is tested by being there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import mpinodes
+from mpinodes.auditing.replay import Recorded, replay
+from mpinodes.config import registry
+from mpinodes.config import setup as pt
+from mpinodes.config.resolve import ALGORITHM_FACTS, resolve
+from mpinodes.core.protocol import Inbox, Start
+from mpinodes.simulation.lockstep import simulate
+
+
+def settings(name: str) -> dict:
+    return registry.settings(registry.find("algorithms", name, ""), ALGORITHM_FACTS)
+
+
+CORRECTED = {"gradient_at": "public", "regularizer_at": "public", "noise_index": "corrected"}
+VARIANTS = [
+    (name, {key: value for key, value in CORRECTED.items() if key in settings(name)} if corrected else {})
+    for name in registry.names("algorithms")
+    for corrected in ([False, True] if CORRECTED.keys() & settings(name) else [False])
+]
+everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
+
+
+def parts_of(name: str, variant: dict, **sections) -> pt.Parts:
+    asked = {"algorithm": {"name": name, **variant}, "rounds": 30}
+    return pt.build(resolve(asked | sections, ranks=None))
+
+
+def frozen(said) -> list:
+    """The content of a state or a message, copied, with what lies in it."""
+    if dataclasses.is_dataclass(said):
+        return [item for field in dataclasses.fields(said) for item in frozen(getattr(said, field.name))]
+    return [item for part in said for item in frozen(part)] if isinstance(said, tuple) else [np.array(said)]
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def some_states(parts: pt.Parts):
+    """States, places, inboxes and losses along a run with random inboxes."""
+    rng, me = np.random.default_rng(0), parts.topology.agents - 1
+    losses, d = parts.losses(me), parts.dimension
+    state = parts.algorithm.init(np.zeros(d))
+    for t in range(1, 11):
+        place = parts.topology.round(t, me)
+        k = len(place.senders)
+        said = [rng.standard_normal(d) for _ in range(k)]
+        inbox = Inbox(said, [1 / k] * k, rng.uniform(0.5, 1.5), said[place.senders.index(me)])
+        yield state, place, inbox, losses
+        state = parts.algorithm.update(state, place, inbox, losses(t))
+
+
+@everywhere
+def test_messages_and_updates_are_pure(name, variant):
+    parts = parts_of(name, variant)
+    for state, place, inbox, losses in some_states(parts):
+        before, heard = frozen(state), [r.copy() for r in inbox.releases]
+        assert same(*(frozen(parts.algorithm.message(state, place)) for _ in range(2)))
+        after = [frozen(parts.algorithm.update(state, place, inbox, losses(place.t))) for _ in range(2)]
+        assert same(*after)
+        assert same(frozen(state), before)
+        assert same(list(inbox.releases), heard)
+        assert np.array_equal(parts.algorithm.decision(state), parts.algorithm.decision(state))
+
+
+@everywhere
+def test_the_state_is_immutable_and_the_first_message_holds_no_data(name, variant):
+    parts = parts_of(name, variant)
+    state, place, *_ = next(iter(some_states(parts)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(state, dataclasses.fields(state)[0].name, None)
+    message = parts.algorithm.message(state, place)
+    assert isinstance(message, Start) or message.uses == 0
+
+
+def of_rounds(name: str) -> bool:
+    """Whether it sees new samples round by round."""
+    return not getattr(registry.find("algorithms", name, ""), "whole_data", False)
+
+
+def online(data: str, adjacency: str) -> dict:
+    return {
+        "data": {"name": data, "batch": 2},
+        "problem": {"loss": "logistic" if data == "digits" else "least-squares", "regularizer": 0.3},
+        "privacy": {"adjacency": adjacency, "clip": 0.5, "scale": "calibrated"},
+    }
+
+
+ONLINE = [online(data, adjacency) for data in ("digits", "olr") for adjacency in ("one-sample", "one-round")]
+OFFLINE = [
+    {
+        "data": {"name": "unit-ball", "dimension": 3, "total": 70, "batch": "all"},
+        "problem": {"loss": "logistic", "weight": 3.0, "regularizer": 0.15},
+    },
+    {
+        "data": {
+            "name": "unit-ball", "dimension": 3, "total": 90, "batch": "all",
+            "partition": "uneven", "sizes": (8, 10, 12, 14, 16, 10, 20),
+        },
+        "problem": {"loss": "logistic", "weight": 8.0, "regularizer": 0.5},
+    },
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "sections"),
+    [(*which, sections) for which in VARIANTS for sections in (ONLINE if of_rounds(which[0]) else OFFLINE)],
+    ids=str,
+)
+def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant, sections):
+    if not of_rounds(name) and not hasattr(registry.find("algorithms", name, ""), "solves"):
+        sections = sections | {"privacy": {"clip": 0.5}}
+    short = {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
+    run = mpinodes.run_lockstep(
+        {
+            "algorithm": {"name": name, **variant, **short},
+            "rounds": 20,
+            "report": False,
+            "record": {"transcript": True},
+            "output": {"dir": str(tmp_path / "run")},
+            **sections,
+        }
+    )
+    recorded = Recorded(run)
+    agents = {0, recorded.parts.topology.agents - 1}
+    assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)
+
+
+@everywhere
+def test_with_noise_going_to_zero_the_run_becomes_the_one_without(name, variant):
+    quiet = parts_of(name, variant, privacy={"scale": 1e-13} if of_rounds(name) else {"epsilon": 1e11})
+    if name == "two-stage-gaussian":  # whose noise falls like the root of epsilon only
+        quiet = parts_of(name, variant | {"noise_scale": 1e-13})
+    silent = parts_of(name, variant, privacy={"epsilon": "inf"})
+    d = quiet.dimension
+    one, other = (np.concatenate([c[:, :, :d].copy() for c in simulate(p)], axis=1) for p in (quiet, silent))
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@everywhere
+def test_it_says_what_its_paper_claims(name, variant):
+    algorithm = parts_of(name, variant).algorithm
+    if name in ("dpps", "dpsr", "admm", "m-admm"):  # whose papers are not at hand, or that are not private
+        assert not hasattr(algorithm, "claim")
+        return
+    short, long = (np.max(algorithm.claim(0.5, rounds, 1)) for rounds in (10, 20))
+    assert 0 < short <= long

@@ -1,0 +1,116 @@
+"""From what the user asks for to a resolved experiment."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import pytest
+
+from mpinodes.config import experiment as ex
+from mpinodes.config import explaining as explain
+from mpinodes.config import registry
+from mpinodes.config import setup as pt
+from mpinodes.config.resolve import resolve
+from mpinodes.core.errors import BadInput
+
+
+def resolved(words: str = "", ranks: int | None = 8) -> ex.Experiment:
+    return resolve(ex.parse(None, words.split()), ranks)
+
+
+@pytest.mark.parametrize("name", registry.names("algorithms"))
+def test_an_algorithms_name_alone_is_enough(name):
+    parts = pt.build(resolved(f"algorithm.name={name}", ranks=None))
+    assert pt.check(parts, ranks=parts.topology.agents + 1) >= 1
+
+
+def test_a_file_with_overrides_on_top(tmp_path):
+    file = tmp_path / "e.toml"
+    file.write_text('rounds = 20\nseed = 3\n[privacy]\nepsilon = 0.5\n[topology]\nname = "ring"\n')
+    e = resolve(ex.parse(str(file), ["seed=4", "privacy.epsilon=inf"]), 6)
+    assert (e.rounds, e.seed, e.epsilon, e.topology["agents"]) == (20, 4, math.inf, 5)
+
+
+def test_defaults_come_from_the_data_the_algorithm_and_the_user_in_this_order():
+    assert resolved().privacy.scale == 4.5
+    assert resolved("algorithm.name=dpcda", ranks=2).privacy.scale == 0.6
+    assert resolved("algorithm.name=dpcda privacy.scale=2", ranks=2).privacy.scale == 2
+    assert resolved("privacy.scale=calibrated").privacy.scale == "calibrated"
+    olr = resolved("data.name=olr")
+    assert (olr.problem.loss, olr.problem.set, olr.rounds) == ("least-squares", "box", 500)
+
+
+def test_another_topology_drops_the_algorithms_settings_for_its_own():
+    assert resolved("algorithm.name=dpsda-c").topology["undirected"]
+    assert resolved("algorithm.name=dpsda-c topology.name=ring").topology == {
+        "name": "ring", "agents": 7, "directed": False,
+    }  # fmt: skip
+
+
+def test_another_kind_of_step_drops_the_algorithms_settings_for_its_own():
+    words = "algorithm.name=weight-balancing"
+    assert resolved(f"{words} step.kind=doubling").step == {"kind": "doubling", "initial": 1.0}
+    same = {"kind": "strongly-convex", "modulus": 0.05, "offset": 1.0}
+    assert resolved(words).step == resolved(f"{words} step.kind=strongly-convex").step == same
+    assert resolved(f"{words} step.modulus=3").step == same | {"modulus": 3.0}
+
+
+def test_the_resolved_experiment_resolves_to_itself():
+    for words in ("", "algorithm.name=dpsda-c privacy.epsilon=inf", "data.name=olr topology.name=erdos-renyi"):
+        e = resolved(words)
+        assert resolve(tomllib.loads(e.toml()), 8) == e
+
+
+def test_inf_may_be_written_as_a_number_or_as_a_word():
+    assert not resolved("privacy.epsilon=inf").private
+    assert not resolved('privacy.epsilon="inf"').private
+    assert not resolved("privacy.mechanism=none").private
+    assert pt.build(resolved("privacy.epsilon=inf")).mechanism == pt.build(resolved("privacy.mechanism=none")).mechanism
+
+
+def test_calibrated_noise_is_the_papers():
+    """Scale 2n√d_i·clip/ε for agent i, by Remark 5."""
+    parts = pt.build(resolved("privacy.scale=calibrated privacy.epsilon=0.5 privacy.clip=2"))
+    state = parts.algorithm.init(ex.np.zeros(64))
+    for i, block in enumerate(parts.blocks):
+        query = parts.algorithm.message(state, parts.topology.round(1, i))
+        assert query.l1 == pytest.approx(2 * 7 * math.sqrt(block.stop - block.start) * 2, rel=1e-15)
+        event = parts.mechanism.release(query, 1, pt.Seeds(0, pt.Purpose.NOISE, i), ex.np.empty(64))
+        assert event.scale == pytest.approx(query.l1 / 0.5, rel=1e-15)
+
+
+def test_an_algorithm_of_ones_own_from_a_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from mpinodes.algorithms.dpsda_ps import DPSDAPS\n"
+        "__all__ = ['Mine']\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(DPSDAPS):\n"
+        "    boost: float = 2.0\n"
+    )
+    e = resolved(f"algorithm.path={file} algorithm.boost=3")
+    assert e.algorithm == {
+        "path": str(file), "gradient_at": "hidden", "mixing": "push-sum", "boost": 3.0,
+    }  # fmt: skip
+    assert e.name == "mine"
+    assert pt.build(e).algorithm.boost == 3.0
+    with pytest.raises(BadInput, match=r"algorithm.boost = 'x': expected float, got str"):
+        resolved(f"algorithm.path={file} algorithm.boost=x")
+    file.write_text("import numpy\n")
+    with pytest.raises(BadInput, match=r"must name its one class, a dataclass, in __all__"):
+        resolved(f"algorithm.path={file}")
+
+
+def test_every_key_is_explained():
+    for key, text in explain.documented_keys().items():
+        assert text.strip(" ()"), key
+
+
+@pytest.mark.parametrize(("rounds", "wanted"), [(1, [1]), (2, [1, 2]), (10_000, None)])
+def test_horizons_are_spaced_evenly_in_log_t_and_end_with_the_run(rounds, wanted):
+    found = ex.log_spaced(rounds).tolist()
+    assert found == sorted(set(found))
+    assert (found[0], found[-1]) == (1, rounds)
+    assert wanted is None or found == wanted

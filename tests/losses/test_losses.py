@@ -1,0 +1,92 @@
+"""Gradients, clipping and the sensitivity it makes real."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+
+from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.losses.least_squares import LeastSquares
+from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.logistic import Logistic
+
+LOSSES = [Logistic, LeastSquares]
+
+
+def sample(rng: np.random.Generator, k: int = 5, d: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_normal((k, d)), rng.choice([-1.0, 1.0], k)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("divisor", [1.0, 5.0])
+def test_gradient_is_the_derivative_of_the_value(loss, divisor):
+    rng = np.random.default_rng(1)
+    f = loss(*sample(rng), divisor=divisor)
+    for _ in range(20):
+        x = rng.standard_normal(8)
+        np.testing.assert_allclose(f.grad(x), approx_fprime(x, f.value, 1e-7), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(f.grad(x, slice(2, 5)), f.grad(x)[2:5], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+@given(seed=st.integers(0, 2**31), scale=st.floats(0.01, 100))
+@settings(max_examples=100)
+def test_a_replaced_sample_moves_the_block_by_at_most_two_clips(loss, average, whole, seed, scale):
+    """With `whole` a whole round is replaced: the bound that DPSDA's sensitivity stands on."""
+    rng = np.random.default_rng(seed)
+    features, targets = sample(rng)
+    features *= scale
+    other_features, other_targets = features.copy(), targets.copy()
+    rows = slice(None) if whole else rng.integers(5)
+    other_features[rows] = scale * 10 * rng.standard_normal(other_features[rows].shape)
+    other_targets[rows] *= -1
+    divisor = 5.0 if average else 1.0
+    x, block, clip = rng.standard_normal(8), slice(1, 6), 0.7
+    one = loss(features, targets, clip, whole, divisor).grad(x, block)
+    other = loss(other_features, other_targets, clip, whole, divisor).grad(x, block)
+    change = 2 * clip / (1.0 if whole else divisor)
+    assert np.linalg.norm(one - other) <= change * (1 + 1e-12)
+    assert np.abs(one - other).sum() <= np.sqrt(5) * change * (1 + 1e-12)
+
+
+def test_the_bound_on_a_replaced_sample_is_attained():
+    a = np.array([[3.0, 4.0]])
+    one = Logistic(a, np.array([1.0]), clip=0.1).grad(np.zeros(2))
+    other = Logistic(a, np.array([-1.0]), clip=0.1).grad(np.zeros(2))
+    assert np.linalg.norm(one - other) == pytest.approx(0.2, rel=1e-14)
+
+
+def test_clipping_leaves_short_gradients_alone():
+    a, b = np.array([[0.1, 0.2]]), np.array([1.0])
+    np.testing.assert_array_equal(Logistic(a, b, clip=5.0).grad(np.ones(2)), Logistic(a, b).grad(np.ones(2)))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_many_values_at_once_equal_one_by_one(loss):
+    rng = np.random.default_rng(2)
+    losses = [loss(*sample(rng), divisor=5.0) for _ in range(4)]
+    points = rng.standard_normal((4, 3, 8))
+    found = loss.values(losses, points)
+    wanted = [[f.value(x) for x in at] for f, at in zip(losses, points, strict=True)]
+    np.testing.assert_allclose(found.sum(axis=2) / 5.0, wanted, rtol=1e-12)
+
+
+def test_logistic_does_not_overflow():
+    f = Logistic(np.array([[1.0], [-1.0]]), np.array([1.0, 1.0]))
+    assert np.isfinite(f.value(np.array([1e4])))
+    assert np.isfinite(f.grad(np.array([1e4]))).all()
+
+
+def test_gradient_noise_has_the_stated_variance_and_does_not_depend_on_the_data():
+    """20,000 draws: the variance within 4 standard errors (4·0.1·sqrt(2/20000))."""
+    rng = np.random.default_rng(3)
+    one, other = Logistic(*sample(rng, d=20_000)), Logistic(*sample(rng, d=20_000))
+    x, noise = np.zeros(20_000), Stream(1, Purpose.GRADIENT_NOISE, 2)
+    errors = [NoisyGradient(f, 0.1, 5, noise).grad(x) - f.grad(x) for f in (one, other)]
+    assert errors[0].var() == pytest.approx(0.1, abs=4 * 0.1 * np.sqrt(2 / 20_000))
+    np.testing.assert_allclose(errors[0], errors[1], atol=1e-13)

@@ -1,0 +1,512 @@
+"""Graphs: files and their errors, generated kinds, connectivity."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from math import ceil, log2
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpinodes import topology
+from mpinodes.core.errors import BadInput
+from mpinodes.topology.facts import LONGEST_CHECK
+from scripts import write_topology
+
+SEVEN = topology.folder() / "seven-agent-digraph.json"
+
+
+def union(graph: topology.Topology, rounds: range) -> nx.DiGraph:
+    digraph = nx.DiGraph()
+    digraph.add_nodes_from(range(graph.agents))
+    for t in rounds:
+        digraph.add_edges_from(graph.edges(t))
+    return digraph
+
+
+def test_the_seven_agent_digraph_is_connected_over_any_four_rounds_and_in_no_single_one():
+    graph = topology.read(SEVEN)
+    assert (graph.agents, graph.period) == (7, 4)
+    for start in range(1, 9):
+        assert nx.is_strongly_connected(union(graph, range(start, start + 4)))
+        assert not nx.is_strongly_connected(union(graph, range(start, start + 1)))
+    assert topology.connectivity(graph, 100) == 4
+
+
+def test_its_undirected_form_goes_both_ways():
+    graph = topology.read(SEVEN, undirected=True)
+    for t in range(1, 5):
+        assert graph.edges(t) == {e for j, i in topology.read(SEVEN).edges(t) for e in ((j, i), (i, j))}
+    assert topology.one_way_edge(graph, 100) is None
+    assert topology.one_way_edge(topology.read(SEVEN), 100) is not None
+
+
+def test_networkx_reads_the_files():
+    for path in topology.folder().glob("*.json"):
+        graph = nx.node_link_graph(json.loads(path.read_text()), edges="edges")
+        assert nx.is_strongly_connected(graph)
+        assert graph.number_of_nodes() == topology.read(path).agents
+
+
+def test_neighbours_are_the_edges_seen_from_an_agent():
+    graph = topology.read(SEVEN)
+    for t in range(1, 9):
+        seen = {(j, i) for i in range(7) for j in graph.round(t, i).inn}
+        said = {(j, i) for j in range(7) for i in graph.round(t, j).out}
+        assert seen == said == graph.edges(t)
+        for i in range(7):
+            place = graph.round(t, i)
+            assert list(place.inn) == sorted(place.inn)
+            assert i not in place.inn + place.out
+            assert place.senders == tuple(sorted((*place.inn, i)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "edges"),
+    [
+        (topology.Ring(5), 10),
+        (topology.Ring(5, directed=True), 5),
+        (topology.Ring(2), 2),
+        (topology.Complete(5), 20),
+        (topology.Complete(1), 0),
+    ],
+)
+def test_generated_graphs(kind, edges):
+    assert len(kind.edges(1)) == edges
+    assert topology.connectivity(kind, 10) == 1
+
+
+def test_a_random_graph_is_connected_and_comes_from_the_seed():
+    one, same, other = (topology.ErdosRenyi(12, seed, 0.25) for seed in (1, 1, 2))
+    assert one.edges(1) == same.edges(5)
+    assert one.edges(1) != other.edges(1)
+    assert topology.connectivity(one, 10) == 1
+    assert topology.one_way_edge(one, 10) is None
+
+
+def test_a_random_graph_that_is_never_connected_is_an_error():
+    with pytest.raises(BadInput, match=r"topology.probability = 0.001: none of 20000 random graphs"):
+        topology.ErdosRenyi(30, 1, 0.001).edges(1)
+
+
+def test_graphs_drawn_each_round_have_the_stated_density_and_are_random_access():
+    graph = topology.ErdosRenyiEachRound(10, 3, 0.3)
+    counts = [len(graph.edges(t)) / 2 for t in range(1, 1001)]
+    assert np.mean(counts) == pytest.approx(45 * 0.3, abs=4 * np.sqrt(45 * 0.3 * 0.7 / 1000))
+    assert graph.edges(7) == topology.ErdosRenyiEachRound(10, 3, 0.3).edges(7)
+    assert topology.connectivity(graph, 1000) > 1
+
+
+def written(tmp_path, **changes):
+    graph = {
+        "directed": True,
+        "graph": {"period": 2},
+        "nodes": [{"id": i} for i in range(3)],
+        "edges": [{"source": i, "target": (i + 1) % 3, "rounds": [1 + i % 2]} for i in range(3)],
+    } | changes
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(graph))
+    return path
+
+
+def test_a_file_of_ones_own(tmp_path):
+    graph = topology.read(written(tmp_path))
+    assert graph.edges(1) == {(0, 1), (2, 0)}
+    assert graph.edges(2) == graph.edges(4) == {(1, 2)}
+    assert topology.connectivity(graph, 10) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": [{"source": 1, "target": 1, "rounds": [2]}]}, r"graph.json: round 2: agent 1 has an edge to itself"),
+        ({"edges": [{"source": 0, "target": 3}]}, r"graph.json: edge 0 -> 3: agents are numbered 0 to 2"),
+        ({"edges": [{"source": True, "target": 2.0}]}, r"Expected `int`, got `bool` - at `\$.edges\[0\].source`"),
+        (
+            {"edges": [{"source": 0, "target": 1, "rounds": [3]}]},
+            r"rounds must be numbers from 1 to the period, 2, not \[3\]",
+        ),
+        ({"edges": [{"source": 0, "target": 1, "rounds": []}]}, r"edge 0 -> 1: rounds must be numbers from 1"),
+        ({"edges": [{"source": 0}]}, r"not networkx node-link JSON"),
+        ({"edges": 3}, r"not networkx node-link JSON"),
+        ({"nodes": [{"id": 1}, {"id": 2}]}, r"ids of the 2 nodes must be 0 to 1"),
+        ({"nodes": []}, r"length >= 1 - at `\$.nodes`"),
+        ({"graph": {"period": 0}}, r"Expected `int` >= 1 - at `\$.graph.period`"),
+        ({"graph": {"period": "x"}}, r"Expected `int`, got `str` - at `\$.graph.period`"),
+    ],
+)
+def test_a_malformed_file_says_where(tmp_path, changes, message):
+    with pytest.raises(BadInput, match=message):
+        topology.read(written(tmp_path, **changes))
+
+
+def test_a_file_that_is_not_json(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("{")
+    with pytest.raises(BadInput, match=r"x.json: not JSON"):
+        topology.read(path)
+    path.write_text("[1, 2]")
+    with pytest.raises(BadInput, match=r"x.json: not networkx node-link JSON"):
+        topology.read(path)
+    with pytest.raises(BadInput, match=r"y.json: cannot be read"):
+        topology.read(tmp_path / "y.json")
+
+
+def test_a_graph_that_is_not_connected_names_two_agents(tmp_path):
+    edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}, {"source": 2, "target": 1}]
+    graph = topology.read(written(tmp_path, edges=edges))
+    with pytest.raises(
+        BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"
+    ):
+        topology.connectivity(graph, 10)
+
+
+def test_a_graph_that_is_connected_only_after_the_run_is_refused():
+    graph = topology.read(SEVEN)
+    assert topology.connectivity(graph, 4) == 4
+    with pytest.raises(
+        BadInput,
+        match=r"not connected in a run of only 3 rounds: in the union of rounds 1 to 3 .* set rounds=4 or more",
+    ):
+        topology.connectivity(graph, 3)
+    with pytest.raises(BadInput, match=r"spread over 9 rounds, .* run of only 2 rounds: .* set rounds=8 or more"):
+        topology.connectivity(topology.BConnected(8, 1, 0.0, 9), 2)
+    with pytest.raises(
+        BadInput, match=r"each round, p = 1e-05: not connected: .* rounds 1 to 9 .*; add edges or rounds"
+    ):
+        topology.connectivity(topology.ErdosRenyiEachRound(9, 1, 1e-5), 9)
+
+
+@given(st.integers(1, 8), st.integers(1, 5), st.data())
+def test_connectivity_is_what_networkx_finds_window_by_window(n, period, data):
+    pairs = st.sampled_from([(j, i) for j in range(n) for i in range(n) if i != j] or [None])
+    phases = [frozenset(data.draw(st.sets(pairs, max_size=2 * n))) - {None} for _ in range(period)]
+    graph = topology.FromFile("f", n, "f", tuple(phases))
+
+    def connected(start, b):
+        return nx.is_strongly_connected(union(graph, range(start, start + b)))
+
+    good = [b for b in range(1, period + 1) if all(connected(t, b) for t in range(1, period + 1))]
+    if good:
+        assert topology.connectivity(graph, 5) == good[0]
+    else:
+        with pytest.raises(BadInput, match="not connected: "):
+            topology.connectivity(graph, 5)
+        j, i = topology.unreached(np.any([graph.sends(t) for t in range(1, period + 1)], axis=0))
+        assert i not in nx.descendants(union(graph, range(1, period + 1)), j)
+
+
+def test_connectivity_of_a_graph_that_never_repeats_holds_for_every_window_of_the_run_and_no_shorter_one():
+    graph = topology.ErdosRenyiEachRound(8, 3, 0.05)
+    b = topology.connectivity(graph, 300)
+    connected = {
+        length: [nx.is_strongly_connected(union(graph, range(t, t + length))) for t in range(1, 302 - length)]
+        for length in (b - 1, b)
+    }
+    assert all(connected[b])
+    assert not all(connected[b - 1])
+
+
+def test_connectivity_counts_the_rounds_at_the_end_that_are_not_connected():
+    class Late(topology.ErdosRenyiEachRound):
+        def sends(self, t):
+            return ~np.eye(3, dtype=bool) if t == 1 else np.zeros((3, 3), dtype=bool)
+
+    assert topology.connectivity(Late(3, 0), 10) == 10
+
+
+LEAST = {"small-world": 3, "barabasi-albert": 2}
+PLAIN = {
+    "small-world": {"neighbours": 2, "probability": 0.5},
+    "barabasi-albert": {"attachments": 1},
+    "geometric": {"radius": 0.8},
+}
+RANDOM = [name for name, kind in topology.KINDS.items() if "seed" in kind.__dataclass_fields__]
+EACH_ROUND = ["erdos-renyi-each-round", "random-digraph-each-round", "eulerian", "matchings"]
+DIRECTED = ["exponential", "random-digraph", "b-connected", "random-digraph-each-round", "eulerian"]
+
+
+def generated(name: str, agents: int, seed: int = 1, **keys) -> topology.Topology:
+    """A graph of a kind, with keys that the least number of agents can do with."""
+    if name == "torus":
+        keys = {"rows": min(k for k in range(1, agents + 1) if agents % k == 0)} | keys
+    return topology.KINDS[name](agents, *([seed] if name in RANDOM else []), **PLAIN.get(name, {}) | keys)
+
+
+def sizes(name: str) -> st.SearchStrategy[int]:
+    return st.sampled_from([1, 2, 4, 8, 16, 32]) if name == "hypercube" else st.integers(LEAST.get(name, 1), 40)
+
+
+def everywhere(sends: np.ndarray) -> bool:
+    return nx.is_strongly_connected(nx.from_numpy_array(sends, create_using=nx.DiGraph))
+
+
+@pytest.mark.parametrize("name", topology.KINDS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_every_kind_is_a_graph_of_its_agents_alike_for_the_same_seed(name, data):
+    n, seed = data.draw(sizes(name)), data.draw(st.integers(0, 2**63 - 1))
+    graph, again = generated(name, n, seed), generated(name, n, seed)
+    for t in (5, 1, 2, 2, 7):
+        edges, sends = graph.edges(t), graph.sends(t)
+        assert edges == again.edges(t) == {(j, i) for j, i in np.argwhere(sends).tolist()}
+        assert sends.shape == (n, n)
+        assert sends.dtype == bool
+        assert not sends.diagonal().any()
+        for i in {0, n // 2, n - 1}:
+            place = graph.round(t, i)
+            assert (place.inn, place.out) == (tuple(np.flatnonzero(sends[:, i])), tuple(np.flatnonzero(sends[i])))
+    assert (topology.one_way_edge(graph, 10) is None) or name in DIRECTED
+    if name not in EACH_ROUND:
+        assert topology.connectivity(graph, 40) <= graph.period
+        assert graph.edges(1) == graph.edges(1 + graph.period)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_kinds_differ_from_seed_to_seed(name):
+    drawn = {tuple(generated(name, 12, seed).edges(t) for t in (1, 2)) for seed in range(20)}
+    assert len(drawn) == 20
+
+
+@pytest.mark.parametrize("name", EACH_ROUND)
+def test_kinds_drawn_each_round_differ_from_round_to_round_and_are_drawn_once_for_all_who_ask(name, monkeypatch):
+    graph, kind = generated(name, 12), topology.KINDS[name]
+    assert graph.period is None
+    assert len({graph.edges(t) for t in range(1, 51)}) == 50
+    drawn, draw = Counter(), kind.draw
+    monkeypatch.setattr(kind, "draw", lambda self, rng: drawn.update([name]) or draw(self, rng))
+    for t in range(100, 110):
+        for i in range(12):
+            graph.round(t, i)
+        graph.edges(t)
+    assert drawn[name] == 10
+    with pytest.raises(ValueError, match="read-only"):
+        graph.sends(1)[0, 0] = True
+
+
+@pytest.mark.parametrize("name", ["random-digraph-each-round", "eulerian"])
+@given(n=st.integers(1, 40), t=st.integers(1, 10**9))
+def test_digraphs_drawn_each_round_are_strongly_connected_in_every_one(name, n, t):
+    assert everywhere(generated(name, n).sends(t))
+
+
+@given(n=st.integers(1, 40), seed=st.integers(0, 99), cycles=st.integers(0, 6), t=st.integers(1, 10**9))
+def test_eulerian_digraphs_have_in_degree_equal_to_out_degree(n, seed, cycles, t):
+    sends = topology.Eulerian(n, seed, cycles).sends(t)
+    np.testing.assert_array_equal(sends.sum(axis=0), sends.sum(axis=1))
+    assert sends.sum(axis=1).max() <= 1 + cycles
+
+
+def test_eulerian_digraphs_have_more_than_the_ring_and_degrees_that_differ():
+    degrees = np.concatenate([topology.Eulerian(16, 1).sends(t).sum(axis=1) for t in range(1, 201)])
+    assert set(degrees.tolist()) == {1, 2, 3}
+    assert (topology.Eulerian(16, 1, 0).sends(1).sum(axis=1) == 1).all()
+    assert topology.eulerian(topology.Eulerian(16, 1), 100)
+
+
+@given(n=st.integers(1, 40), t=st.integers(1, 10**9))
+def test_matchings_join_all_agents_in_pairs_but_for_an_odd_one(n, t):
+    sends = topology.Matchings(n, 4).sends(t)
+    np.testing.assert_array_equal(sends, sends.T)
+    assert sorted(sends.sum(axis=0).tolist()) == [0] * (n % 2) + [1] * (n // 2 * 2)
+
+
+def test_matchings_choose_every_pair_equally_often():
+    graph = topology.Matchings(6, 1)
+    met = sum(graph.sends(t).astype(int) for t in range(1, 3001))
+    off = met[~np.eye(6, dtype=bool)]
+    assert abs(off - 600).max() < 5 * np.sqrt(3000 * 0.2 * 0.8)
+
+
+@pytest.mark.parametrize(
+    ("agents", "rows", "title", "degree"),
+    [(12, "square", "torus, 3 × 4", 4), (25, "square", "torus, 5 × 5", 4), (12, 2, "torus, 2 × 6", 3),
+     (4, "square", "torus, 2 × 2", 2), (7, 1, "torus, 1 × 7", 2), (2, "square", "torus, 1 × 2", 1),
+     (1, "square", "torus, 1 × 1", 0), (12, 6, "torus, 6 × 2", 3)],
+)  # fmt: skip
+def test_a_torus_wraps_in_both_directions(agents, rows, title, degree):
+    graph = topology.Torus(agents, rows)
+    assert graph.title == title
+    assert (graph.sends(1).sum(axis=1) == degree).all()
+    r, c = graph.sides
+    grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(r, c, periodic=True), ordering="sorted")
+    grid.remove_edges_from(list(nx.selfloop_edges(grid)))
+    assert graph.edges(1) == {e for j, i in grid.edges for e in ((j, i), (i, j))}
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_a_hypercube_has_one_neighbour_for_each_binary_digit(k):
+    graph = topology.Hypercube(2**k)
+    assert (graph.sends(1).sum(axis=1) == k).all()
+    assert all((j ^ i).bit_count() == 1 for j, i in graph.edges(1))
+    assert topology.connectivity(graph, 1) == 1
+
+
+@given(st.integers(1, 40))
+def test_an_exponential_graph_sends_to_all_powers_of_two_or_to_one_in_turn(n):
+    static, turns = topology.Exponential(n), topology.Exponential(n, one_peer=True)
+    hops = ceil(log2(n))
+    assert static.edges(1) == {(j, (j + 2**k) % n) for j in range(n) for k in range(hops)}
+    assert turns.period == max(1, hops)
+    for t in range(1, 2 * hops + 1):
+        assert turns.edges(t) == {(j, (j + 2 ** ((t - 1) % hops)) % n) for j in range(n)}
+    assert topology.eulerian(static, 99)
+    assert topology.eulerian(turns, 99)
+    assert topology.connectivity(turns, 99) <= max(1, hops)
+
+
+def test_a_geometric_graph_joins_whoever_is_near():
+    """By its law: two points of the unit square are within r of each other with πr² − 8r³/3 + r⁴/2."""
+    r = 0.7
+    rng, pair = np.random.default_rng(1), topology.Geometric(2, 0, r)
+    joined = [pair.draw(rng)[0, 1] for _ in range(2000)]
+    p = np.pi * r**2 - 8 * r**3 / 3 + r**4 / 2
+    assert np.mean(joined) == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 2000))
+
+
+def test_a_small_world_keeps_the_number_of_edges_and_a_scale_free_graph_adds_some_for_each_agent():
+    assert topology.out_edges(topology.SmallWorld(20, 1, 4, 0.3), 9) == 20 * 4
+    assert topology.SmallWorld(20, 1, 4, 0.0).edges(1) != topology.SmallWorld(20, 1, 4, 0.3).edges(1)
+    assert topology.out_edges(topology.BarabasiAlbert(20, 1, 3), 9) == 2 * (3 + 16 * 3)
+
+
+def test_a_random_digraph_has_a_ring_and_the_stated_density_besides():
+    counts = [len(topology.RandomDigraph(10, seed, 0.3).edges(1)) for seed in range(500)]
+    assert np.mean(counts) == pytest.approx(10 + 80 * 0.3, abs=4 * np.sqrt(80 * 0.3 * 0.7 / 500))
+    assert len(topology.RandomDigraph(10, 1, 0.0).edges(1)) == 10
+    assert len(topology.RandomDigraph(10, 1, 1.0).edges(1)) == 90
+
+
+def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one():
+    graph = topology.BConnected(10, 2, 0.1, 5)
+    assert (graph.period, len(graph.phases)) == (5, 5)
+    assert sum(map(len, graph.phases)) == len(frozenset().union(*graph.phases)) >= 10
+    for start in range(1, 11):
+        assert nx.is_strongly_connected(union(graph, range(start, start + 5)))
+        assert not everywhere(graph.sends(start))
+    assert 1 < topology.connectivity(graph, 100) <= 5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: topology.Torus(12, 5), r"topology.rows = 5: 12 agents do not fill it; choose from: 1, 2, 3, 4, 6, 12"),
+        (lambda: topology.Torus(3, 4), r"topology.rows = 4: 3 agents"),
+        (lambda: topology.Torus(7), r"topology.agents = 7: .* prime, .* take 6 or 8, or topology.rows=1"),
+        (lambda: topology.Hypercube(7), r"topology.agents = 7: .* the nearest are 4 and 8"),
+        (lambda: topology.SmallWorld(9, 1, 3), r"topology.neighbours = 3: must be even"),
+        (lambda: topology.SmallWorld(2, 1, 2), r"topology.neighbours = 2: .* less than the number of agents, 2"),
+        (lambda: topology.BarabasiAlbert(1, 1, 1), r"topology.attachments = 1: .* less than the number of agents, 1"),
+        (
+            lambda: topology.Geometric(30, 1, 0.01).edges(1),
+            r"topology.radius = 0.01: none of 20000 random graphs on 30 agents was connected; 0.19 or more",
+        ),
+    ],
+)  # fmt: skip
+def test_parameters_that_do_not_fit_the_agents_are_named(make, message):
+    with pytest.raises(BadInput, match=message):
+        make()
+
+
+def test_a_small_world_that_is_never_connected_is_an_error(monkeypatch):
+    monkeypatch.setattr(topology.drawn, "ATTEMPTS", 1)  # of a thousand, one always is
+    with pytest.raises(BadInput, match=r"topology.neighbours = 2: none of 1 random .* 60 agents .*; more neighbours"):
+        topology.SmallWorld(60, 0, 2, 1.0).edges(1)
+
+
+def test_agents_draw_their_graphs_without_networkx():
+    """Except for the two kinds that are networkx's own."""
+    code = """
+import sys
+from mpinodes import topology
+for name, kind in topology.KINDS.items():
+    if name not in ("small-world", "barabasi-albert"):
+        graph = kind(8, 1) if "seed" in kind.__dataclass_fields__ else kind(8)
+        graph.round(1, 0)
+        for fact in ("connectivity", "one_way_edge", "out_edges", "laplacian_max", "eulerian"):
+            getattr(topology, fact)(graph, 100)
+print("networkx" in sys.modules or "scipy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_eulerian_looks_at_every_round():
+    assert not topology.eulerian(topology.read(SEVEN), 100)
+    assert topology.eulerian(topology.read(SEVEN, undirected=True), 100)
+    assert not topology.eulerian(topology.RandomDigraphEachRound(6, 1), 100)
+    late = topology.FromFile("f", 2, "f", (frozenset({(0, 1), (1, 0)}), frozenset({(0, 1)})))
+    assert [topology.eulerian(late, rounds) for rounds in (1, 2)] == [True, False]
+    assert [topology.one_way_edge(late, rounds) for rounds in (1, 2)] == [None, (2, 0, 1)]
+
+
+@pytest.mark.parametrize("name", topology.KINDS)
+def test_the_facts_of_a_run_are_those_of_its_rounds(name):
+    graph, rounds = generated(name, 8), 60
+    graphs = [union(graph, range(t, t + 1)) for t in range(1, rounds + 1)]
+    assert topology.out_edges(graph, rounds) == max(g.number_of_edges() for g in graphs)
+    assert topology.eulerian(graph, rounds) == all(g.in_degree(i) == g.out_degree(i) for g in graphs for i in g)
+    eigenvalues = [nx.laplacian_spectrum(g.to_undirected())[-1] for g in graphs]
+    if graph.period is None:
+        assert topology.laplacian_max(graph, rounds) == 8 >= max(eigenvalues) - 1e-12
+    else:
+        assert topology.laplacian_max(graph, rounds) == pytest.approx(max(eigenvalues), rel=1e-12)
+
+
+def test_a_graph_that_never_repeats_is_looked_at_for_so_many_rounds_only(monkeypatch):
+    graph, asked = topology.Matchings(4, 1), set()
+    sends = graph.sends
+    monkeypatch.setattr(topology.Matchings, "sends", lambda self, t: asked.add(t) or sends(t))
+    for fact in (topology.connectivity, topology.eulerian, topology.out_edges, topology.one_way_edge):
+        asked.clear()
+        fact(graph, 10**9)
+        assert asked == set(range(1, LONGEST_CHECK + 1))
+
+
+def test_one_agent_alone_is_connected_and_has_no_edges():
+    for name in topology.KINDS.keys() - LEAST.keys():
+        graph = generated(name, 1)
+        assert (graph.edges(1), topology.connectivity(graph, 9), topology.out_edges(graph, 9)) == (frozenset(), 1, 0)
+
+
+@pytest.mark.parametrize("name", topology.KINDS)
+def test_a_generated_graph_written_to_a_file_reads_back_with_the_same_edges(name, tmp_path):
+    keys = {"agents": 8} | ({"seed": 3} if name in RANDOM else {}) | ({"rounds": 12} if name in EACH_ROUND else {})
+    file = tmp_path / "graph.json"
+    assert write_topology.main([name, *(f"{k}={v}" for k, v in keys.items()), str(file)]) == 0
+    found, kind = topology.read(file), topology.KINDS[name]
+    wanted = kind(8, 3) if name in RANDOM else kind(8)
+    assert (found.title, found.agents, found.period) == (wanted.title, 8, wanted.period or 12)
+    for t in range(1, found.period + 1):
+        assert found.edges(t) == wanted.edges(t)
+    assert nx.is_strongly_connected(nx.node_link_graph(json.loads(file.read_text()), edges="edges"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("rign agents=3 FILE", "'rign': there is no such name; did you mean ring?"),
+        ("ring agents=3 rounds=7 FILE", "rounds = 7: ring repeats after 1, which are written; leave rounds out"),
+        ("matchings agents=4 FILE", "matchings never repeats: say how many rounds to write, as in rounds=100"),
+        ("matchings agents=4 rounds=0 FILE", "rounds = 0: expected int >= 1"),
+        ("ring agents=3 seed=1 FILE", "unknown key topology.seed"),
+        ("ring FILE", "topology.agents is missing"),
+        ("geometric agents=3 seed=-1 FILE", "seed = -1: expected int >= 0"),
+        ("hypercube agents=3 FILE", "the nearest are 2 and 4"),
+        ("ring agents=3", "'agents=3': the last word must be the file to write"),
+        ("ring", "expected NAME key=value ... FILE"),
+        ("ring agents=3 missing/graph.json", "missing/graph.json: cannot be written: No such file or directory"),
+    ],
+)
+def test_writing_a_graph_that_cannot_be_says_why(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert write_topology.main(shlex.split(words)) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
