@@ -173,8 +173,8 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     Raises:
         BadInput: it is malformed.
     """
-    from mpinodes.config.experiment import merge, parse
     from mpinodes.config.resolve import resolve
+    from mpinodes.core.experiment import merge, parse
 
     file = words[0] if words and "=" not in words[0] else None
     asked = parse(file, words[1:] if file else words)
@@ -192,7 +192,7 @@ def seed_of(asked: dict[str, Any]) -> int:
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The same experiment, recorded in full, once."""
-    from mpinodes.config.experiment import merge
+    from mpinodes.core.experiment import merge
 
     changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
     return merge(asked, changes, {"output": {"dir": str(directory)}})

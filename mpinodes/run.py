@@ -53,7 +53,7 @@ def _arguments() -> _Parser:
 
 
 def _asked(words: list[str]) -> dict[str, Any]:
-    from mpinodes.config.experiment import parse
+    from mpinodes.core.experiment import parse
 
     file = words[0] if words and "=" not in words[0] else None
     return parse(file, words[1:] if file else words)
@@ -282,8 +282,8 @@ class Job:
         """
         import msgspec
 
-        from mpinodes.config.experiment import Experiment
         from mpinodes.config.setup import build
+        from mpinodes.core.experiment import Experiment
         from mpinodes.simulation.agent import Agent
         from mpinodes.simulation.network import assemble
 
@@ -330,8 +330,8 @@ class Job:
 
     def _act(self, parts: Parts, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
-        from mpinodes.config.experiment import single_run
         from mpinodes.config.setup import build
+        from mpinodes.core.experiment import single_run
         from mpinodes.simulation.agent import Agent, row_width
         from mpinodes.simulation.network import Channel, Network, assemble, live
 

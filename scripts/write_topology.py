@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.experiment import parse
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import parse
 
 Rounds = Annotated[int, Meta(ge=1, le=100_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]

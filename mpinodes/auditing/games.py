@@ -13,8 +13,8 @@ import numpy as np
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Change, Finding, Recorded, Replayed, Transcript, adjacent, changed, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.config.experiment import merge
 from mpinodes.config.setup import Parts
+from mpinodes.core.experiment import merge
 from mpinodes.core.protocol import Kind, Loss, Vector
 from mpinodes.simulation import lockstep
 from mpinodes.simulation.agent import open_rows

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.config import registry
-from mpinodes.config.experiment import Tree, merge
 from mpinodes.config.resolve import find_algorithm
+from mpinodes.core.experiment import Tree, merge
 from mpinodes.core.protocol import Vector
 
 FAR = 100.0

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes import load
-from mpinodes.config.experiment import log_spaced, parse
 from mpinodes.config.resolve import resolve
 from mpinodes.config.setup import Parts, build
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import log_spaced, parse
 from mpinodes.core.protocol import Event, Features, Inbox, Kind, Loss, Message, Query, Solve, Vector
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.privacy.penalty import log_density

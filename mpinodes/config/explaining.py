@@ -8,9 +8,9 @@ import msgspec
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.experiment import SECTIONS, Experiment
 from mpinodes.config.resolve import ALGORITHM_FACTS, STREAM_FACTS, TOPOLOGY_FACTS
 from mpinodes.core import schedules
+from mpinodes.core.experiment import SECTIONS, Experiment
 
 
 def documented_keys() -> dict[str, str]:

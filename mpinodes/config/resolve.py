@@ -12,9 +12,9 @@ from msgspec import Meta
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.experiment import SECTIONS, SEED, Experiment, Finite, Tree, merge
 from mpinodes.core import schedules
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import SECTIONS, SEED, Experiment, Finite, Tree, merge
 from mpinodes.losses.linear import SmoothLoss
 
 ALGORITHM_FACTS = frozenset(

@@ -9,10 +9,10 @@ from typing import Any
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.experiment import Experiment
 from mpinodes.config.resolve import find_algorithm, make_stream, make_topology, schedule
 from mpinodes.core import sets
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.protocol import Algorithm, Features, Loss, Mechanism, Mixing, Stream, Vector
 from mpinodes.core.schedules import Step
 from mpinodes.core.seeds import Purpose

@@ -1,1 +1,1 @@
-"""What everything rests on: the contract of parts, messages, sets, schedules, seeds, errors; it imports nothing else."""
+"""What everything rests on: the contract of parts, messages, sets, schedules, seeds, errors; imports nothing else."""

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from mpinodes.bounds import Bound, bounds
-from mpinodes.config.experiment import Experiment, log_spaced
 from mpinodes.config.resolve import resolve
 from mpinodes.config.setup import Parts
+from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.core.protocol import Diverged, Event, Vector
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, Loss, Losses
 from mpinodes.results.comparator import Comparator, best

@@ -19,8 +19,8 @@ import h5py
 import numpy as np
 
 from mpinodes import __version__
-from mpinodes.config.experiment import Experiment
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.protocol import Event, Vector
 
 RUNS = "runs"

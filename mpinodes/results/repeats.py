@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.experiment import Experiment, single_run
 from mpinodes.config.setup import Parts, build
+from mpinodes.core.experiment import Experiment, single_run
 from mpinodes.core.protocol import Vector
 from mpinodes.results.logger import Logger, conclude
 from mpinodes.results.record import fresh_file, write_text

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.experiment import Budget, Experiment, Record, single_run
 from mpinodes.config.setup import Parts, build
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.protocol import Loss, Solved, Vector
 from mpinodes.privacy.accountant import Accountant
 from mpinodes.results.logger import groups

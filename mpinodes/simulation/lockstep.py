@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpinodes.config.experiment import chunk_rounds, parse
 from mpinodes.config.resolve import resolve
 from mpinodes.config.setup import Parts, build, check
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import chunk_rounds, parse
 from mpinodes.core.protocol import Vector
 from mpinodes.results import repeats
 from mpinodes.results.logger import Json

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from mpinodes.config.experiment import chunk_rounds
+from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.protocol import Round, Vector
 from mpinodes.simulation.agent import RELEASE, Agent
 

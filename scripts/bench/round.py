@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from mpinodes.config.experiment import parse
 from mpinodes.config.resolve import resolve
 from mpinodes.config.setup import Parts, build
+from mpinodes.core.experiment import parse
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
 from mpinodes.simulation.agent import Agent, row_width

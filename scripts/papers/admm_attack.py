@@ -19,7 +19,7 @@ from shared import COLOURS, arguments, holds, panels, save
 import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.replay import Recorded
-from mpinodes.config.experiment import log_spaced
+from mpinodes.core.experiment import log_spaced
 from mpinodes.core.protocol import Event
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5

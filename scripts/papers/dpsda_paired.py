@@ -26,9 +26,9 @@ from matplotlib.axes import Axes
 from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
-from mpinodes.config.experiment import Experiment, parse, single_run
 from mpinodes.config.resolve import resolve
 from mpinodes.config.setup import Parts, build
+from mpinodes.core.experiment import Experiment, parse, single_run
 from mpinodes.simulation.lockstep import simulate
 
 TOML = "dpsda-table-5.toml"

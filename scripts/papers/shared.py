@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import mpinodes
-from mpinodes.config.experiment import parse
+from mpinodes.core.experiment import parse
 from mpinodes.results.report.figures import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 
 HERE = Path(__file__).parent

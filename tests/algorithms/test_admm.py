@@ -17,9 +17,9 @@ import mpinodes
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
 from mpinodes.auditing.replay import Change, Recorded, Replayed, replay
-from mpinodes.config import experiment as ex
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
+from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.core.protocol import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream

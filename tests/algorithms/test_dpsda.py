@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.config import experiment as ex
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
+from mpinodes.core import experiment as ex
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.agent import HEADER, Agent, row_width
 from mpinodes.simulation.lockstep import simulate

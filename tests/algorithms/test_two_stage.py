@@ -15,9 +15,9 @@ from scipy.stats import norm
 
 import mpinodes
 from mpinodes.auditing.replay import Recorded, replay
-from mpinodes.config import experiment as ex
 from mpinodes.config import setup as pt
-from mpinodes.config.experiment import chunk_rounds
+from mpinodes.core import experiment as ex
+from mpinodes.core.experiment import chunk_rounds
 from mpinodes.results import summary
 from mpinodes.simulation.agent import HEADER, Agent, row_width
 from tests.algorithms.test_decomposable import slope, told

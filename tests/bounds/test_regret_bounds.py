@@ -14,6 +14,7 @@ from mpinodes.config.setup import Parts
 from mpinodes.core.schedules import Doubling, InverseSqrt
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.lockstep import simulate
+from tests.algorithms import test_dpsda
 from tests.helpers import reference
 
 UNCUT = "privacy.clip=3.2"  # no gradient of a block of digits is longer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes.config import experiment as ex
+from mpinodes.core import experiment as ex
 from tests.algorithms.test_decomposable import METHODS
 from tests.conftest import run_alone, run_mpi
 

@@ -7,11 +7,11 @@ import tomllib
 
 import pytest
 
-from mpinodes.config import experiment as ex
 from mpinodes.config import explaining as explain
 from mpinodes.config import registry
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
+from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 
 

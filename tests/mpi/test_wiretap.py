@@ -87,9 +87,9 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
 def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatch, algorithm, weights, push_sum):
     from mpi4py import MPI
 
-    from mpinodes.config import experiment as ex
     from mpinodes.config import setup as pt
     from mpinodes.config.resolve import resolve
+    from mpinodes.core import experiment as ex
     from tests.algorithms.test_dpsda import expected
 
     world = MPI.COMM_WORLD
@@ -124,9 +124,9 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     """All five methods in one world of any size; the frames equal the papers', and lockstep's bit for bit."""
     from mpi4py import MPI
 
-    from mpinodes.config import experiment as ex
     from mpinodes.config import setup as pt
     from mpinodes.config.resolve import resolve
+    from mpinodes.core import experiment as ex
     from tests.algorithms.test_decomposable import METHODS, expected, told
 
     world = MPI.COMM_WORLD
@@ -208,9 +208,9 @@ def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(han
     from mpi4py import MPI
 
     from mpinodes import load
-    from mpinodes.config import experiment as ex
     from mpinodes.config import setup as pt
     from mpinodes.config.resolve import resolve
+    from mpinodes.core import experiment as ex
     from tests.algorithms.test_two_stage import frames_foretold
 
     world = MPI.COMM_WORLD

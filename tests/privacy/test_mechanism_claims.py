@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kstest
 
 import mpinodes
-from mpinodes.config import experiment as ex
+from mpinodes.core import experiment as ex
 from mpinodes.core.protocol import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.laplace import Laplace

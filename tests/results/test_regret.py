@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 import mpinodes
-from mpinodes.config import experiment as ex
+from mpinodes.core import experiment as ex
 from mpinodes.core import sets
 from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge

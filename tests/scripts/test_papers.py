@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpinodes.config.experiment import parse
 from mpinodes.config.resolve import resolve
+from mpinodes.core.experiment import parse
 from tests.conftest import CHECKOUT, command
 
 PAPERS = CHECKOUT / "scripts" / "papers"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.config import experiment as ex
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
+from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares

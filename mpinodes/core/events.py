@@ -1,0 +1,256 @@
+"""What a release was, for the ledger: events, and the rows of numbers in which they travel and are kept.
+
+In its round an agent hands a row of floats to the logger: its decision, an `Event` for each vector of its message, the
+numbers of the message's leakage, and its frame where the transcript is recorded. `Layout` knows what stands where;
+`Events` reads whole arrays of rows by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.messages import HIDDEN_KIND, RELEASED, UNKNOWN_KIND, Leakage, Query, Vector, leakage_width
+
+
+class Kind(IntEnum):
+    """The law of a release's noise."""
+
+    CLEAN = 0
+    LAPLACE = 1
+    GAUSSIAN = 2
+    PURE = 3  # no shift of a fixed law, but l1/scale-DP all the same (penalty perturbation)
+
+
+class Event(NamedTuple):
+    """What the release of one vector was.
+
+    Attributes:
+        kind: the law of the noise, a `Kind`.
+        scale: of the noise, per coordinate.
+        draws: of noise on the same value: 1 where all receivers get the same release.
+        l1, l2, uses: as in `Query`; of a `Solve`, l1 and l2 are what divided by the scale gives the pure ε.
+        tv_distance: total variation distance of the release to what is accounted for.
+        rounding_l1, rounding_l2: what rounding a value to a lattice adds to any change of it.
+        residual, solver_steps: of the local solve that made the release, if one did; they cost nothing.
+    """
+
+    kind: float
+    scale: float
+    draws: float
+    l1: float
+    l2: float
+    uses: float
+    tv_distance: float = 0.0
+    rounding_l1: float = 0.0
+    rounding_l2: float = 0.0
+    residual: float = 0.0
+    solver_steps: float = 0.0
+
+    @classmethod
+    def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
+        """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
+        d = len(query.value)
+        solve = (query.residual, query.solver_steps)
+        return cls(
+            kind, scale, 1.0, query.l1, query.l2, query.uses, 0.0, d * lattice, sqrt(d) * lattice, *solve
+        )  # fmt: skip
+
+
+NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
+TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
+
+_EVENT = np.dtype([(name, np.float64) for name in Event._fields])
+
+
+def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
+    """The numbers of a leakage, in the order of `Hidden.numbers`."""
+    fields: list[Any] = [("kind", np.float64)]
+    if hidden:
+        fields += [
+            ("transition", np.float64, (hidden, hidden)),
+            ("gradient", np.float64, (hidden,)),
+            ("sensitivity", np.float64),
+            ("point", np.float64, (hidden,)),
+            ("lipschitz", np.float64),
+            ("largest", np.float64),
+            ("reads", np.float64, (vectors, hidden)),
+        ]
+    return np.dtype(fields)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What stands where in a row.
+
+    Attributes:
+        dimension: d.
+        vectors, hidden: their names, as the algorithm has them.
+        frame: floats of a frame that is kept in the row; 0: it is not.
+    """
+
+    dimension: int
+    vectors: tuple[str, ...] = ("x",)
+    hidden: tuple[str, ...] = ()
+    frame: int = 0
+
+    @cached_property
+    def record(self) -> np.dtype[Any]:
+        """Of a message: the events of its vectors, and its leakage."""
+        k = len(self.vectors)
+        return np.dtype([("event", _EVENT, (k,)), ("leakage", _leakage(len(self.hidden), k))])
+
+    @cached_property
+    def message_end(self) -> int:
+        """Where a row's events and leakage end."""
+        return self.dimension + self.record.itemsize // 8
+
+    @property
+    def width(self) -> int:
+        """Floats of a row."""
+        return self.message_end + self.frame
+
+    def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
+        """Put what a message was into a row: (width,)."""
+        numbers = leakage.numbers(len(self.hidden), len(self.vectors))
+        written = events[0] + numbers if len(events) == 1 else (*(x for event in events for x in event), *numbers)
+        row[self.dimension : self.message_end] = written
+
+    def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
+        """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""
+        decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
+        return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0]), frames
+
+
+@dataclass(frozen=True)
+class Events:
+    """The events and leakages of many messages, a column for each fact.
+
+    Args:
+        data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) of one agent. Columns of events have
+            one more axis, the vectors of a message; those of leakages have the axes that `Hidden` states.
+    """
+
+    data: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: Any) -> Events:
+        """Some rounds, or an agent: as of an array."""
+        return Events(self.data[index])
+
+    @classmethod
+    def concatenate(cls, chunks: Sequence[Events]) -> Events:
+        """One after the other, by round."""
+        return cls(np.concatenate([chunk.data for chunk in chunks]))
+
+    def copy(self) -> Events:
+        """A copy that what they were read from may be overwritten under."""
+        return Events(self.data.copy())
+
+    def event(self, name: str) -> Vector:
+        """A column of events by the name of an `Event`'s field: (..., vectors)."""
+        return np.asarray(self.data["event"][name])
+
+    def leakage(self, name: str) -> Vector:
+        """A column of leakages by the name of a `Hidden`'s field: (..., its own axes)."""
+        return np.asarray(self.data["leakage"][name])
+
+    @property
+    def vectors(self) -> int:
+        """Of a message."""
+        return int(self.data.dtype["event"].shape[0])
+
+    @property
+    def hidden(self) -> int:
+        """Parts."""
+        names = self.data.dtype["leakage"].names or ()
+        return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
+
+    @property
+    def kind(self) -> Vector:
+        """The law of the noise."""
+        return self.event("kind")
+
+    @property
+    def scale(self) -> Vector:
+        """Of the noise, per coordinate."""
+        return self.event("scale")
+
+    @property
+    def draws(self) -> Vector:
+        """Of noise on the same value."""
+        return self.event("draws")
+
+    @property
+    def l1(self) -> Vector:
+        """L1 sensitivity."""
+        return self.event("l1")
+
+    @property
+    def l2(self) -> Vector:
+        """L2 sensitivity."""
+        return self.event("l2")
+
+    @property
+    def uses(self) -> NDArray[np.int64]:
+        """(...) The round whose loss a message first carries; 0: none. All its vectors tell of the same."""
+        return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
+
+    @property
+    def tv_distance(self) -> Vector:
+        """Total variation distance to what is accounted for."""
+        return self.event("tv_distance")
+
+    @property
+    def rounding_l1(self) -> Vector:
+        """What rounding adds to a change, in L1."""
+        return self.event("rounding_l1")
+
+    @property
+    def rounding_l2(self) -> Vector:
+        """What rounding adds to a change, in L2."""
+        return self.event("rounding_l2")
+
+    @property
+    def residual(self) -> Vector:
+        """Gradient norm where a local solve ended."""
+        return self.event("residual")
+
+    @property
+    def solver_steps(self) -> Vector:
+        """Of a local solve."""
+        return self.event("solver_steps")
+
+    @property
+    def is_unknown(self) -> NDArray[np.bool_]:
+        """(...) Whether nothing is stated of the leakage."""
+        return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
+
+    @property
+    def is_hidden(self) -> NDArray[np.bool_]:
+        """(...) Whether the message depends on hidden parts."""
+        return np.asarray(self.leakage("kind") == HIDDEN_KIND)
+
+    def priced(self) -> bytes:
+        """All that a cost depends on, as bytes."""
+        data = self.data.copy()
+        for name in TELEMETRY:
+            data["event"][name] = 0.0
+        return data.tobytes()
+
+
+def leakage_names(layout: Layout) -> tuple[str, ...]:
+    """The names of the columns of leakages."""
+    return tuple(layout.record["leakage"].names or ())
+
+
+__all__ = ["NOTHING_SAID", "RELEASED", "Event", "Events", "Kind", "Layout", "leakage_names", "leakage_width"]

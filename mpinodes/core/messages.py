@@ -1,0 +1,314 @@
+"""What agents say to each other, and what a message says of itself.
+
+An algorithm never sends: it returns a `Query`, `Queries` or a `Solve`, and its agent releases it through the mechanism,
+the one place that adds noise; or a `Start` or a `Relay`, which have no field for data to be in. What else travels
+un-noised is made by a `Mixing`, which is never given state or loss.
+
+Every message with data states what it leaks, in two parts. Its *own* sensitivity: how far it moves when a sample of the
+loss that it first carries (`uses`) is replaced, given all that was said before. And its *leakage*: what an older change
+still makes of it beyond what was said before, for state that an agent keeps to itself may remember. There is no default
+for either. What is not known is stated as `UNKNOWN`, and nothing is proven of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
+
+
+class Diverged(RuntimeError):
+    """The run has left what its method is sound for; the message says where and why."""
+
+
+@lru_cache(maxsize=4096)
+def _ascending(in_neighbors: tuple[int, ...], agent: int) -> tuple[int, ...]:
+    return tuple(sorted((*in_neighbors, agent)))
+
+
+class Neighborhood(NamedTuple):
+    """An agent's place in the graph of one round.
+
+    Attributes:
+        t: the round, from 1.
+        agent: whose place it is.
+        in_neighbors, out_neighbors: whom it hears and who hears it, ascending, never itself.
+    """
+
+    t: int
+    agent: int
+    in_neighbors: tuple[int, ...]
+    out_neighbors: tuple[int, ...]
+
+    @property
+    def senders(self) -> tuple[int, ...]:
+        """Whose releases this agent mixes: its in-neighbors and itself, ascending."""
+        return _ascending(self.in_neighbors, self.agent)
+
+
+class Released(NamedTuple):
+    """The message is made of released points and the loss it names in `uses`: an older change moves it no further.
+
+    Nor do the hidden parts, where the algorithm has some, hold anything else.
+    """
+
+    def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
+        """See `leakage_numbers`."""
+        return (RELEASED_KIND, *_zeros(hidden, vectors))
+
+
+class Unknown(NamedTuple):
+    """Nothing is stated: an older change may move the message without bound, and nothing is proven of the run."""
+
+    def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
+        """See `leakage_numbers`."""
+        return (UNKNOWN_KIND, *_zeros(hidden, vectors))
+
+
+class Hidden(NamedTuple):
+    """The message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
+
+    Let h be the change of the hidden parts that a changed sample makes, given all that was said. With g the change of
+    the gradient (or whatever else the data enter by) that was put into the state since the message before:
+
+        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂)  at the h before
+        change of vector v = c_v · h
+
+    A signed A, b, p or c_v must be exact: the dynamics are linear, and the exact impulse response of the signed system
+    is accounted for. Where only norms are bounded (projections, Lipschitz maps), state all numbers nonnegative and h as
+    a vector of norms; then h <- A h + b g is a bound, and is accounted for as such.
+
+    All numbers are public constants: they must not depend on anybody's data.
+
+    Attributes:
+        transition: A, (m, m) nested tuples, m the number of the algorithm's `hidden` parts.
+        gradient: b, (m,).
+        sensitivity: s, the L2 change of the gradient between adjacent data at one and the same point.
+        point: p, (m,): how the hidden parts before move the point that the gradient is taken at; 0: it is released.
+        lipschitz: ℓ, the gradient's L2 change per L2 change of the point, on the same data; inf: unknown.
+        largest: r, the most that the gradient moves between any two points, on the same data; inf: unknown.
+        reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
+    """
+
+    transition: Sequence[Sequence[float]]
+    gradient: Sequence[float]
+    sensitivity: float
+    point: Sequence[float]
+    lipschitz: float
+    largest: float
+    reads: Sequence[Sequence[float]]
+
+    def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
+        """See `leakage_numbers`.
+
+        Raises:
+            ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, or a bound is below 0.
+        """
+        flat = (
+            HIDDEN_KIND,
+            *chain.from_iterable(self.transition),
+            *self.gradient,
+            self.sensitivity,
+            *self.point,
+            self.lipschitz,
+            self.largest,
+            *chain.from_iterable(self.reads),
+        )
+        if len(flat) != 1 + leakage_width(hidden, vectors):
+            raise ValueError(
+                f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
+                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden})"
+            )
+        if not (self.sensitivity >= 0 and self.lipschitz >= 0 and self.largest >= 0):
+            raise ValueError(
+                "sensitivity, lipschitz and largest of a leakage must be >= 0, not "
+                f"{(self.sensitivity, self.lipschitz, self.largest)}"
+            )
+        return flat
+
+
+def feedback(sensitivity: float, lipschitz: float, largest: float, linear: float = 0.0) -> Hidden:
+    """The leakage of one hidden part that is the message itself, δ its L2 change (the usual case).
+
+    δ(t) = s·[changed] + min(largest, lipschitz·δ(t − 1)) + linear·δ(t − 1)
+
+    Args:
+        sensitivity: s, the message's own L2 sensitivity.
+        lipschitz: what an older change of size 1 makes of this message, up to `largest`: a loss's share.
+        largest: the most that it makes of it that way.
+        linear: what it makes of it beside that: a regularizer's share, taken at a hidden point.
+    """
+    return Hidden(((linear,),), (1.0,), sensitivity, (1.0,), lipschitz, largest, ((1.0,),))
+
+
+RELEASED_KIND, HIDDEN_KIND, UNKNOWN_KIND = 0.0, 1.0, 2.0
+RELEASED, UNKNOWN = Released(), Unknown()
+Leakage: TypeAlias = Released | Hidden | Unknown
+
+
+def leakage_width(hidden: int, vectors: int) -> int:
+    """Floats of a leakage's numbers, beside its kind."""
+    return hidden * hidden + 2 * hidden + 3 + vectors * hidden if hidden else 0
+
+
+@lru_cache(maxsize=64)
+def _zeros(hidden: int, vectors: int) -> tuple[float, ...]:
+    return (0.0,) * leakage_width(hidden, vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A vector that an algorithm wants to say, with what the mechanism must know to release it.
+
+    Attributes:
+        value: (d,) the clean vector.
+        l1: L1 sensitivity of the value given everything released before; `inf` where nothing bounds it.
+        l2: L2 sensitivity, likewise.
+        uses: the round whose loss first reaches the network with this value; 0: none does.
+        leaks: what older changes make of it: `RELEASED`, a `Hidden`, or `UNKNOWN`.
+        calibration: what the noise is calibrated to, in the mechanism's own terms (see `Mechanism.release`); None:
+            its sensitivity. 0: a message that in this paper carries no noise.
+        residual, solver_steps: of the local solve that made the value, where one did, as in `Solved`.
+
+    Raises:
+        ValueError: a sensitivity that is not positive, or a calibration below 0.
+    """
+
+    value: Vector
+    l1: float
+    l2: float
+    uses: int
+    leaks: Leakage
+    calibration: float | None = None
+    residual: float = 0.0
+    solver_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.l1 > 0 and self.l2 > 0):
+            raise ValueError(f"a sensitivity must be > 0, not L1 {self.l1}, L2 {self.l2}")
+        if self.calibration is not None and not self.calibration >= 0:
+            raise ValueError(f"a calibration must be >= 0, not {self.calibration}")
+
+
+class Payload(NamedTuple):
+    """One named vector of `Queries`; value, l1, l2 and calibration as in `Query`."""
+
+    value: Vector
+    l1: float
+    l2: float
+    calibration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Several vectors of one message, noised each by itself, sent in one frame and accounted for jointly.
+
+    Attributes:
+        vectors: by name, those that the algorithm's `vectors` lists, each (d,).
+        uses, leaks: as in `Query`, of all together: they tell of the same samples.
+    """
+
+    vectors: Mapping[str, Payload]
+    uses: int
+    leaks: Leakage
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """A minimizer that an algorithm wants to say: of f(x) + ‖x − center − e‖²/(2·step), e the mechanism's noise.
+
+    Attributes:
+        center: (d,) made of what was released alone; all that is private is in f.
+        step: of the proximal operator.
+        near: (d,) where the solver begins.
+        uses: the round whose loss f is.
+        l2: how far apart two centers with noise are, in L2, that give the same minimizer on adjacent data: step times
+            the change of ∇f.
+        log_volume: how far apart, on adjacent data, the logarithms of det(∂(center + e)/∂x) are.
+        calibration: the inverse of the rate that the noise is calibrated to.
+        tolerance: the largest gradient norm at which the minimizer counts as found.
+        stretch: ‖x − minimizer‖ per gradient norm at x: the inverse of the strong convexity.
+        leaks: `RELEASED`, as the center asks for, or `UNKNOWN`.
+        grid: the release is rounded to multiples of it, after a uniform dither; 0: it is not.
+    """
+
+    center: Vector
+    step: float
+    near: Vector
+    uses: int
+    l2: float
+    log_volume: float
+    calibration: float
+    tolerance: float
+    stretch: float
+    leaks: Released | Unknown
+    grid: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The x that `init` was given, in round 1: no data has reached it, so it goes out as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The mix of what was heard in the round before, own release included: it tells nothing that was not said."""
+
+
+Message: TypeAlias = Query | Queries | Solve | Start | Relay
+
+
+class Solved(NamedTuple):
+    """What a local solve found.
+
+    Attributes:
+        x: (d,).
+        residual: the gradient's L2 norm there.
+        steps: how many the solver took.
+    """
+
+    x: Vector
+    residual: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The releases that agent i mixes in a round, its own among them, in ascending order of sender.
+
+    Attributes:
+        releases: k vectors (d,); of an algorithm with several `vectors` side by side, to be taken by name.
+        weights: (k,) the a_ij, in the same order.
+        scale: what the mixed vector has to be divided by (push-sum's w_i); 1 where the mixing has none.
+        own: (d,) the agent's own release.
+        vectors: the names of several vectors; empty: there is one.
+    """
+
+    releases: Sequence[Vector]
+    weights: Sequence[float]
+    scale: float
+    own: Vector
+    vectors: tuple[str, ...] = ()
+
+    def mix(self) -> Vector:
+        """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
+        # One elementwise product at a time, not a gemv: the order of summation, and so every bit, is then
+        # the same in lockstep, under any MPI and on any BLAS.
+        mixed = self.weights[0] * self.releases[0]
+        for weight, release in zip(self.weights[1:], self.releases[1:], strict=True):
+            mixed += weight * release
+        return mixed
+
+    def __getitem__(self, name: str) -> Inbox:
+        """The same of one named vector alone."""
+        place, d = self.vectors.index(name), len(self.own) // len(self.vectors)
+        part = slice(place * d, (place + 1) * d)
+        return Inbox([release[part] for release in self.releases], self.weights, self.scale, self.own[part])

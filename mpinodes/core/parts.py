@@ -1,0 +1,550 @@
+"""The contract: what every kind of part is, and all that it may say about itself.
+
+A part is a class that extends one of the bases below: one file each, found by its name in this package, by entry point
+or by a path of the user's. Whatever the rest of mpinodes asks of a part stands here, as a typed attribute or method;
+where an answer is honest for most there is a default. Settings are the fields of a part's dataclass: each is a key of
+the experiment (`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class attributes are no settings.
+
+    Algorithm    what an agent says, and what it makes of what it hears
+    Mixing       the weights of what it hears, and the public scalars that receivers need to know them
+    Mechanism    the noise
+    Loss         f^t as an agent sees it;  SampleLoss: of samples, the part that `problem.loss` names
+    Stream       where the losses come from
+    Topology     who hears whom in a round
+    Set          the constraint set
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from mpinodes.core.events import Event
+from mpinodes.core.messages import Features, Inbox, Message, Neighborhood, Query, Solved, Vector
+from mpinodes.core.seeds import Stream as Seeds
+
+if TYPE_CHECKING:
+    from mpinodes.core.setup import Setup
+
+S = TypeVar("S")
+Step = Callable[[int], float]  # a step schedule: t -> the step of round t = 1, 2, ...
+Edges = frozenset[tuple[int, int]]
+Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
+ALL = slice(None)
+
+
+# ---------------------------------------------------------------------------------------------------------------- sets
+class Set(ABC):
+    """A closed convex set 𝒳, with its exact Euclidean projection."""
+
+    bounded: ClassVar[bool] = True
+    by_blocks: ClassVar[bool] = True  # whether an agent's block of the projection depends on that block alone
+
+    @abstractmethod
+    def diameter(self, d: int) -> float:
+        """The largest ‖x − y‖₂ within 𝒳, over d coordinates of one agent; inf where it has none."""
+
+    @abstractmethod
+    def project(self, x: Vector) -> Vector:
+        """Argmin over v in 𝒳 of ‖v − x‖₂: (d,) -> (d,)."""
+
+    @abstractmethod
+    def support(self, g: Vector) -> float:
+        """Max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
+
+    def prox_step(self, z: Vector, alpha: float) -> Vector:
+        """Π(z, α) = argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""
+        return self.project(-alpha * z)
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
+@dataclass(frozen=True)
+class Run:
+    """What an algorithm knows of the run it is in; all from public constants, never from data.
+
+    Attributes:
+        agents: n.
+        rounds: T, the horizon.
+        dimension: d.
+        blocks: by agent, the coordinates that its gradients are taken of: its own, or all.
+        degrees: by agent, its out-neighbors in round 1.
+        feasible: 𝒳.
+        regularizer: λ of every agent's loss of a round.
+        private: whether releases are noised.
+        epsilon, delta: `privacy.epsilon`, the paper's own parameter (inf: no noise), and `privacy.delta`.
+        grad_sensitivity: by agent, how far its gradient (clipped, over its block) moves in L2 between adjacent data, at
+            one point; inf: nothing bounds it.
+        grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data.
+        grad_lipschitz: by agent, the same per L2 change of the point.
+        sample_weight: by agent, the factor on a sample's loss.
+        sample_sensitivity: half the most that replacing a sample changes its own gradient by at one point, unclipped.
+        sample_curvature: the largest norm of a sample's Hessian.
+        least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
+        steps: α, where the algorithm takes steps along a gradient (`step.kind`); see `step`.
+        gdp: (ε, δ) -> the largest m for which m-GDP is (ε, δ)-DP.
+    """
+
+    agents: int
+    rounds: int
+    dimension: int
+    blocks: tuple[slice, ...]
+    degrees: tuple[int, ...]
+    feasible: Set
+    regularizer: float
+    private: bool
+    epsilon: float
+    delta: float
+    grad_sensitivity: tuple[float, ...]
+    grad_range: tuple[float, ...]
+    grad_lipschitz: tuple[float, ...]
+    sample_weight: tuple[float, ...]
+    sample_sensitivity: float
+    sample_curvature: float
+    least_modulus: float
+    largest_smoothness: float
+    steps: Step | None
+    gdp: Callable[[float, float], float] = field(repr=False)
+
+    @property
+    def step(self) -> Step:
+        """α: the step of round t = 1, 2, ...
+
+        Raises:
+            ValueError: the algorithm says that it takes none (`Algorithm.takes_steps`).
+        """
+        if self.steps is None:
+            raise ValueError("this algorithm takes no steps along a gradient: it has takes_steps = False")
+        return self.steps
+
+
+class Bound(NamedTuple):
+    """A theorem's bound on a measured quantity.
+
+    Attributes:
+        name: the theorem, and whether as printed or checked.
+        of: the variable of record.h5 that it bounds, in the mean over the noise.
+        values: (h,) at the horizons, in that variable's unit; inf where nothing finite comes out.
+        applies: whether the run is what the theorem assumes.
+        why: which assumption the run breaks, or why the values are infinite; else empty.
+    """
+
+    name: str
+    of: str
+    values: Vector
+    applies: bool
+    why: str
+
+    @property
+    def variable(self) -> str:
+        """Its own name in record.h5."""
+        words = "".join(letter if letter.isalnum() else " " for letter in f"bound {self.of} {self.name.lower()}")
+        return "_".join(words.split())
+
+
+# ---------------------------------------------------------------------------------------------------------- algorithms
+@dataclass(frozen=True)
+class Algorithm(ABC, Generic[S]):
+    """What an agent says in a round and what it makes of what it hears: pure functions of an explicit state S.
+
+    A frozen dataclass of hyper-parameters, each a key `algorithm.<field>`, of any name but those used here. S is a
+    frozen dataclass of what the next round needs; nothing else is remembered between rounds. No method may keep, change
+    or draw anything: the state and the inbox are read only, and what is returned is new.
+
+    Attributes:
+        run: what the run knows, from public constants.
+    """
+
+    run: Run
+
+    decomposable: ClassVar[bool]  # whether every agent has a loss of its own, or all share one and decide a block each
+    mixings: ClassVar[tuple[str | type[Mixing], ...]]  # the weights that it may be run with, the default first
+
+    paper: ClassVar[str] = ""  # where it is from: authors, title, year, algorithm
+    defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `algorithm.name` alone is to run with
+    vectors: ClassVar[tuple[str, ...]] = ("x",)  # the names of the vectors of a message; one: a `Query`, else `Queries`
+    hidden: ClassVar[tuple[str, ...]] = ()  # the names of hidden parts, in the order of `Hidden.transition`
+    takes_steps: ClassVar[bool] = True  # whether it has steps along a gradient, `run.step`
+    only_agents: ClassVar[int | None] = None  # the one number of agents that it is for
+    mechanism: ClassVar[str] = "laplace"  # the only one that it is for
+    averaging: ClassVar[Literal["uniform", "linear"]] = "uniform"  # weights of iterates in the average: 1, or t
+    judged_by: ClassVar[Literal["average", "last"] | None] = None  # offline: which decision its optimality gap is of
+    modulus_share: ClassVar[float] = 1.0  # of the losses' strong convexity, the largest modulus for its steps
+    unconstrained: ClassVar[bool] = False  # whether it never projects
+    whole_data: ClassVar[bool] = False  # whether it needs all samples in every round
+    solves: ClassVar[bool] = False  # whether it minimizes its losses, by `Loss.prox` or a `Solve`
+    random_start: ClassVar[bool] = False  # whether `init` is given a draw of N(0, I) instead of 0
+    decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
+    exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
+
+    @abstractmethod
+    def init(self, x: Vector) -> S:
+        """The state before round 1, from a data-free x: (d,)."""
+
+    @abstractmethod
+    def message(self, s: S, here: Neighborhood) -> Message:
+        """What the agent wants its neighbors to know in this round."""
+
+    @abstractmethod
+    def update(self, s: S, here: Neighborhood, inbox: Inbox, loss: Loss) -> S:
+        """The state of the next round, once f^t is revealed."""
+
+    @abstractmethod
+    def decision(self, s: S) -> Vector:
+        """The agent's full estimate (d,), from which its decision is read, unless it `decides_release`."""
+
+    def validate(self) -> None:
+        """Check hyper-parameters against each other and against the run.
+
+        Raises:
+            ValueError: they do not fit; says what would.
+        """
+
+    def claimed_epsilon(self, rounds: int, passes: int) -> float | Sequence[float] | None:
+        """The paper's own pure ε for the first `rounds` rounds, of all agents or of each; None: it claims nothing.
+
+        Args:
+            rounds: of the run.
+            passes: over the data: how often a sample may have been used.
+        """
+        return None
+
+    def bounds(self, setup: Setup, horizons: NDArray[np.int64], minimizer: Vector) -> list[Bound]:
+        """What the paper's theorems say of this run, at each horizon (h,); minimizer: (h, d), that of each."""
+        return []
+
+    @property
+    def settled_below(self) -> float:
+        """End the run once, in some round, no agent's relay has changed by more than this, relatively; 0: never."""
+        return 0.0
+
+    @property
+    def solver_tolerance(self) -> float:
+        """The gradient norm to which local problems are solved, where it `solves`."""
+        return 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------- mixings
+@dataclass(frozen=True)
+class GraphFacts:
+    """Public facts of a run's graph, found when they are asked for.
+
+    Attributes:
+        agents: n.
+    """
+
+    agents: int
+    of_eulerian: Callable[[], bool] = field(repr=False)
+    of_edges: Callable[[], int] = field(repr=False)
+    of_laplacian: Callable[[], float] = field(repr=False)
+
+    @cached_property
+    def is_eulerian(self) -> bool:
+        """Whether each agent hears as many as it sends to, in every round."""
+        return self.of_eulerian()
+
+    @cached_property
+    def most_edges(self) -> int:
+        """The largest number of edges of any round, one for each way."""
+        return self.of_edges()
+
+    @cached_property
+    def laplacian_max(self) -> float:
+        """The largest eigenvalue of the Laplacian of any round."""
+        return self.of_laplacian()
+
+
+@dataclass(frozen=True)
+class Mixing(ABC):
+    """Weights a_ij, and the public scalars that an agent sends so that receivers can know them.
+
+    It is never given state or loss of an algorithm: what it says is made of the graph alone.
+
+    Attributes:
+        graph: public facts of it.
+    """
+
+    graph: GraphFacts
+
+    undirected: ClassVar[bool] = False  # whether it needs every edge both ways
+    fixed: ClassVar[bool] = False  # whether it needs the same graph in every round
+
+    @property
+    def width(self) -> int:
+        """How many scalars travel with each release."""
+        return 0
+
+    def init(self, agent: int) -> Any:
+        """The state before round 1; by default there is none."""
+        return None
+
+    def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float]:
+        """The `width` scalars that go out with this round's release."""
+        return ()
+
+    @abstractmethod
+    def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
+        """New state, weights (k,) and scale, from the scalars of every sender (own among them, ascending)."""
+
+
+# ---------------------------------------------------------------------------------------------------------- mechanisms
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Adds noise to a query.
+
+    Attributes:
+        epsilon: `privacy.epsilon`, by which the noise is divided; inf: no noise.
+        constant: c of `privacy.scale`: the scale is c/epsilon whatever the sensitivity; None: calibrated.
+        backend: `noise.backend`, the arithmetic of its noise, one of `backends`.
+    """
+
+    epsilon: float = inf
+    constant: float | None = None
+    backend: str = "numpy"
+
+    takes_the_place_of: ClassVar[str] = "laplace"  # for a user's own: which one's calibrations it takes
+    backends: ClassVar[tuple[str, ...]] = ("numpy",)
+    noiseless: ClassVar[bool] = False
+
+    @abstractmethod
+    def release(self, query: Query, t: int, noise: Seeds, out: Vector) -> Event:
+        """Write the noised value to `out`: (d,), and say what was released; one draw serves every receiver.
+
+        `query.calibration` says what the noise is calibrated to: for Laplace noise an L1 sensitivity (None: `l1`), for
+        Gaussian noise its standard deviation, for gamma-norm noise the inverse of its rate (None: `l2`).
+
+        Args:
+            query: what is to be said.
+            t: the round.
+            noise: whose generator of round t is `noise.at(t)`; the only randomness there is.
+            out: where the release is written.
+        """
+
+
+# -------------------------------------------------------------------------------------------------------------- losses
+class Loss(ABC):
+    """f^t as one agent sees it: a loss of its samples, and perhaps a regularizer (λ/2)‖x‖²."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self, x: Vector) -> float:
+        """f(x) at x: (d,)."""
+
+    @abstractmethod
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """The coordinates `block` of ∇f(x) as a new vector; the samples' part of it is clipped."""
+
+    @abstractmethod
+    def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """The same without the regularizer."""
+
+    @abstractmethod
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Argmin f(x) + ‖x − v‖²/(2·step), of the loss unclipped, to a gradient norm, from a point near it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLoss(Loss):
+    """A loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
+
+    `losses.linear` has the usual case, ℓ a function of a_k·x: a new loss is then three short methods.
+
+    Attributes:
+        features: (k, d) the a_k as rows, dense or a sparse CSR array.
+        targets: (k,) the b_k.
+        clip: L2 bound on the gradient (restricted to the block asked for) of one sample or, where `whole`,
+            of the round; inf = not clipped.
+        whole: clip the round's gradient rather than each sample's.
+        divisor: 1 for the sum over the round's samples, k for their mean; or one for each sample, (k,).
+        regularizer: λ.
+    """
+
+    features: Features
+    targets: Vector
+    clip: float = inf
+    whole: bool = False
+    divisor: float | Vector = 1.0
+    regularizer: float = 0.0
+
+    needs_labels: ClassVar[bool] = False  # targets are ±1
+    has_prox: ClassVar[bool] = False  # whether `prox` is there: ℓ is twice differentiable
+    sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
+
+    @classmethod
+    def sample_sensitivity(cls, norm: float) -> float:
+        """The most that replacing a sample moves its gradient by at one point, features having norms up to this.
+
+        Inf: clipping alone is relied on.
+        """
+        return inf
+
+    @classmethod
+    def sample_smoothness(cls, norm: float, other: float) -> float:
+        """The most that a sample's gradient, over a block where its features have this norm, moves per move of x.
+
+        Inf: nothing is known.
+
+        Args:
+            norm: of the features in the block.
+            other: of those that the move is along.
+        """
+        return inf
+
+    @classmethod
+    def slope_bound(cls) -> float:
+        """Sup |ℓ'| in the prediction a_k·x; inf where there is none."""
+        return inf
+
+    @classmethod
+    @abstractmethod
+    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
+        """Losses of every sample of round t at many points, unclipped, unaveraged, unregularized.
+
+        (rounds, points, d) -> (rounds, points, samples)
+        """
+
+
+# ------------------------------------------------------------------------------------------------------------- streams
+MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets (k,)
+
+
+@dataclass(frozen=True)
+class Stream(ABC):
+    """Where the losses come from: alike on every rank that builds it, random access in t.
+
+    `streams.labelled.LabelledStream` has the usual case, a fixed set of samples dealt to the agents: a new one is then
+    one method that opens the data.
+
+    Attributes:
+        seed: of the data, their shares and their order.
+        agents: n.
+        make_loss: the loss of a round from its samples.
+    """
+
+    seed: int
+    agents: int
+    make_loss: MakeLoss
+
+    defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
+    remark: ClassVar[str] = ""  # on the noise of the default run
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What a person would call it."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int | None:
+        """How long it lasts; None: for ever."""
+
+    @property
+    def labels(self) -> bool:
+        """Whether targets are labels ±1."""
+        return False
+
+    @property
+    def feature_bound(self) -> float:
+        """The largest |entry| of a feature, known without looking at the data; inf: unknown."""
+        return inf
+
+    @property
+    def feature_norm(self) -> float:
+        """The largest ‖·‖₂ of a sample's features, likewise."""
+        return inf
+
+    @property
+    def unproven_because(self) -> str:
+        """What was read off the data to prepare them, so that nothing is proven; empty: nothing was."""
+        return ""
+
+    @property
+    def shares(self) -> Sequence[NDArray[np.int64]] | None:
+        """By agent, the numbers of its samples; None: there is no end of them."""
+        return None
+
+    @abstractmethod
+    def of(self, agent: int) -> Callable[[int], Loss]:
+        """The losses that this agent sees, by round from 1."""
+
+    @abstractmethod
+    def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round, the number of each of the agent's samples, in the order of the rows of its loss."""
+
+    def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
+        """By round, numbers from 0 for the agent's samples; samples that are always used together may share one.
+
+        Agents whose samples come alike should get equal answers.
+        """
+        return self.samples(agent)
+
+    def passes(self, rounds: int) -> int:
+        """How often a sample may have been used in so many rounds."""
+        return 1
+
+    def labelled(self) -> Mapping[str, Any]:
+        """The "train" and "test" sets, each a `formats.Source` of labels ±1; empty where there are no labels."""
+        return {}
+
+    def forget(self) -> None:  # noqa: B027 (most have nothing to let go of)
+        """Let go of what was read from files; losses that `of` made keep their own samples."""
+
+
+# ---------------------------------------------------------------------------------------------------------- topologies
+Agents = Annotated[int, Meta(ge=1, description="how many; under mpirun it must be the ranks less the logger")]
+
+
+@dataclass(frozen=True)
+class Topology(ABC):
+    """A possibly time-varying graph: who hears whom in round t, a pure function of t, alike on every rank.
+
+    Edge (j, i) means: j sends to i. `topology.base` has the two usual cases: `Periodic`, sets of edges that repeat, and
+    `EachRound`, a graph drawn anew in every round.
+
+    Attributes:
+        agents: n.
+        seed: the run's, for graphs that are drawn; no key of its own.
+    """
+
+    agents: Agents
+    seed: int = field(default=0, kw_only=True)
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What a person would call it."""
+
+    @property
+    def source(self) -> str:
+        """What error messages call it: its file, where it is from one."""
+        return f"topology {self.title!r}"
+
+    @property
+    @abstractmethod
+    def period(self) -> int | None:
+        """After how many rounds the graph repeats; None: never."""
+
+    @abstractmethod
+    def edges(self, t: int) -> Edges:
+        """The edges of round t = 1, 2, ..."""
+
+    @abstractmethod
+    def sends(self, t: int) -> Matrix:
+        """The same as an (n, n) matrix, read only: at [j, i] whether j sends to i."""
+
+    @abstractmethod
+    def neighborhood(self, t: int, agent: int) -> Neighborhood:
+        """An agent's place in round t."""
