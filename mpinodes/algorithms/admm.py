@@ -22,14 +22,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log1p
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core.protocol import Inbox, Loss, Round, Solve, Start, Vector
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Solve, Start, Vector
 
 __all__ = ["ADMM"]
+
+S = TypeVar("S")
 
 Positive = Annotated[float, Meta(gt=0, le=1e100)]
 Growth = Annotated[float, Meta(ge=1, le=1e6)]
@@ -51,15 +53,9 @@ class State:
 
 
 @dataclass(frozen=True)
-class Consensus:
+class Consensus(Algorithm[S]):
     """The problem of (8), and (9)."""
 
-    agents: int  # N
-    degrees: Sequence[int]  # V_i
-    share: Sequence[float]  # C/B_i
-    steepness: float  # sup |L'|‖x‖, 1 in the paper: half the most that a replaced sample moves its gradient
-    curvature: float  # c₁‖x‖²: sup L''‖x‖²
-    regularizer: float  # ρ/N
     dual_step: Annotated[
         Positive | tuple[Positive, ...],
         Meta(description="theta of iteration 1; or one for each agent, though unequal ones lead away from the best"),
@@ -68,23 +64,29 @@ class Consensus:
     tolerance: Annotated[
         float, Meta(gt=0, le=1e-6, description="gradient norm to which an agent solves its local problem")
     ] = 1e-10
-    mixing: Literal["neighbors"] = "neighbors"
+    mixings = ("neighbors",)
 
-    decomposable: ClassVar[bool] = True
-    offline: ClassVar[str] = "last"
-    unconstrained: ClassVar[bool] = True
-    whole_data: ClassVar[bool] = True
-    solves: ClassVar[bool] = True
-    random_start: ClassVar[bool] = True
-    decides_release: ClassVar[bool] = True
-    mechanism: ClassVar[str] = "none"
-    defaults: ClassVar[dict[str, Any]] = {
+    decomposable = True
+    takes_steps = False
+    judged_by = "last"
+    unconstrained = True
+    whole_data = True
+    solves = True
+    random_start = True
+    decides_release = True
+    mechanism = "none"
+    defaults = {
         "rounds": 101,
         "data": {"name": "unit-ball", "total": 3500, "batch": "all"},
         "problem": {"loss": "logistic", "average": True, "weight": 400.0, "regularizer": 0.15, "set": "none"},
         "topology": {"name": "ring"},
         "privacy": {"mechanism": "none", "clip": "inf"},
     }
+
+    @property
+    def solver_tolerance(self) -> float:
+        """See `Algorithm`."""
+        return self.tolerance
 
     def theta(self, agent: int, t: Rounds) -> Rounds:
         """θ_i(t)."""
@@ -100,45 +102,46 @@ class Consensus:
 
     def problem(self, s: State, i: int, t: int) -> Solve:
         """The minimization of iteration t."""
-        step = 1 / (2 * self.eta(i, t) * self.degrees[i])
-        modulus = self.regularizer + 1 / step
+        step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
+        modulus = self.run.regularizer + 1 / step
         return Solve(
             center=s.anchor - 2 * step * s.dual,
             step=step,
             near=s.f,
             uses=t,
-            l2=step * 2 * self.share[i] * self.steepness,
-            log_volume=log1p(self.share[i] * self.curvature / modulus),
-            nominal=self.noise_scale(i, t),
+            l2=step * 2 * self.run.sample_weight[i] * self.run.sample_sensitivity,
+            log_volume=log1p(self.run.sample_weight[i] * self.run.sample_curvature / modulus),
+            calibration=self.noise_scale(i, t),
             tolerance=self.tolerance,
             stretch=1 / modulus,
+            leaks=RELEASED,
         )
 
-    def hear(self, s: State, round: Round, inbox: Inbox) -> State:
+    def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
         """(9), and the next anchor."""
-        f, mean, neighbours = inbox.own, inbox.mix(), len(round.inn)
+        f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
-        if round.t > 1:  # f_i(0) moves no dual
-            dual = dual + (self.theta(round.me, round.t - 1) / 2) * neighbours * (f - mean)
+        if here.t > 1:  # f_i(0) moves no dual
+            dual = dual + (self.theta(here.agent, here.t - 1) / 2) * neighbours * (f - mean)
         return State(f.copy(), 0.5 * (f + mean), dual)
 
-    def check(self, rounds: int, private: bool) -> None:
+    def validate(self) -> None:
         """Whether the penalties are what Theorem 3.1 asks for: η_i(t) ≥ θ_i(t), neither falling.
 
         Raises:
             ValueError: they are not, or there is nobody to agree with; names the agent.
         """
-        if 0 in self.degrees:
-            raise ValueError(f"agent {list(self.degrees).index(0)} has no neighbours: ADMM is for two agents or more")
-        for key in ("dual_step", "penalty", "penalty_growth", "penalty_cap", "noise_rate", "noise_growth"):
-            given = getattr(self, key, 0.0)
-            if not isinstance(given, (int, float)) and len(given) != self.agents:
+        if 0 in self.run.degrees:
+            lonely = self.run.degrees.index(0)
+            raise ValueError(f"agent {lonely} has no neighbours: ADMM is for two agents or more")
+        for key, given in vars(self).items():
+            if isinstance(given, (tuple, list)) and len(given) != self.run.agents:
                 raise ValueError(
                     f"algorithm.{key} has {len(given)} values: expected one number, or one for each of the "
-                    f"{self.agents} agents"
+                    f"{self.run.agents} agents"
                 )
-        ends = np.array([1, max(rounds - 1, 1)])
-        for i in range(self.agents):
+        ends = np.array([1, max(self.run.rounds - 1, 1)])
+        for i in range(self.run.agents):
             if not (self.eta(i, ends) < 1e100).all():
                 raise ValueError(f"agent {i}: its penalty grows beyond 1e100: set algorithm.penalty_cap")
             # Growing powers with or without a cap: where the least ratio is at no end, there is none below 1.
@@ -153,20 +156,22 @@ class Consensus:
 
 
 @dataclass(frozen=True)
-class ADMM(Consensus):
+class ADMM(Consensus[State]):
     """Every agent sends the minimizer."""
+
+    paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (8)"
 
     def init(self, x: Vector) -> State:
         """f_i(0) = x and λ_i(0) = 0."""
         return State(f=x, anchor=x, dual=np.zeros_like(x))
 
-    def message(self, s: State, round: Round) -> Solve | Start:
+    def message(self, s: State, here: Neighborhood) -> Solve | Start:
         """f_i(0), or the problem that f_i(t − 1) minimizes."""
-        return Start() if round.t == 1 else self.problem(s, round.me, round.t - 1)
+        return Start() if here.t == 1 else self.problem(s, here.agent, here.t - 1)
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(9)."""
-        return self.hear(s, round, inbox)
+        return self.after(s, here, inbox)
 
     def decision(self, s: State) -> Vector:
         """f_i(t)."""
@@ -174,7 +179,7 @@ class ADMM(Consensus):
 
 
 @dataclass(frozen=True)
-class Perturbed(Consensus):
+class Perturbed(Consensus[S]):
     """With noise of rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
 
     noise_rate: Annotated[
@@ -185,8 +190,8 @@ class Perturbed(Consensus):
         Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
     ] = 1.01
 
-    mechanism: ClassVar[str] = "gamma-norm"
-    defaults: ClassVar[dict[str, Any]] = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
+    mechanism = "gamma-norm"
+    defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
         """1/α_i(t)."""

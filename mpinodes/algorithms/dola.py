@@ -16,14 +16,10 @@ is enforced by clipping at b_i, which need not lie in 𝒳. A regularizer's grad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, ClassVar, Literal
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.core.schedules import Step
-from mpinodes.core.sets import Set
+from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
 
 __all__ = ["DOLA"]
 
@@ -37,17 +33,14 @@ class State:
 
 
 @dataclass(frozen=True)
-class DOLA:
+class DOLA(Algorithm[State]):
     """Algorithm 1."""
 
-    step: Step  # α
-    feasible: Set  # 𝒳
-    change: Sequence[float]  # by agent, 2L: largest L2 change of g_i between adjacent data sets, at one point
-    mixing: Literal["metropolis", "lazy-metropolis", "laplacian"] = "metropolis"
+    mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
-    decomposable: ClassVar[bool] = True
-    theorem: ClassVar[str] = "dola"
-    defaults: ClassVar[dict[str, Any]] = {
+    decomposable = True
+    paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 1"
+    defaults = {
         "data": {"name": "unit-ball"},
         # radius = 1/√λ, within which the minimizer lies, for the hinge at 0 is 1 (Shalev-Shwartz et al. 2011).
         "problem": {"loss": "hinge", "regularizer": 0.01, "set": "ball", "radius": 10.0},
@@ -58,26 +51,31 @@ class DOLA:
 
     def init(self, x: Vector) -> State:
         """x_i = P(x)."""
-        return State(self.feasible.project(x), made_with=0.0)
+        return State(self.run.feasible.project(x), made_with=0.0)
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """m_i."""
-        l2 = self.change[round.me] * (s.made_with or self.step(1))  # in round 1 of no one's data
+        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # in round 1 of no one's data
         l1 = sqrt(len(s.x)) * l2
-        return Query(s.x, l1=l1, l2=l2, uses=round.t - 1, nominal=l1 if s.made_with else 0.0)
+        return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Steps 4 to 6."""
-        alpha = self.step(round.t)
+        alpha = self.run.step(here.t)
         b = inbox.mix()
         g = loss.grad(b)
-        return State(self.feasible.project(b - alpha * g), made_with=alpha)
+        return State(self.run.feasible.project(b - alpha * g), made_with=alpha)
 
     def decision(self, s: State) -> Vector:
         """x_i."""
         return s.x
 
-    @staticmethod
-    def claim(epsilon: float, rounds: int, passes: int) -> float:
+    def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Theorem 1: ε in all, each sample used once; so for every pass over them anew."""
-        return epsilon * passes
+        return self.run.epsilon * passes
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorem 2."""
+        from mpinodes.bounds.dola import bounds
+
+        return bounds(setup, horizons, minimizer)

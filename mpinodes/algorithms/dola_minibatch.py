@@ -13,10 +13,10 @@ for α(t) = 1/(λt). With regularizer_at = "public", φ multiplies b_i, as the g
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from mpinodes.algorithms.dola import DOLA, State
-from mpinodes.core.protocol import Inbox, Loss, Query, Round
+from mpinodes.core import Inbox, Loss, Neighborhood, Query, feedback
 
 __all__ = ["DOLAMinibatch"]
 
@@ -25,24 +25,27 @@ __all__ = ["DOLAMinibatch"]
 class DOLAMinibatch(DOLA):
     """Algorithm 2."""
 
-    regularizer: float = 0.0  # φ
     regularizer_at: Literal["hidden", "public"] = "hidden"
 
-    offline: ClassVar[str] = "average"
-    defaults: ClassVar[dict[str, Any]] = {
+    hidden = ("x",)
+    paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 2"
+    judged_by = "average"
+    defaults = {
         **DOLA.defaults,
         "data": {"name": "unit-ball", "batch": 5},
         "problem": {**DOLA.defaults["problem"], "average": True},
     }
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """m_i, which keeps a share of an older change of a hidden x_i."""
-        keep = s.made_with * self.regularizer if self.regularizer_at == "hidden" else 0.0
-        return replace(super().message(s, round), hidden_keep=keep)
+        query = super().message(s, here)
+        if self.regularizer_at == "public":
+            return query
+        return replace(query, leaks=feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Step 6."""
-        phi, alpha = self.regularizer, self.step(round.t)
+        phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()
         at = s.x if self.regularizer_at == "hidden" else b
-        return State(self.feasible.project(b - alpha * (phi * at + loss.data_grad(b))), made_with=alpha)
+        return State(self.run.feasible.project(b - alpha * (phi * at + loss.data_grad(b))), made_with=alpha)

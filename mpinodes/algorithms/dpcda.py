@@ -10,10 +10,9 @@ section 3.1 ("Discussion"): DPSDA with one agent, who owns every coordinate and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core.protocol import Inbox, Vector
+from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPCDA"]
 
@@ -22,10 +21,11 @@ __all__ = ["DPCDA"]
 class DPCDA(DPSDA):
     """DPSDA with n = 1."""
 
-    mixing: Literal["uniform"] = "uniform"
+    paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, section 3.1"
+    mixings = ("uniform",)
     # One agent adds u once where DPSDA's n agents add n·u each to its own block: c in proportion.
-    defaults: ClassVar = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
-    only_agents: ClassVar[int] = 1
+    defaults = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
+    only_agents = 1
 
     def average(self, inbox: Inbox) -> Vector:
         """Its own release z + η."""

@@ -14,16 +14,12 @@ A changed sample moves z_i by at most 2·clip. x_i is hidden: what it did to x_i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, Literal
 
 import numpy as np
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.core.schedules import Step
-from mpinodes.core.sets import Set
+from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector, feedback
 
 __all__ = ["DPPS"]
 
@@ -34,24 +30,23 @@ class State:
 
     z: Vector  # (d,) dual
     x: Vector  # (d,) primal
-    pull: float  # α/w_i: how far x_i moves at most when z_i moves by 1
-    pulled: float  # the same of the x_i before, at which the gradient in z_i was taken
+    dual_gain: float  # α/w_i: how far x_i moves at most when z_i moves by 1
+    previous_dual_gain: float  # the same of the x_i before, at which the gradient in z_i was taken
 
 
 @dataclass(frozen=True)
-class DPPS:
+class DPPS(Algorithm[State]):
     """Dual averaging on digraphs."""
 
-    step: Step  # α
-    feasible: Set  # 𝒳
-    change: Sequence[float]  # by agent, largest L2 change of g_i between adjacent data sets, at one point
-    spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
-    smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
-    regularizer: float  # λ
-    mixing: Literal["push-sum"] = "push-sum"
+    mixings = ("push-sum",)
 
-    decomposable: ClassVar[bool] = True
-    defaults: ClassVar = {
+    decomposable = True
+    hidden = ("z",)
+    paper = (
+        "Han, Liu, Lin, Xia, Differentially private distributed online learning over time-varying digraphs "
+        "via dual averaging (2021), in its usual form"
+    )
+    defaults = {
         "data": {"name": "unit-ball", "total": 20_000},
         "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
         "topology": {"name": "random-digraph-each-round"},
@@ -60,26 +55,31 @@ class DPPS:
 
     def init(self, x: Vector) -> State:
         """z_i = 0 and x_i = Π(0, ·)."""
-        return State(np.zeros_like(x), self.feasible.project(np.zeros_like(x)), pull=1.0, pulled=0.0)
+        return State(
+            np.zeros_like(x), self.run.feasible.project(np.zeros_like(x)), dual_gain=1.0, previous_dual_gain=0.0
+        )
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """h_i."""
         return Query(
             s.z,
-            l1=sqrt(len(s.z)) * self.change[round.me],
-            l2=self.change[round.me],
-            uses=round.t - 1,
-            hidden_gain=s.pulled * self.smoothness[round.me] if s.pulled else 0.0,
-            hidden_cap=self.spread[round.me],
-            hidden_keep=s.pulled * self.regularizer,
+            l1=sqrt(len(s.z)) * self.run.grad_sensitivity[here.agent],
+            l2=self.run.grad_sensitivity[here.agent],
+            uses=here.t - 1,
+            leaks=feedback(
+                self.run.grad_sensitivity[here.agent],
+                lipschitz=s.previous_dual_gain * self.run.grad_lipschitz[here.agent] if s.previous_dual_gain else 0.0,
+                largest=self.run.grad_range[here.agent],
+                linear=s.previous_dual_gain * self.run.regularizer,
+            ),
         )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """z_i and x_i of the next round; the mixing carries w_i."""
-        alpha = self.step(round.t)
+        alpha = self.run.step(here.t)
         z = inbox.mix() + loss.grad(s.x)
-        x = self.feasible.prox_step(z / inbox.scale, alpha)
-        return State(z, x, pull=alpha / inbox.scale, pulled=s.pull)
+        x = self.run.feasible.prox_step(z / inbox.scale, alpha)
+        return State(z, x, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
 
     def decision(self, s: State) -> Vector:
         """x_i."""

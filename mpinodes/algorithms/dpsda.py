@@ -20,17 +20,27 @@ taken at Π(𝒞_i(𝒜_i(ℬ_i)), α), which is made of releases alone, and f^t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.core.schedules import Step
-from mpinodes.core.sets import Set
+from mpinodes.core import (
+    RELEASED,
+    Algorithm,
+    Bound,
+    Hidden,
+    Horizons,
+    Inbox,
+    Loss,
+    Neighborhood,
+    Query,
+    Setup,
+    Vector,
+    feedback,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +50,19 @@ class State:
     z: Vector  # (d,) dual
     y: Vector  # (d,) primal estimate
     point: Vector  # (d,) where the next gradient is taken
-    pull: float  # α/w_i: how far y_i moves at most when z_i moves by 1
-    pulled: float  # the same of the y_i before, at which the gradient in z_i was taken; 0: at none
+    dual_gain: float  # α/w_i: how far y_i moves at most when z_i moves by 1
+    previous_dual_gain: float  # the same of the y_i before, at which the gradient in z_i was taken; 0: at none
 
 
 @dataclass(frozen=True)
-class DPSDA(ABC):
+class DPSDA(Algorithm[State]):
     """Protocol 1."""
 
-    agents: int  # n
-    blocks: Sequence[slice]  # B_i
-    step: Step  # α
-    feasible: Set  # 𝒳
-    change: Sequence[float]  # by agent, 2L̂: largest L2 change of u_i between adjacent data sets, at one point
-    spread: Sequence[float]  # by agent, largest L2 change of u_i between two points, on the same data
-    smoothness: Sequence[float]  # G by agent: L2 change of u_i per L2 change of y_i; inf = unknown
-    regularizer: float  # λ of the loss's (λ/2)‖x‖²; no part of spread and smoothness
     gradient_at: Literal["hidden", "public"] = "hidden"
 
-    decomposable: ClassVar[bool] = False
-    theorem: ClassVar[str] = "dpsda"
+    decomposable = False
+    hidden = ("z",)
+    paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Protocol 1"
 
     @abstractmethod
     def average(self, inbox: Inbox) -> Vector:
@@ -72,41 +75,54 @@ class DPSDA(ABC):
     def init(self, x: Vector) -> State:
         """z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
         zero = np.zeros_like(x)
-        y = self.feasible.project(zero)
-        return State(z=zero, y=y, point=y, pull=1.0, pulled=0.0)
+        y = self.run.feasible.project(zero)
+        return State(z=zero, y=y, point=y, dual_gain=1.0, previous_dual_gain=0.0)
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """(4). The first message carries noise too, as printed, though it holds no data."""
-        block = self.blocks[round.me]
-        l2 = self.agents * self.change[round.me]
+        block = self.run.blocks[here.agent]
+        l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
         return Query(
             s.z,
             l1=sqrt(block.stop - block.start) * l2,
             l2=l2,
-            uses=round.t - 1,
-            hidden_gain=self.agents * self.smoothness[round.me] * s.pulled if s.pulled else 0.0,
-            hidden_cap=0.0 if self.gradient_at == "public" else self.agents * self.spread[round.me],
-            hidden_keep=self.agents * self.regularizer * s.pulled,
+            uses=here.t - 1,
+            leaks=RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2),
         )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def _feedback(self, s: State, i: int, l2: float) -> Hidden:
+        """What a changed y_i makes of u_i, and so of the message."""
+        n = self.run.agents
+        return feedback(
+            l2,
+            lipschitz=n * self.run.grad_lipschitz[i] * s.previous_dual_gain if s.previous_dual_gain else 0.0,
+            largest=n * self.run.grad_range[i],
+            linear=n * self.run.regularizer * s.previous_dual_gain,
+        )
+
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(5) and (6)."""
-        block, alpha = self.blocks[round.me], self.step(round.t)
+        block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)
         z = self.average(inbox)
         if self.gradient_at == "public":
-            point = self.feasible.prox_step(self.unbias(z, inbox), alpha)
-        z[block] += self.agents * u
-        y = self.feasible.prox_step(self.unbias(z, inbox), alpha)
+            point = self.run.feasible.prox_step(self.unbias(z, inbox), alpha)
+        z[block] += self.run.agents * u
+        y = self.run.feasible.prox_step(self.unbias(z, inbox), alpha)
         if self.gradient_at == "public":
-            return State(z, y, point, pull=0.0, pulled=0.0)
-        return State(z, y, point=y, pull=alpha / inbox.scale, pulled=s.pull)
+            return State(z, y, point, dual_gain=0.0, previous_dual_gain=0.0)
+        return State(z, y, point=y, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
 
     def decision(self, s: State) -> Vector:
         """y_i: the agent commits to the block B_i of it."""
         return s.y
 
-    @staticmethod
-    def claim(epsilon: float, rounds: int, passes: int) -> float:
+    def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """The paper's ε for `rounds` rounds (Theorems 2 and 4): ε a round, per agent and for all of them."""
-        return rounds * epsilon
+        return rounds * self.run.epsilon
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorems 3 and 5, and the corollaries on running averages."""
+        from mpinodes.bounds.dpsda import bounds
+
+        return bounds(setup, horizons, minimizer)

@@ -10,10 +10,9 @@ Algorithm 1, with W row-stochastic:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core.protocol import Inbox, Vector
+from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPSDAC"]
 
@@ -22,8 +21,9 @@ __all__ = ["DPSDAC"]
 class DPSDAC(DPSDA):
     """DPSDA by circulation."""
 
-    mixing: Literal["uniform", "metropolis"] = "uniform"
-    defaults: ClassVar = {"topology": {"name": "seven-agent-digraph", "undirected": True}}
+    paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 1"
+    mixings = ("uniform", "metropolis")
+    defaults = {"topology": {"name": "seven-agent-digraph", "undirected": True}}
 
     def average(self, inbox: Inbox) -> Vector:
         """h_i + Σ_j W_ij (h_j − h_i), which is Σ_j W_ij h_j, for the rows of W sum to 1."""

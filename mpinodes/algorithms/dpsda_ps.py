@@ -11,10 +11,9 @@ Algorithm 2, with A column-stochastic:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core.protocol import Inbox, Vector
+from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPSDAPS"]
 
@@ -23,8 +22,9 @@ __all__ = ["DPSDAPS"]
 class DPSDAPS(DPSDA):
     """DPSDA by push-sum."""
 
-    mixing: Literal["push-sum"] = "push-sum"
-    defaults: ClassVar = {"topology": {"name": "seven-agent-digraph"}}
+    paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 2"
+    mixings = ("push-sum",)
+    defaults = {"topology": {"name": "seven-agent-digraph"}}
 
     def average(self, inbox: Inbox) -> Vector:
         """Σ_j A_ij h_j of (20)."""

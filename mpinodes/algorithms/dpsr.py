@@ -13,14 +13,10 @@ reached x_i. x_i is hidden: what moved it moves later gradients too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, Literal
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.core.schedules import Step
-from mpinodes.core.sets import Set
+from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector, feedback
 
 __all__ = ["DPSR"]
 
@@ -34,19 +30,18 @@ class State:
 
 
 @dataclass(frozen=True)
-class DPSR:
+class DPSR(Algorithm[State]):
     """Subgradient rescaling."""
 
-    step: Step  # α
-    feasible: Set  # 𝒳
-    change: Sequence[float]  # by agent, largest L2 change of g_i between adjacent data sets, at one point
-    spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
-    smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
-    regularizer: float  # λ
-    mixing: Literal["rescaling"] = "rescaling"
+    mixings = ("rescaling",)
 
-    decomposable: ClassVar[bool] = True
-    defaults: ClassVar = {
+    decomposable = True
+    hidden = ("x",)
+    paper = (
+        "Xiong, Xu, You, Liu, Wu, Privacy preserving distributed online optimization over unbalanced "
+        "digraphs via subgradient rescaling (2020), in its usual form"
+    )
+    defaults = {
         "data": {"name": "unit-ball"},
         "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
         "topology": {"name": "random-digraph"},
@@ -55,28 +50,31 @@ class DPSR:
 
     def init(self, x: Vector) -> State:
         """x_i = P(x)."""
-        return State(self.feasible.project(x), made_with=0.0)
+        return State(self.run.feasible.project(x), made_with=0.0)
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """h_i."""
         step = s.made_with
-        l2 = self.change[round.me] * (step or self.step(1))  # in round 1 of no one's data
+        l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # in round 1 of no one's data
         l1 = sqrt(len(s.x)) * l2
         return Query(
             s.x,
             l1=l1,
             l2=l2,
-            uses=round.t - 1,
-            hidden_gain=step * self.smoothness[round.me] if step else 0.0,
-            hidden_cap=step * self.spread[round.me] if step else 0.0,
-            hidden_keep=step * self.regularizer,
-            nominal=l1 if step else 0.0,
+            uses=here.t - 1,
+            leaks=feedback(
+                l2,
+                lipschitz=step * self.run.grad_lipschitz[here.agent] if step else 0.0,
+                largest=step * self.run.grad_range[here.agent] if step else 0.0,
+                linear=step * self.run.regularizer,
+            ),
+            calibration=l1 if step else 0.0,
         )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """x_i of the next round; the mixing carries r_i."""
-        rescaled = self.step(round.t) / inbox.scale
-        return State(self.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)
+        rescaled = self.run.step(here.t) / inbox.scale
+        return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)
 
     def decision(self, s: State) -> Vector:
         """x_i."""

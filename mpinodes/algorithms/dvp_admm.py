@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
 from mpinodes.algorithms.admm import ADMM, Perturbed, State
-from mpinodes.core.protocol import Solve
+from mpinodes.core import Solve
 
 __all__ = ["DVPADMM"]
 
 
 @dataclass(frozen=True)
-class DVPADMM(Perturbed, ADMM):
+class DVPADMM(Perturbed[State], ADMM):
     """Algorithm 1 with η = θ."""
 
     grid: Annotated[
@@ -39,41 +39,46 @@ class DVPADMM(Perturbed, ADMM):
         ),
     ] = 0.0
 
-    exact_minimizers: ClassVar[bool] = True
+    paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
+    exact_minimizers = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
         """(25)."""
         return replace(super().problem(s, i, t), grid=self.grid)
 
-    def check(self, rounds: int, private: bool) -> None:
+    def validate(self) -> None:
         """The conditions of Theorems 3.1 and 4.1: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
 
         Raises:
             ValueError: they do not hold; names the agent.
         """
-        super().check(rounds, private)
-        for i in range(self.agents) if private else ():
-            if self.share[i] > 1:
+        super().validate()
+        for i in range(self.run.agents) if self.run.private else ():
+            if self.run.sample_weight[i] > 1:
                 raise ValueError(
-                    f"agent {i}: a sample counts C/B = {self.share[i]:.6g} times in its loss, above the theorem's 1: "
-                    "lower problem.weight (C), or give it more samples (B)"
+                    f"agent {i}: a sample counts C/B = {self.run.sample_weight[i]:.6g} times in its loss, above the "
+                    "theorem's 1: lower problem.weight (C), or give it more samples (B)"
                 )
-            convex = (self.regularizer + 2 * self.theta(i, 1) * self.degrees[i]) / self.share[i]
-            if not 2 * self.curvature < convex:
+            convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
+            if not 2 * self.run.sample_curvature < convex:
                 what = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
-                    f"agent {i}: 2 c1 = {2 * self.curvature:g} is not below (B/C)(rho/N + 2 theta V) = {convex:.3g}, "
-                    "where c1 = sup L'' times the largest ‖x‖²: "
-                    + (what if self.curvature < inf else "bound the features by data.bound or data.norm")
+                    f"agent {i}: 2 c1 = {2 * self.run.sample_curvature:g} is not below (B/C)(rho/N + 2 theta V) = "
+                    f"{convex:.3g}, where c1 = sup L'' times the largest ‖x‖²: "
+                    + (what if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
-    def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:
+    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """P_i of (26), by agent, for the α that `epsilon` makes."""
-        if self.steepness > 1:  # the paper scales features to norm 1
-            return [nan] * self.agents
+        if self.run.sample_sensitivity > 1:  # the paper scales features to norm 1
+            return [nan] * self.run.agents
         t = np.arange(1, rounds)
         losses = []
-        for i, neighbours in enumerate(self.degrees):
-            alpha, eta = epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(float(np.sum(self.share[i] * (1.4 * self.curvature + alpha) / (eta * neighbours))))
+        for i, neighbours in enumerate(self.run.degrees):
+            alpha, eta = self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
+            losses.append(
+                float(
+                    np.sum(self.run.sample_weight[i] * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours))
+                )
+            )
         return losses

@@ -13,15 +13,13 @@ rounds together are ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Start, Vector
-from mpinodes.core.sets import Set
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Start, Vector
 
 __all__ = ["HuangDP"]
 
@@ -36,20 +34,20 @@ class State:
 
 
 @dataclass(frozen=True)
-class HuangDP:
+class HuangDP(Algorithm[State]):
     """The iteration."""
 
-    change: Sequence[float]  # Δ by agent: largest L2 change of ∇f_i between adjacent data sets, at one point
-    feasible: Set  # 𝒳
     first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
     step_decay: Annotated[Share, Meta(description="q: every step is q times the one before")] = 0.9
     noise_decay: Annotated[Share, Meta(description="p: all noise is p times that before; above step_decay")] = 0.95
-    mixing: Literal["laplacian", "metropolis", "lazy-metropolis"] = "laplacian"
+    mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
-    decomposable: ClassVar[bool] = True
-    offline: ClassVar[str] = "last"
-    whole_data: ClassVar[bool] = True
-    defaults: ClassVar[dict[str, Any]] = {
+    decomposable = True
+    takes_steps = False
+    paper = "Huang, Mitra, Vaidya, Differentially Private Distributed Optimization (2015)"
+    judged_by = "last"
+    whole_data = True
+    defaults = {
         "rounds": 101,
         "data": {"name": "mean", "batch": "all"},
         "topology": {"name": "erdos-renyi", "probability": 0.6},
@@ -64,25 +62,33 @@ class HuangDP:
         """x_i(0) = 0."""
         return State(x)
 
-    def message(self, s: State, round: Round) -> Query | Start:
+    def message(self, s: State, here: Neighborhood) -> Query | Start:
         """y_i."""
-        t, p, q = round.t - 1, self.noise_decay, self.step_decay
+        t, p, q = here.t - 1, self.noise_decay, self.step_decay
         if t == 0:
             return Start()
-        l1 = sqrt(len(s.x)) * self.change[round.me]
-        nominal = l1 * self.first_step * p**t / (p - q)
-        return Query(s.x, l1=l1 * self.gamma(t), l2=self.change[round.me] * self.gamma(t), uses=t, nominal=nominal)
+        l2 = self.run.grad_sensitivity[here.agent]
+        l1 = sqrt(len(s.x)) * l2
+        noised = l1 * self.first_step * p**t / (p - q)
+        return Query(
+            s.x,
+            l1=l1 * self.gamma(t),
+            l2=l2 * self.gamma(t),
+            uses=t,
+            leaks=RELEASED,
+            calibration=noised,
+        )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """x_i."""
         z = inbox.mix()
-        return State(self.feasible.project(z - self.gamma(round.t) * loss.grad(z)))
+        return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
     def decision(self, s: State) -> Vector:
         """x_i."""
         return s.x
 
-    def check(self, rounds: int, private: bool) -> None:
+    def validate(self) -> None:
         """Whether q < p, and no step is 0.
 
         Raises:
@@ -93,10 +99,9 @@ class HuangDP:
                 f"algorithm.step_decay = {self.step_decay:g} must be below algorithm.noise_decay = "
                 f"{self.noise_decay:g}: the noise must fall more slowly than the steps"
             )
-        if self.gamma(rounds) < 1e-300:
+        if self.gamma(rounds := self.run.rounds) < 1e-300:
             raise ValueError(f"the step of round {rounds} is 0: fewer rounds, or a larger algorithm.step_decay")
 
-    @staticmethod
-    def claim(epsilon: float, rounds: int, passes: int) -> float:
+    def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """ε in all, though every sample is used in every round."""
-        return epsilon
+        return self.run.epsilon

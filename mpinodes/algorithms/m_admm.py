@@ -27,6 +27,8 @@ Cap = Annotated[float, Meta(gt=0)]
 class MADMM(ADMM):
     """(10) and (11)."""
 
+    paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
+
     penalty: Annotated[
         Positive | tuple[Positive, ...], Meta(description="eta of iteration 1, or one for each agent")
     ] = 0.5

@@ -18,3 +18,5 @@ __all__ = ["PPADMM"]
 @dataclass(frozen=True)
 class PPADMM(DVPADMM, MADMM):
     """Algorithm 1."""
+
+    paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpinodes.algorithms.admm import Perturbed
 from mpinodes.algorithms.admm import State as Sent
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Solved, Start, Vector
+from mpinodes.core import RELEASED, Inbox, Loss, Neighborhood, Query, Solved, Start, Vector
 
 __all__ = ["PVPADMM"]
 
@@ -29,46 +29,51 @@ class State:
 
 
 @dataclass(frozen=True)
-class PVPADMM(Perturbed):
+class PVPADMM(Perturbed[State]):
     """Every agent sends the minimizer with noise."""
+
+    paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
 
     def init(self, x: Vector) -> State:
         """f_i(0) = x and λ_i(0) = 0."""
         return State(Sent(f=x, anchor=x, dual=np.zeros_like(x)), Solved(x, 0.0, 0))
 
-    def message(self, s: State, round: Round) -> Query | Start:
+    def message(self, s: State, here: Neighborhood) -> Query | Start:
         """f_i(0), or f_i(t − 1) to be noised."""
-        if round.t == 1:
+        if here.t == 1:
             return Start()
-        ask, f = self.problem(s.sent, round.me, round.t - 1), s.found
+        ask, f = self.problem(s.sent, here.agent, here.t - 1), s.found
         l2 = (ask.l2 / ask.step + 2 * self.tolerance) * ask.stretch if f.residual <= self.tolerance else inf
         return Query(
             f.x,
             l1=sqrt(len(f.x)) * l2,
             l2=l2,
-            uses=round.t - 1,
-            nominal=ask.nominal,
+            uses=here.t - 1,
+            leaks=RELEASED,
+            calibration=ask.calibration,
             residual=f.residual,
             solver_steps=f.steps,
         )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(9), with what was sent in the place of f_i(t), and the argmin of (8) without noise."""
-        sent = self.hear(s.sent, round, inbox)
-        ask = self.problem(sent, round.me, round.t)
+        sent = self.after(s.sent, here, inbox)
+        ask = self.problem(sent, here.agent, here.t)
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
         """f_i(t), before it is noised; what is decided is what is sent."""
         return s.found.x
 
-    def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:
+    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Σ_t a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), by agent, for the a that `epsilon` makes."""
-        if self.steepness > 1:
-            return [nan] * self.agents
+        if self.run.sample_sensitivity > 1:
+            return [nan] * self.run.agents
         t = np.arange(1, rounds)
         losses = []
-        for i, neighbours in enumerate(self.degrees):
-            a, eta = epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(float(np.sum(2 * self.share[i] * a / (self.regularizer + 2 * eta * neighbours))))
+        for i, neighbours in enumerate(self.run.degrees):
+            a, eta = self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
+            losses.append(
+                float(np.sum(2 * self.run.sample_weight[i] * a / (self.run.regularizer + 2 * eta * neighbours)))
+            )
         return losses

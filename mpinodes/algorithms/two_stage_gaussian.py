@@ -19,16 +19,27 @@ Gaussian noise does at Σ_t Δ²(t)/M²(t) = m², m-GDP being (ε, δ)-DP, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf, log, sqrt
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Relay, Round, Start, Vector
-from mpinodes.core.sets import Set
+from mpinodes.core import (
+    RELEASED,
+    Algorithm,
+    Bound,
+    Horizons,
+    Inbox,
+    Loss,
+    Neighborhood,
+    Query,
+    Relay,
+    Setup,
+    Start,
+    Vector,
+)
 
 __all__ = ["TwoStageGaussian"]
 
@@ -44,16 +55,9 @@ class State:
 
 
 @dataclass(frozen=True)
-class TwoStageGaussian:
+class TwoStageGaussian(Algorithm[State]):
     """Algorithm 1."""
 
-    change: Sequence[float]  # by agent, 2G: largest L2 change of ∇f_i between adjacent data sets, at one point
-    feasible: Set  # 𝒳
-    epsilon: float
-    delta: float
-    gdp: float  # m: the largest for which m-GDP is (ε, δ)-DP
-    least_modulus: float
-    largest_smoothness: float
     gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
     handover: Annotated[
         Literal["noised", "clean"],
@@ -81,14 +85,17 @@ class TwoStageGaussian:
         float,
         Meta(ge=0, lt=1, description="end stage II once no agent's release changes by more, relatively; 0: never"),
     ] = 0.0
-    mixing: Literal["laplacian", "metropolis", "lazy-metropolis"] = "laplacian"
+    mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
-    decomposable: ClassVar[bool] = True
-    offline: ClassVar[str] = "last"
-    theorem: ClassVar[str] = "two_stage_gaussian"
-    whole_data: ClassVar[bool] = True
-    mechanism: ClassVar[str] = "gaussian"
-    defaults: ClassVar[dict[str, Any]] = {
+    decomposable = True
+    judged_by = "last"
+    takes_steps = False
+    paper = (
+        "Showkatbakhsh, Karakus, Diggavi, Differentially Private Consensus-Based Distributed Optimization, Algorithm 1"
+    )
+    whole_data = True
+    mechanism = "gaussian"
+    defaults = {
         "rounds": 131,
         "data": {"name": "mean", "batch": "all"},
         "topology": {"name": "erdos-renyi", "probability": 0.6},
@@ -96,9 +103,14 @@ class TwoStageGaussian:
     }
 
     @property
+    def settled_below(self) -> float:
+        """See `Algorithm`."""
+        return self.stop
+
+    @property
     def k(self) -> float:
         """K = (μ + L)/(2μL); 1/(2μ) where L is not known to be finite."""
-        mu, largest = self.modulus or self.least_modulus, self.largest_curvature or self.largest_smoothness
+        mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
 
     def eta(self, t: Rounds) -> Rounds:
@@ -120,55 +132,55 @@ class TwoStageGaussian:
         """That factor, which makes the run (ε, δ)-DP."""
         if self.noise_scale:
             return self.noise_scale
-        if isinf(self.epsilon):
+        if isinf(self.run.epsilon):
             return 0.0
-        theorem_1 = self.epsilon / sqrt(self.epsilon + 2 * log(2 / self.delta))
+        theorem_1 = self.run.epsilon / sqrt(self.run.epsilon + 2 * log(2 / self.run.delta))
         if self.calibration == "theorem-2":
-            return max(self.change) * self.k * sqrt(2 * sqrt(self.gradient_rounds)) / theorem_1
+            return max(self.run.grad_sensitivity) * self.k * sqrt(2 * sqrt(self.gradient_rounds)) / theorem_1
         t = np.arange(1, self.gradient_rounds + 1)
-        spent = sqrt(float(np.sum((max(self.change) * self.eta(t) / self.shape(t)) ** 2)))
-        return spent / (self.gdp if self.calibration == "exact" else theorem_1)
+        spent = sqrt(float(np.sum((max(self.run.grad_sensitivity) * self.eta(t) / self.shape(t)) ** 2)))
+        return spent / (self.run.gdp(self.run.epsilon, self.run.delta) if self.calibration == "exact" else theorem_1)
 
     def init(self, x: Vector) -> State:
         """y_i(1) = 0."""
         return State(x)
 
-    def message(self, s: State, round: Round) -> Query | Start | Relay:
+    def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """(11); from T + 2 on (12)."""
-        made, last = round.t - 1, self.gradient_rounds  # x_i was made in the round before
+        made, last = here.t - 1, self.gradient_rounds  # x_i was made in the round before
         if made == 0:
             return Start()
         if made > last:
             return Relay()
-        l2 = self.change[round.me] * float(self.eta(made))
+        l2 = self.run.grad_sensitivity[here.agent] * float(self.eta(made))
         clean = made == last and self.handover == "clean"
         noise = 0.0 if clean else float(self.noise(made))
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, nominal=noise)
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(9) and (8); from T + 1 on (12)."""
         mixed = inbox.mix()
-        if round.t > self.gradient_rounds:
+        if here.t > self.gradient_rounds:
             return State(mixed)
-        z = self.feasible.project(mixed)
-        return State(self.feasible.project(z - self.eta(round.t) * loss.grad(z)))
+        z = self.run.feasible.project(mixed)
+        return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def decision(self, s: State) -> Vector:
         """x_i."""
         return s.x
 
-    def check(self, rounds: int, private: bool) -> None:
+    def validate(self) -> None:
         """Whether there is a stage II, strong convexity, and noise for every round.
 
         Raises:
             ValueError: there is not.
         """
-        if rounds <= self.gradient_rounds:
+        if (rounds := self.run.rounds) <= self.gradient_rounds:
             raise ValueError(
                 f"{rounds} rounds end before the hand-over: set rounds above algorithm.gradient_rounds = "
                 f"{self.gradient_rounds}"
             )
-        if not (self.modulus or self.least_modulus):
+        if not (self.modulus or self.run.least_modulus):
             raise ValueError(
                 "the steps need strongly convex losses: set problem.regularizer above 0, or algorithm.modulus"
             )
@@ -183,8 +195,14 @@ class TwoStageGaussian:
                 "another shape, or set algorithm.noise_scale"
             )
 
-    def claim(self, epsilon: float, rounds: int, passes: int) -> list[float]:
+    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Theorem 1, by agent, solved for ε at δ."""
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
-        spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.change]
-        return [(a + sqrt(a * a + 8 * a * log(2 / self.delta))) / 2 for a in spent]
+        spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
+        return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorem 2 and Corollary 2."""
+        from mpinodes.bounds.two_stage_gaussian import bounds
+
+        return bounds(setup, horizons, minimizer)

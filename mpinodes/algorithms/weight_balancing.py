@@ -19,13 +19,24 @@ leaves that out. With gradient_at = "public", g_i is taken at z_i, which is made
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import Literal
 
-from mpinodes.core.protocol import Inbox, Loss, Query, Round, Vector
-from mpinodes.core.schedules import Step
+from mpinodes.core import (
+    RELEASED,
+    Algorithm,
+    Bound,
+    Hidden,
+    Horizons,
+    Inbox,
+    Loss,
+    Neighborhood,
+    Query,
+    Setup,
+    Vector,
+    feedback,
+)
 
 __all__ = ["WeightBalancing"]
 
@@ -39,25 +50,23 @@ class State:
 
 
 @dataclass(frozen=True)
-class WeightBalancing:
+class WeightBalancing(Algorithm[State]):
     """(6) to (8)."""
 
-    step: Step  # α
-    change: Sequence[float]  # by agent, 2L: largest L2 change of g_i between adjacent data sets, at one point
-    spread: Sequence[float]  # by agent, largest L2 change of g_i's data part between two points, on the same data
-    smoothness: Sequence[float]  # β by agent: L2 change of that part per L2 change of the point; inf = unknown
-    regularizer: float  # λ
     gradient_at: Literal["hidden", "public"] = "hidden"
     noise_index: Literal["paper", "corrected"] = "paper"
-    mixing: Literal["balancing"] = "balancing"
+    mixings = ("balancing",)
 
-    decomposable: ClassVar[bool] = True
-    unconstrained: ClassVar[bool] = True
-    average: ClassVar[str] = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
+    decomposable = True
+    unconstrained = True
+    averaging = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
     # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.
-    modulus_share: ClassVar[float] = 0.5
-    theorem: ClassVar[str] = "weight_balancing"
-    defaults: ClassVar = {
+    modulus_share = 0.5
+    hidden = ("x",)
+    paper = (
+        "Zhu, Xu, Guan, Wu, Differentially Private Distributed Online Algorithms Over Time-Varying Directed Networks"
+    )
+    defaults = {
         "data": {"name": "unit-ball"},
         "problem": {"loss": "logistic", "regularizer": 0.1, "set": "none"},
         "step": {"kind": "strongly-convex", "offset": 1.0},
@@ -69,25 +78,31 @@ class WeightBalancing:
         """x_i = x."""
         return State(x, made_with=0.0)
 
-    def message(self, s: State, round: Round) -> Query:
+    def message(self, s: State, here: Neighborhood) -> Query:
         """(6)."""
-        l2 = self.change[round.me] * (s.made_with or self.step(1))  # in round 1 of no one's data
-        hidden = s.made_with if self.gradient_at == "hidden" else 0.0
-        noised = self.step(round.t) if self.noise_index == "paper" else s.made_with
+        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # in round 1 of no one's data
+        noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
         return Query(
             s.x,
             l1=sqrt(len(s.x)) * l2,
             l2=l2,
-            uses=round.t - 1,
-            hidden_gain=hidden * self.smoothness[round.me] if hidden else 0.0,
-            hidden_cap=hidden * self.spread[round.me] if hidden else 0.0,
-            hidden_keep=hidden * self.regularizer,
-            nominal=sqrt(len(s.x)) * self.change[round.me] * noised if noised else 0.0,
+            uses=here.t - 1,
+            leaks=RELEASED if self.gradient_at == "public" else self._feedback(s.made_with, here.agent, l2),
+            calibration=sqrt(len(s.x)) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0,
         )
 
-    def update(self, s: State, round: Round, inbox: Inbox, loss: Loss) -> State:
+    def _feedback(self, step: float, i: int, l2: float) -> Hidden:
+        """What a changed x_i makes of g_i, and so of the message that it went into."""
+        return feedback(
+            l2,
+            lipschitz=step * self.run.grad_lipschitz[i] if step else 0.0,
+            largest=step * self.run.grad_range[i] if step else 0.0,
+            linear=step * self.run.regularizer,
+        )
+
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(7) and (8)."""
-        alpha = self.step(round.t)
+        alpha = self.run.step(here.t)
         z = inbox.mix()
         g = loss.grad(s.x if self.gradient_at == "hidden" else z)
         return State(z - alpha * g, made_with=alpha)
@@ -96,7 +111,12 @@ class WeightBalancing:
         """x_i."""
         return s.x
 
-    @staticmethod
-    def claim(epsilon: float, rounds: int, passes: int) -> float:
+    def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Theorem 1: ε in all, each sample used once; so for every pass over them anew."""
-        return epsilon * passes
+        return self.run.epsilon * passes
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorems 2 and 3."""
+        from mpinodes.bounds.weight_balancing import bounds
+
+        return bounds(setup, horizons, minimizer)

@@ -16,7 +16,7 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.core.protocol import Algorithm, Features, Loss, Mechanism, Mixing, Stream, Vector
 from mpinodes.core.schedules import Step
 from mpinodes.core.seeds import Purpose
-from mpinodes.core.seeds import Stream as Seeds
+from mpinodes.core.seeds import Draws
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.mechanisms import backends as noise
 

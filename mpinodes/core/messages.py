@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+HEADER = 3  # floats of a frame before its releases: round, kind, and who is known to move still (as bits)
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 

@@ -21,22 +21,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Event
-from mpinodes.core.messages import Features, Inbox, Message, Neighborhood, Query, Solved, Vector
-from mpinodes.core.seeds import Stream as Seeds
-
-if TYPE_CHECKING:
-    from mpinodes.core.setup import Setup
+from mpinodes.core.events import Event, Layout
+from mpinodes.core.experiment import Experiment
+from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector
+from mpinodes.core.seeds import Draws
 
 S = TypeVar("S")
 Step = Callable[[int], float]  # a step schedule: t -> the step of round t = 1, 2, ...
 Edges = frozenset[tuple[int, int]]
+Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
 ALL = slice(None)
 
@@ -216,7 +215,7 @@ class Algorithm(ABC, Generic[S]):
         """
         return None
 
-    def bounds(self, setup: Setup, horizons: NDArray[np.int64], minimizer: Vector) -> list[Bound]:
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         """What the paper's theorems say of this run, at each horizon (h,); minimizer: (h, d), that of each."""
         return []
 
@@ -285,7 +284,7 @@ class Mixing(ABC):
         """The state before round 1; by default there is none."""
         return None
 
-    def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float]:
+    def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float] | Vector:
         """The `width` scalars that go out with this round's release."""
         return ()
 
@@ -311,7 +310,6 @@ class Mechanism(ABC):
 
     takes_the_place_of: ClassVar[str] = "laplace"  # for a user's own: which one's calibrations it takes
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
-    noiseless: ClassVar[bool] = False
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Seeds, out: Vector) -> Event:
@@ -548,3 +546,53 @@ class Topology(ABC):
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """An agent's place in round t."""
+
+
+# ------------------------------------------------------------------------------------------------------------- set-ups
+@dataclass(frozen=True)
+class Setup:
+    """All that one run is made of, alike on every rank.
+
+    Attributes:
+        experiment: every choice made.
+        topology, stream, feasible, algorithm, mixing, mechanism: its parts.
+        run: what the algorithm knows of it.
+        samples: that an agent sees in a round, by agent.
+        losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
+    """
+
+    experiment: Experiment
+    topology: Topology
+    stream: Stream
+    algorithm: Algorithm[Any]
+    mixing: Mixing
+    mechanism: Mechanism
+    run: Run
+    samples: tuple[int, ...]
+    losses: Callable[[int], Callable[[int], Loss]]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.run.dimension
+
+    @property
+    def blocks(self) -> tuple[slice, ...]:
+        """By agent, the coordinates that its gradients are taken of."""
+        return self.run.blocks
+
+    @property
+    def feasible(self) -> Set:
+        """𝒳."""
+        return self.run.feasible
+
+    @property
+    def frame_width(self) -> int:
+        """Floats of a frame: header, releases, the mixing's scalars."""
+        return HEADER + len(self.algorithm.vectors) * self.dimension + self.mixing.width
+
+    @property
+    def layout(self) -> Layout:
+        """Of the rows that agents hand to the logger."""
+        frame = self.frame_width if self.experiment.record.transcript else 0
+        return Layout(self.dimension, self.algorithm.vectors, self.algorithm.hidden, frame)

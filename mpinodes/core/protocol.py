@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.seeds import Stream as Seeds
+from mpinodes.core.seeds import Draws
 
 Vector = NDArray[np.float64]
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array

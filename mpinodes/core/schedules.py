@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated
 
 from msgspec import Meta
 
-Step = Callable[[int], float]
 Positive = Annotated[float, Meta(gt=0, le=1e100)]
 
 

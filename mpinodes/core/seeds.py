@@ -29,14 +29,14 @@ class Purpose(IntEnum):
     DITHER = 11
 
 
-class Stream:
-    """The generators of one (seed, purpose, agent).
+class Draws:
+    """The generators of one (seed, purpose, agent), and of one of several vectors that an agent draws for at once.
 
     Attributes:
         agent: whose they are.
     """
 
-    def __init__(self, seed: int, purpose: Purpose, agent: int = 0) -> None:
+    def __init__(self, seed: int, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
         self.agent = agent
         # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
         long = () if seed < 2**32 else (1,)
@@ -44,6 +44,7 @@ class Stream:
         self._bits = np.random.Philox(key=key)
         self._state = self._bits.state
         self._counter = self._state["state"]["counter"]
+        self._counter[3] = part
         self._generator = np.random.Generator(self._bits)
 
     def at(self, t: int) -> np.random.Generator:
@@ -53,7 +54,7 @@ class Stream:
         return self._generator
 
 
-class LocalEntropy(Stream):
+class LocalEntropy(Draws):
     """Generators with a new key from the operating system at every call: nobody draws their numbers again."""
 
     def __init__(self, agent: int) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Set
 
 
 def blocks(dimension: int, agents: int) -> tuple[slice, ...]:
@@ -26,34 +25,11 @@ def blocks(dimension: int, agents: int) -> tuple[slice, ...]:
     return tuple(slice(start, end) for start, end in zip([0, *ends], ends, strict=False))
 
 
-class Set(ABC):
-    """A closed convex set."""
-
-    bounded: ClassVar[bool] = True
-    by_blocks: ClassVar[bool] = True  # whether an agent's block of the projection depends on that block alone
-
-    @abstractmethod
-    def diameter(self, d: int) -> float:
-        """The largest ‖x − y‖₂ within 𝒳, over d coordinates of one agent."""
-
-    @abstractmethod
-    def project(self, x: Vector) -> Vector:
-        """Argmin over v in 𝒳 of ‖v − x‖₂."""
-
-    @abstractmethod
-    def support(self, g: Vector) -> float:
-        """Max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
-
-    def prox_step(self, z: Vector, alpha: float) -> Vector:
-        """Π(z, α) = argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""
-        return self.project(-alpha * z)
-
-
 @dataclass(frozen=True)
 class Unconstrained(Set):
     """All of R^d."""
 
-    bounded: ClassVar[bool] = False
+    bounded = False
 
     def diameter(self, d: int) -> float:
         """Inf."""
@@ -92,7 +68,7 @@ class Ball(Set):
     """‖x‖₂ ≤ radius, of the full vector."""
 
     radius: float
-    by_blocks: ClassVar[bool] = False
+    by_blocks = False
 
     def diameter(self, d: int) -> float:
         """2 · radius."""

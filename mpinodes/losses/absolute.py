@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.losses.linear import PiecewiseLinearLoss
 
 __all__ = ["Absolute"]

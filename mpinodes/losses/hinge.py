@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.losses.linear import PiecewiseLinearLoss
 
 __all__ = ["Hinge"]
@@ -18,7 +17,7 @@ __all__ = ["Hinge"]
 class Hinge(PiecewiseLinearLoss):
     """ℓ(m, b) = max(0, 1 − b m) = max(0, −b (m − b)), for b² = 1; at the kink the subgradient is 0."""
 
-    needs_labels: ClassVar[bool] = True
+    needs_labels = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.losses.linear import SmoothLoss
 
 __all__ = ["LeastSquares"]

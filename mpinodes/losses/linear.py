@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
@@ -10,35 +10,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Features, Loss, Solved, Vector
-from mpinodes.core.seeds import Stream
+from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
+from mpinodes.core.seeds import Draws
 from mpinodes.losses.newton import newton
-
-ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
-class LinearLoss(ABC):
-    """The loss of one round.
+class LinearLoss(SampleLoss):
+    """ℓ is a function of a_k·x and b_k: `point`, its `slope` and its largest `curvature` are all there is to say."""
 
-    Attributes:
-        features: (k, d) the a_k as rows, dense or a sparse CSR array.
-        targets: (k,) the b_k.
-        clip: L2 bound on the gradient (restricted to the block asked for) of one sample or, where `whole`,
-            of the round; inf = not clipped.
-        whole: clip the round's gradient rather than each sample's.
-        divisor: 1 for the sum over the round's samples, k for their mean; or one for each sample, (k,).
-        regularizer: λ.
-    """
-
-    features: Features
-    targets: Vector
-    clip: float = inf
-    whole: bool = False
-    divisor: float | Vector = 1.0
-    regularizer: float = 0.0
-
-    needs_labels: ClassVar[bool] = False  # ±1
     strongly_convex_link: ClassVar[bool] = False  # whether ℓ'' is constant, and so bounded below
 
     @staticmethod
@@ -56,28 +36,13 @@ class LinearLoss(ABC):
     def curvature() -> float:
         """Sup ℓ''; inf where ℓ has a kink."""
 
-    sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
-
-    @classmethod
-    def sample_change(cls, norm: float) -> float:
-        """The most that replacing one sample changes its gradient by at one point, features having norms up to this.
-
-        Inf: clipping alone is relied on.
-        """
-        return inf
-
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """The most that a sample's gradient, over a block where its features have this norm, moves per move of x.
-
-        Args:
-            norm: of the features in the block.
-            other: of those that the move is along.
-        """
+        """See `SampleLoss`: sup ℓ'' times both norms."""
         return cls.curvature() * norm * other
 
     @classmethod
-    def steepness(cls) -> float:
+    def slope_bound(cls) -> float:
         """Sup |ℓ'|, inf where there is none: ℓ is convex, so at one end of the line."""
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
         return float(np.abs(cls.slope(ends, labels)).max())
@@ -111,7 +76,7 @@ class LinearLoss(ABC):
         raise NotImplementedError(f"{type(self).__name__} has kinks, which Newton's method does not get over")
 
     @classmethod
-    def values(cls, losses: Sequence[LinearLoss], points: Vector) -> Vector:
+    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
         """Losses ℓ(a_k·x, b_k) of every sample of round t at many points, unclipped, unaveraged, unregularized.
 
         (rounds, points, d) -> (rounds, points, samples), by one batched product where features are dense.
@@ -130,6 +95,7 @@ class SmoothLoss(LinearLoss):
     """ℓ is twice differentiable."""
 
     __slots__ = ()
+    has_prox = True
 
     @staticmethod
     @abstractmethod
@@ -208,7 +174,7 @@ def stack(rows: Sequence[Features]) -> Features:
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyGradient:
+class NoisyGradient(Loss):
     """A loss whose gradient carries the stochastic error ξ ~ N(0, variance) per coordinate.
 
     ξ comes after the clipping and does not depend on the data, so it changes no sensitivity.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.losses.linear import SmoothLoss
 
 __all__ = ["Logistic"]
@@ -17,7 +16,7 @@ __all__ = ["Logistic"]
 class Logistic(SmoothLoss):
     """ℓ(m, b) = ln(1 + exp(−b m)); |ℓ'| ≤ 1, ℓ'' ≤ 1/4."""
 
-    needs_labels: ClassVar[bool] = True
+    needs_labels = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:

@@ -7,7 +7,7 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.core.protocol import Solved, Vector
+from mpinodes.core import Solved, Vector
 
 MOST_STEPS = 200
 SLOW = 0.1  # a step that leaves more of the gradient than this is the last one by the same Hessian

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
-from mpinodes.losses.linear import ALL, LinearLoss, SmoothLoss
+from mpinodes.core import ALL, SampleLoss, Vector
+from mpinodes.losses.linear import SmoothLoss
 
 __all__ = ["SquaredDistance"]
 
@@ -19,10 +18,10 @@ __all__ = ["SquaredDistance"]
 class SquaredDistance(SmoothLoss):
     """As if of a linear prediction in all but this: a sample's gradient is x − a, its Hessian I."""
 
-    sample_modulus: ClassVar[float] = 1.0
+    sample_modulus = 1.0
 
     @classmethod
-    def sample_change(cls, norm: float) -> float:
+    def sample_sensitivity(cls, norm: float) -> float:
         """‖a − a'‖."""
         return 2 * norm
 
@@ -59,7 +58,7 @@ class SquaredDistance(SmoothLoss):
         return np.eye(len(x)) * (self.weight + self.regularizer)
 
     @classmethod
-    def values(cls, losses: Sequence[LinearLoss], points: Vector) -> Vector:
+    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
         """See `LinearLoss.values`."""
         a = np.stack([loss.features for loss in losses])
         squares = np.vecdot(points, points)[:, :, None] + np.vecdot(a, a)[:, None, :]
@@ -78,6 +77,6 @@ class SquaredDistance(SmoothLoss):
         raise NotImplementedError
 
     @classmethod
-    def steepness(cls) -> float:
+    def slope_bound(cls) -> float:
         """Inf."""
         return inf

@@ -7,7 +7,7 @@ value and the noise to multiples of g and adds integers, exactly:
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
 So it is made of the continuous mechanism's release of the rounded value, whose L1 and L2 sensitivities are larger by at
-most d·g and √d·g, the grain of its event; as far as the generator, which is no cryptographic one, is random.
+most d·g and √d·g, the rounding of its event; as far as the generator, which is no cryptographic one, is random.
 `by_opendp` samples exactly, from a cryptographic one that cannot be seeded.
 """
 
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mpinodes.core import Diverged, Event, Kind, Query, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Diverged, Event, Kind, Query, Vector
-from mpinodes.core.seeds import Stream
+from mpinodes.core.seeds import Draws
 
 FINENESS = 20
 REACH = 2.0**52  # the largest entry in multiples of g: with noise, at most 45 scales of it, it stays below 2^53
@@ -85,7 +85,7 @@ def on_lattice(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Ev
     point += 0.0  # a negative zero would tell a value's sign
     np.add(point, drawn, out=out)
     out *= g
-    return Event.of(query, *law, grain=g)
+    return Event.of(query, *law, lattice=g)
 
 
 @lru_cache(maxsize=16)
@@ -108,6 +108,10 @@ def by_opendp(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Eve
     return Event.of(query, *law)
 
 
+BACKENDS: dict[str, Backend] = {"numpy": plain, "lattice": on_lattice, "opendp": by_opendp}
+
+
+@lru_cache
 def backend(name: str) -> Backend:
     """The backend of a name.
 
@@ -122,4 +126,4 @@ def backend(name: str) -> Backend:
                 "noise.backend = 'opendp': opendp is not installed; pip install 'mpinodes[opendp]'"
             ) from error
         dp.enable_features("contrib")
-    return {"numpy": plain, "lattice": on_lattice, "opendp": by_opendp}[name]
+    return BACKENDS[name]

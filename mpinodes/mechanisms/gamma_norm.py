@@ -11,23 +11,20 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.core.protocol import Event, Kind, Query, Vector
-from mpinodes.core.seeds import Stream
+from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
 
 __all__ = ["GammaNorm"]
 
 
 @dataclass(frozen=True)
-class GammaNorm:
+class GammaNorm(Mechanism):
     """Scale (inverse of the query's noise rate)/epsilon, or c/epsilon where a constant c is given."""
-
-    epsilon: float
-    constant: float | None
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
-        nominal = query.l2 if query.nominal is None else query.nominal
-        scale = (nominal if self.constant is None else self.constant) / self.epsilon
+        calibration = query.l2 if query.calibration is None else query.calibration
+        scale = (calibration if self.constant is None else self.constant) / self.epsilon
         draws = noise.at(t)
         direction = draws.standard_normal(out.shape)
         norm = draws.gamma(len(out), scale)

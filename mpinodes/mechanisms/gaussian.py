@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.core.protocol import Event, Kind, Query, Vector
-from mpinodes.core.seeds import Stream
-from mpinodes.mechanisms.backends import Backend, Law, plain
+from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
+from mpinodes.mechanisms.backends import BACKENDS, Law, backend
 
 __all__ = ["Gaussian"]
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """The query's nominal standard deviation, or c/epsilon where a constant c is given."""
+class Gaussian(Mechanism):
+    """The query's calibration: its standard deviation, or c/epsilon where a constant c is given."""
 
-    epsilon: float
-    constant: float | None
-    backend: Backend = plain
+    backends = tuple(BACKENDS)
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
-        if query.nominal is None:
-            raise ValueError("Gaussian noise needs a query with a nominal standard deviation")
-        scale = query.nominal if self.constant is None else self.constant / self.epsilon
-        return self.backend(query, Law(Kind.GAUSSIAN, scale), t, noise, out)
+        if query.calibration is None:
+            raise ValueError("Gaussian noise needs a query with a calibration: its standard deviation")
+        scale = query.calibration if self.constant is None else self.constant / self.epsilon
+        return backend(self.backend)(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.core.protocol import Event, Kind, Query, Vector
-from mpinodes.core.seeds import Stream
-from mpinodes.mechanisms.backends import Backend, Law, plain
+from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
+from mpinodes.mechanisms.backends import BACKENDS, Law, backend
 
 __all__ = ["Laplace"]
 
 
 @dataclass(frozen=True)
-class Laplace:
-    """Scale D1/epsilon, D1 the query's nominal L1 sensitivity, or c/epsilon where a constant c is given."""
+class Laplace(Mechanism):
+    """Scale D1/epsilon, D1 the query's calibrated L1 sensitivity, or c/epsilon where a constant c is given."""
 
-    epsilon: float
-    constant: float | None
-    backend: Backend = plain
+    backends = tuple(BACKENDS)
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
-        nominal = query.l1 if query.nominal is None else query.nominal
-        scale = (nominal if self.constant is None else self.constant) / self.epsilon
-        return self.backend(query, Law(Kind.LAPLACE, scale), t, noise, out)
+        calibration = query.l1 if query.calibration is None else query.calibration
+        scale = (calibration if self.constant is None else self.constant) / self.epsilon
+        return backend(self.backend)(query, Law(Kind.LAPLACE, scale), t, noise, out)

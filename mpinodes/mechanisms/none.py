@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpinodes.core.protocol import Event, Kind, Query, Vector
-from mpinodes.core.seeds import Stream
+from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
 
 __all__ = ["NoNoise"]
 
 
 @dataclass(frozen=True)
-class NoNoise:
+class NoNoise(Mechanism):
     """The identity."""
 
     def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Diverged, Round, Vector
+from mpinodes.core import Diverged, Mixing, Neighborhood, Vector
 
 __all__ = ["Balancing"]
 
@@ -20,38 +19,38 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Balancing:
+class Balancing(Mixing):
     """Every agent says its w_j; the state is w_i."""
 
-    start: float  # w_i(1): 1/n on Eulerian digraphs, else 1/Σ_j d_j, from which no weight becomes negative
+    @property
+    def width(self) -> int:
+        """One scalar."""
+        return 1
 
-    width: ClassVar[int] = 1
-    undirected: ClassVar[bool] = False
+    def init(self, agent: int) -> float:
+        """w_i(1): 1/n on Eulerian digraphs, else 1/Σ_j d_j, from which no weight becomes negative."""
+        return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
-    def init(self, me: int) -> float:
-        """w_i(1)."""
-        return self.start
-
-    def say(self, s: float, round: Round) -> tuple[float]:
+    def outgoing(self, s: float, here: Neighborhood) -> tuple[float]:
         """w_i."""
         return (s,)
 
-    def hear(self, s: float, round: Round, said: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """w_i of the next round, and the row.
+    def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
+        """w_i of the next round, and the weights.
 
         Raises:
             Diverged: 1 − w_i d_i is below 0.
         """
-        d, own = len(round.out), round.senders.index(round.me)
+        d, own = len(here.out_neighbors), here.senders.index(here.agent)
         if (rest := 1 - s * d) < -ROUNDING:
             raise Diverged(
-                f"agent {round.me}, round {round.t}: its own weight 1 - w d = {rest:.3g} is below 0 (w = {s:.3g}, "
+                f"agent {here.agent}, round {here.t}: its own weight 1 - w d = {rest:.3g} is below 0 (w = {s:.3g}, "
                 f"out-degree {d}): weight balancing diverges on this graph; take a fixed strongly connected digraph, "
                 "or one with in-degree = out-degree in every round (topology.name=eulerian)"
             )
-        row = [float(scalars[0]) for scalars in said]
-        row[own] = 0.0
-        heard = sum(row)
-        row[own] = rest
+        weights = [float(scalars[0]) for scalars in incoming]
+        weights[own] = 0.0
+        heard = sum(weights)
+        weights[own] = rest
         w = 0.5 * s + 0.5 * heard / d if d else s
-        return w, row, 1.0
+        return w, weights, 1.0

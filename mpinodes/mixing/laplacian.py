@@ -9,33 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["Laplacian"]
 
 
 @dataclass(frozen=True)
-class Laplacian:
+class Laplacian(Mixing):
     """Needs no scalars: λ_max is a public fact of the topology."""
 
-    laplacian_max: float
+    undirected = True
 
-    width: ClassVar[int] = 0
-    undirected: ClassVar[bool] = True
-
-    def init(self, me: int) -> None:
-        """No state."""
-
-    def say(self, s: None, round: Round) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    def hear(self, s: None, round: Round, said: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """The row of agent `round.me`."""
-        own = round.senders.index(round.me)
-        each = 2 / (3 * self.laplacian_max) if round.inn else 0.0
-        row = [each] * len(said)
-        row[own] = 1.0 - each * len(round.inn)
-        return None, row, 1.0
+    def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
+        """The weights of agent `here.agent`."""
+        own = here.senders.index(here.agent)
+        each = 2 / (3 * self.graph.laplacian_max) if here.in_neighbors else 0.0
+        weights = [each] * len(incoming)
+        weights[own] = 1.0 - each * len(here.in_neighbors)
+        return None, weights, 1.0

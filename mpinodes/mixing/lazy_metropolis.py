@@ -8,30 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["LazyMetropolis"]
 
 
 @dataclass(frozen=True)
-class LazyMetropolis:
+class LazyMetropolis(Mixing):
     """Every agent says its degree."""
 
-    width: ClassVar[int] = 1
-    undirected: ClassVar[bool] = True
+    undirected = True
 
-    def init(self, me: int) -> None:
-        """No state."""
+    @property
+    def width(self) -> int:
+        """One scalar."""
+        return 1
 
-    def say(self, s: None, round: Round) -> tuple[float]:
+    def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
         """d_i."""
-        return (float(len(round.out)),)
+        return (float(len(here.out_neighbors)),)
 
-    def hear(self, s: None, round: Round, said: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """The row of agent `round.me`."""
-        mine, own = len(round.inn), round.senders.index(round.me)
-        row = [0.0 if k == own else 0.5 / max(mine, float(scalars[0])) for k, scalars in enumerate(said)]
-        row[own] = 1.0 - sum(row)
-        return None, row, 1.0
+    def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
+        """The weights of agent `here.agent`."""
+        mine, own = len(here.in_neighbors), here.senders.index(here.agent)
+        weights = [0.0 if k == own else 0.5 / max(mine, float(scalars[0])) for k, scalars in enumerate(incoming)]
+        weights[own] = 1.0 - sum(weights)
+        return None, weights, 1.0

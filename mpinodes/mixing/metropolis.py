@@ -7,32 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["Metropolis"]
 
 
 @dataclass(frozen=True)
-class Metropolis:
+class Metropolis(Mixing):
     """Every agent says its degree."""
 
-    width: ClassVar[int] = 1
-    undirected: ClassVar[bool] = True
+    undirected = True
 
-    def init(self, me: int) -> None:
-        """No state."""
+    @property
+    def width(self) -> int:
+        """One scalar."""
+        return 1
 
-    def say(self, s: None, round: Round) -> tuple[float]:
+    def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
         """d_i."""
-        return (float(len(round.out)),)
+        return (float(len(here.out_neighbors)),)
 
-    def hear(self, s: None, round: Round, said: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """The row of agent `round.me`."""
-        mine = len(round.inn)
-        row = [1 / (1 + max(mine, float(scalars[0]))) for scalars in said]
-        own = round.senders.index(round.me)
-        row[own] = 0.0
-        row[own] = 1.0 - sum(row)
-        return None, row, 1.0
+    def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
+        """The weights of agent `here.agent`."""
+        mine = len(here.in_neighbors)
+        weights = [1 / (1 + max(mine, float(scalars[0]))) for scalars in incoming]
+        own = here.senders.index(here.agent)
+        weights[own] = 0.0
+        weights[own] = 1.0 - sum(weights)
+        return None, weights, 1.0

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["Neighbors"]
 
 
 @dataclass(frozen=True)
-class Neighbors:
+class Neighbors(Mixing):
     """Needs no scalars."""
 
-    width: ClassVar[int] = 0
-    undirected: ClassVar[bool] = True
-    fixed: ClassVar[bool] = True
+    undirected = True
+    fixed = True
 
-    def init(self, me: int) -> None:
-        """No state."""
-
-    def say(self, s: None, round: Round) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    def hear(self, s: None, round: Round, said: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Equal weights, save for agent `round.me`."""
-        return None, [0.0 if j == round.me else 1 / len(round.inn) for j in round.senders], 1.0
+    def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
+        """Equal weights, save for agent `here.agent`."""
+        return None, [0.0 if j == here.agent else 1 / len(here.in_neighbors) for j in here.senders], 1.0

@@ -7,30 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["PushSum"]
 
 
 @dataclass(frozen=True)
-class PushSum:
+class PushSum(Mixing):
     """Every agent says its share 1/out_j and its scalar w_j; the state is w_i."""
 
-    width: ClassVar[int] = 2
-    undirected: ClassVar[bool] = False
+    @property
+    def width(self) -> int:
+        """Two scalars."""
+        return 2
 
-    def init(self, me: int) -> float:
+    def init(self, agent: int) -> float:
         """w_i(1) = 1."""
         return 1.0
 
-    def say(self, s: float, round: Round) -> tuple[float, float]:
+    def outgoing(self, s: float, here: Neighborhood) -> tuple[float, float]:
         """(1/out_j, w_j)."""
-        return 1 / (len(round.out) + 1), s
+        return 1 / (len(here.out_neighbors) + 1), s
 
-    def hear(self, s: float, round: Round, said: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """w_i of the next round, the row, and the same w_i as the scale."""
-        pairs = [scalars.tolist() for scalars in said]
+    def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
+        """w_i of the next round, the weights, and the same w_i as the scale."""
+        pairs = [scalars.tolist() for scalars in incoming]
         w = sum(share * w_j for share, w_j in pairs)
         return w, [share for share, _ in pairs], w

@@ -8,43 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["Rescaling"]
 
 
 @dataclass(frozen=True)
-class Rescaling:
+class Rescaling(Mixing):
     """Every agent says its whole r_j; the state is r_i: (n,)."""
 
-    agents: int
-
-    undirected: ClassVar[bool] = False
-    fixed: ClassVar[bool] = True
+    fixed = True
 
     @property
     def width(self) -> int:
         """One scalar for each agent."""
-        return self.agents
+        return self.graph.agents
 
-    def init(self, me: int) -> Vector:
+    def init(self, agent: int) -> Vector:
         """e_i."""
-        start = np.zeros(self.agents)
-        start[me] = 1.0
+        start = np.zeros(self.graph.agents)
+        start[agent] = 1.0
         return start
 
-    def say(self, s: Vector, round: Round) -> Vector:
+    def outgoing(self, s: Vector, here: Neighborhood) -> Vector:
         """r_i."""
         return s
 
-    def hear(self, s: Vector, round: Round, said: Sequence[Vector]) -> tuple[Vector, list[float], float]:
-        """r_i of the next round, the row, and the old [r_i]_i as the scale."""
-        share = 1 / len(said)
-        r = share * said[0]
-        for other in said[1:]:
+    def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
+        """r_i of the next round, the weights, and the old [r_i]_i as the scale."""
+        share = 1 / len(incoming)
+        r = share * incoming[0]
+        for other in incoming[1:]:
             r += share * other
-        return r, [share] * len(said), float(s[round.me])
+        return r, [share] * len(incoming), float(s[here.agent])

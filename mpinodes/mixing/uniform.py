@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mpinodes.core.protocol import Round, Vector
+from mpinodes.core import Mixing, Neighborhood, Vector
 
 __all__ = ["Uniform"]
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Mixing):
     """Needs no scalars: an agent counts what it hears. Its columns need not sum to 1."""
 
-    width: ClassVar[int] = 0
-    undirected: ClassVar[bool] = True
+    undirected = True
 
-    def init(self, me: int) -> None:
-        """No state."""
-
-    def say(self, s: None, round: Round) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    def hear(self, s: None, round: Round, said: Sequence[Vector]) -> tuple[None, list[float], float]:
+    def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The mean of all that was heard."""
-        degree = len(said)
+        degree = len(incoming)
         return None, [1 / degree] * degree, 1.0

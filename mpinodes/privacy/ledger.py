@@ -1,14 +1,10 @@
 """One agent's events, added up for every sample that may have been changed.
 
-A changed sample (or round, by the adjacency) moves the message that first carries it by the event's l2. What it left
-in the agent's hidden state moves later messages too: with δ(t) the L2 change of message t given everything released,
-
-    δ(t) = l2(t) if message t first carries a round of this sample,
-           and in any case + min(cap(t), gain(t)·δ(t − 1)) + keep(t)·δ(t − 1).
-
-A message whose change is δ > 0 costs by its noise's law, with L1 change δ·l1/l2; where it was rounded to a lattice,
-either is larger by the event's grain. Samples that are always used together
-share one row of a ledger, a group.
+A changed sample (or round, by the adjacency) moves the message that first carries it by the event's l2, and later ones
+by what they leak of the agent's hidden state (`leakage`). A vector whose change is δ > 0 costs by its noise's law, with
+L1 change δ·l1/l2; where it was rounded to a lattice, either is larger by the event's rounding. The vectors of one
+message are releases one after the other, for each has noise of its own: "release" below is one vector of one message.
+Samples that are always used together share one row of a ledger, a group.
 """
 
 from __future__ import annotations
@@ -19,12 +15,12 @@ from math import log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpinodes.core.protocol import Event, Kind, Vector
+from mpinodes.core.events import Events, Kind
+from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
+from mpinodes.privacy.leakage import Indices, ceilings, fits, response
 
-Indices = NDArray[np.int64]
 LONGEST_RECURSION = 20_000  # rounds; it takes time that grows with their square
 
 
@@ -35,11 +31,18 @@ class Uses(NamedTuple):
     group: Indices
 
     @classmethod
-    def of(cls, events: Vector, groups: Callable[[int], Sequence[int]]) -> Uses:
+    def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
         """The uses that one agent's events name."""
-        carried = [groups(int(r)) if r else () for r in events[:, Event._fields.index("uses")]]
+        carried = [groups(r) if r else () for r in events.uses.tolist()]
         message = np.repeat(np.arange(len(carried)), [len(c) for c in carried])
         return cls(message, np.fromiter((g for c in carried for g in c), np.int64, len(message)))
+
+    def released(self, vectors: int) -> Uses:
+        """The same by release: as many vectors for each message."""
+        if vectors == 1:
+            return self
+        release = self.message[:, None] * vectors + np.arange(vectors)
+        return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     @property
     def groups(self) -> int:
@@ -48,31 +51,36 @@ class Uses(NamedTuple):
 
 
 class Costs:
-    """What message t costs if it changes by δ, for vectors of messages and changes."""
+    """What release t costs if it changes by δ, for vectors of releases and changes."""
 
-    def __init__(self, events: Vector) -> None:
-        self._kind, self._scale, self._draws, l1, l2, uses, _, cap, keep, *_ = events.T
-        self._grain = [events[:, Event._fields.index(name)] for name in ("grain_l1", "grain_l2")]
-        self._telling = self._kind[(uses > 0) | (cap > 0) | (keep > 0)]
+    def __init__(self, events: Events) -> None:
+        self._kind, self._scale, self._draws = events.kind.ravel(), events.scale.ravel(), events.draws.ravel()
+        self._rounding = events.rounding_l1.ravel(), events.rounding_l2.ravel()
+        l1, l2 = events.l1.ravel(), events.l2.ravel()
+        telling = (events.uses > 0) | events.is_unknown
+        if events.hidden:
+            told = (events.leakage("largest") > 0) | (events.leakage("transition") != 0).any(axis=(1, 2))
+            telling |= events.is_hidden & told
+        self._telling = events.kind[telling].ravel()
         with np.errstate(invalid="ignore"):
             self._ratio = np.where(np.isinf(l2) | (l2 == 0), 1.0, l1 / l2)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self._grain[0][t]) / self._scale[t])
+            shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self._rounding[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
         cost: Vector = self._draws[t] * shift
         return cost
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """ZCDP, inf where there is none."""
-        shift = shift_rho(np.where(delta == 0, 0.0, delta + self._grain[1][t]), self._scale[t])
+        shift = shift_rho(np.where(delta == 0, 0.0, delta + self._rounding[1][t]), self._scale[t])
         pure = self._kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """By message, pure ε per unit of change and ρ per squared unit, without the grain's."""
+        """By release, pure ε per unit of change and ρ per squared unit, without that of rounding."""
         with np.errstate(divide="ignore", invalid="ignore"):
             pure: Vector = self._draws * (self._ratio / self._scale)
         return pure, self._draws * shift_rho(np.ones(len(pure)), self._scale)
@@ -93,7 +101,7 @@ class Costs:
         return curve
 
     def kinds(self, t: Indices) -> Vector:
-        """The law of the noise of messages."""
+        """The law of the noise of releases."""
         return np.asarray(self._kind[t])
 
     def is_all(self, kind: Kind) -> bool:
@@ -101,31 +109,23 @@ class Costs:
         return bool((self._telling == kind).all())
 
 
-class Agent(ABC):
-    """One agent's ledger, read at growing horizons.
+class Ledger(ABC):
+    """One agent's events, read at growing horizons.
 
     Attributes:
-        costs: of its events.
+        costs: of its releases.
+        is_unknown: by message, whether nothing is stated of what it leaks.
     """
 
-    def __init__(self, events: Vector, uses: Uses) -> None:
-        self.costs, self._groups = Costs(events), uses.groups
-        self._message, self._group = uses
-        self._l2 = events[:, Event._fields.index("l2")]
-        self._cap = events[:, Event._fields.index("hidden_cap")]
-        self._gain = np.minimum(events[:, Event._fields.index("hidden_gain")], 1e300)  # times no change it is then 0
-        self._keep = events[:, Event._fields.index("hidden_keep")]
+    def __init__(self, events: Events, uses: Uses) -> None:
+        self._events, self._groups = events, uses.groups
+        self.costs, self.is_unknown = Costs(events), events.is_unknown
+        self._message, self._group = uses.released(events.vectors)
+        self._most_used = np.maximum(np.bincount(uses.message, minlength=len(events)), 1)
 
-    def _reach(self) -> Vector:
-        """What δ can be after each message at most, for any group."""
-        uses = np.bincount(self._message, minlength=len(self._l2))  # no group is carried more often by one message
-        new = np.maximum(uses, 1) * self._l2 + self._cap
-        if not self._keep.any():
-            return np.asarray(new)
-        reach, so_far = np.empty_like(new), 0.0
-        for t, (more, keep) in enumerate(zip(new.tolist(), self._keep.tolist(), strict=True)):
-            reach[t] = so_far = more + keep * so_far
-        return reach
+    def releases(self, horizon: int) -> int:
+        """How many there are in the first so many rounds."""
+        return horizon * self._events.vectors
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
@@ -137,29 +137,26 @@ class Agent(ABC):
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Messages and changes whose composition costs no less than any group's, at the horizon asked for last."""
+        """Releases and changes whose composition costs no less than any group's, at the horizon asked for last."""
 
 
-class Saturated(Agent):
-    """For gains that are 0 or boundless: after its first use a sample moves every message by the cap, or none.
+class Saturated(Ledger):
+    """After its first use a sample moves every release by the most that older changes can move it, or by nothing.
 
-    Costs are then sums over uses plus a stretch of a cumulative sum. Other gains count as boundless, and what a message
-    keeps of an older change as the most it can be.
+    Costs are then sums over uses plus a stretch of a cumulative sum.
     """
 
-    def __init__(self, events: Vector, uses: Uses) -> None:
+    def __init__(self, events: Events, uses: Uses) -> None:
         super().__init__(events, uses)
-        message, group = uses
-        everything = np.arange(len(events))
-        hidden = np.where(self._gain > 0, self._cap, 0.0)
-        if self._keep.any():
-            hidden += self._keep * np.append(0.0, self._reach()[:-1])
-        self._hidden = hidden
-        self._first = np.full(uses.groups, len(events))
-        np.minimum.at(self._first, group, message)
-        # Where a sample is used again its message moves by both, and the hidden part is in the sums already.
+        message, group = self._message, self._group
+        everything = np.arange(self.releases(len(events)))
+        self._hidden = hidden = ceilings(events, self._most_used).ravel()
+        self._first = np.full(uses.groups, len(everything))
+        # All vectors of the message that first carries a sample are new.
+        np.minimum.at(self._first, group, message + events.vectors - 1 - message % events.vectors)
+        # Where a sample is used again its release moves by both, and the hidden part is in the sums already.
         self._before = np.where(message > self._first[group], hidden[message], 0.0)
-        self._direct = self._l2[message] + self._before
+        self._direct = events.l2.ravel()[message] + self._before
         self._sums = [self._cumulative(f(everything, hidden)) for f in (self.costs.pure, self.costs.rho)]
         self._each = [self._extra(f) for f in (self.costs.pure, self.costs.rho)]
         self._curve = np.zeros((1 if not hidden.any() else len(events) + 1, len(ORDERS)))
@@ -180,8 +177,8 @@ class Saturated(Agent):
         return np.concatenate([[0.0], sums]), np.concatenate([[0.0], counts])
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """See `Agent.at`."""
-        self._horizon = horizon
+        """See `Ledger.at`."""
+        self._horizon = horizon = self.releases(horizon)
         begun = np.minimum(self._first + 1, horizon)
         seen = self._message < horizon
         found = []
@@ -191,7 +188,7 @@ class Saturated(Agent):
         return found[0], found[1]
 
     def rdp(self, group: Indices) -> Vector:
-        """See `Agent.rdp`."""
+        """See `Ledger.rdp`."""
         begun = np.minimum(self._first[group] + 1, self._horizon)
         last = len(self._curve) - 1
         curves = self._curve[min(self._horizon, last)] - self._curve[np.minimum(begun, last)]
@@ -204,7 +201,7 @@ class Saturated(Agent):
         return np.asarray(curves)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Agent.envelope`: of each kind of noise the k-th largest use of any group, and all hidden changes.
+        """See `Ledger.envelope`: of each kind of noise the k-th largest use of any group, and all hidden changes.
 
         Where a sample is used again its message counts with both changes, and with the hidden one once more.
         """
@@ -228,55 +225,61 @@ class Saturated(Agent):
         return np.concatenate([self._message[chosen], later]), changes
 
 
-class Recursive(Agent):
-    """For finite gains: the recursion itself, for all groups at once.
+class Recursive(Ledger):
+    """Every group's own response, followed round by round, for Laplace noise.
 
     Rényi curves come from a histogram of shifts per group, rounded up to buckets 2 % apart.
     """
 
     RATIO, BUCKETS = 1.02, 700
 
-    def __init__(self, events: Vector, uses: Uses) -> None:
+    def __init__(self, events: Events, uses: Uses) -> None:
         super().__init__(events, uses)
         groups = uses.groups
         self._done = 0
-        self._delta, self._pure, self._rho = np.zeros(groups), np.zeros(groups), np.zeros(groups)
+        self._response = response(events, groups)
+        self._pure, self._rho = np.zeros(groups), np.zeros(groups)
+        self._used = uses.group
         self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
-        noised = np.flatnonzero(events[:, Event._fields.index("scale")] > 0)
+        noised = np.flatnonzero(events.scale.ravel() > 0)
         self._shift, rho = self.costs.slopes()
-        top = float(np.max(self.costs.pure(noised, self._reach()[noised]), initial=np.finfo(float).tiny))
+        most = (self._most_used[:, None] * events.l2 + ceilings(events, self._most_used)).ravel()
+        top = float(np.max(self.costs.pure(noised, most[noised]), initial=np.finfo(float).tiny))
         self._buckets = top * self.RATIO ** -np.arange(self.BUCKETS)[::-1]
         self._counts = np.zeros((groups, self.BUCKETS), np.int32)
-        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of a grain is no less.
+        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
         self._rho_per_shift = float(np.max(rho[noised] / self._shift[noised] ** 2, initial=0.0))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """See `Agent.at`."""
-        top = int(self._group[: self._starts[horizon]].max(initial=-1)) + 1
+        """See `Ledger.at`."""
+        top = int(self._used[: self._starts[horizon]].max(initial=-1)) + 1
         for t in range(self._done, horizon):
-            delta = np.minimum(self._cap[t], self._gain[t] * self._delta[:top]) + self._keep[t] * self._delta[:top]
-            np.add.at(delta, self._group[self._starts[t] : self._starts[t + 1]], self._l2[t])
-            here = np.full(1, t)
-            self._pure[:top] += self.costs.pure(here, delta)
-            self._rho[:top] += self.costs.rho(here, delta)
-            moved = np.flatnonzero(delta)
-            bucket = np.searchsorted(self._buckets[:-1], self.costs.pure(here, delta[moved]) * (1 - 1e-12))
-            self._counts[moved, bucket] += 1
-            self._delta[:top] = delta
+            used = self._used[self._starts[t] : self._starts[t + 1]]
+            for release, delta in enumerate(self._response.step(t, top, used), self.releases(t)):
+                self._price(np.full(1, release), delta)
         self._done = horizon
         return self._pure.copy(), self._rho.copy()
 
+    def _price(self, release: Indices, delta: Vector) -> None:
+        """Add what a release costs that moves by delta, (groups so far,)."""
+        pure = self.costs.pure(release, delta)
+        self._pure[: len(delta)] += pure
+        self._rho[: len(delta)] += self.costs.rho(release, delta)
+        moved = np.flatnonzero(delta)
+        bucket = np.searchsorted(self._buckets[:-1], pure[moved] * (1 - 1e-12))
+        self._counts[moved, bucket] += 1
+
     def rdp(self, group: Indices) -> Vector:
-        """See `Agent.rdp`."""
+        """See `Ledger.rdp`."""
         table = np.minimum(
             laplace_rdp(np.asarray(self._buckets)), self._rho_per_shift * self._buckets[:, None] ** 2 * ORDERS
         )
         return np.asarray(self._counts[group] @ table)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Agent.envelope`: for every shift, as many messages above it as any group has.
+        """See `Ledger.envelope`: for every shift, as many releases above it as any group has.
 
-        A grain is in the shift and counts once more as the message's own.
+        What rounding adds is in the shift and counts once more as the release's own.
         """
         above = self._counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         counts = above - np.append(above[1:], 0)
@@ -285,16 +288,24 @@ class Recursive(Agent):
         return np.full(len(shifts), first), shifts / self._shift[first]
 
 
-def open_ledger(events: Vector, uses: Uses) -> Agent:
-    """The ledger of one agent's events: (rounds, fields of an Event)."""
-    gain, cap, keep, l1, l2 = (
-        events[:, Event._fields.index(name)] for name in ("hidden_gain", "hidden_cap", "hidden_keep", "l1", "l2")
-    )
-    plain = (keep == 0) & ((cap == 0) | (gain == 0) | np.isinf(gain))
-    recursive = (
-        not plain.all()
-        and len(events) <= LONGEST_RECURSION
+def open_ledger(events: Events, uses: Uses) -> Ledger:
+    """The ledger of one agent's events: (rounds,)."""
+    if not events.hidden or _is_saturated(events):
+        return Saturated(events, uses)
+    names = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
+    followed = (
+        len(events) <= LONGEST_RECURSION
+        and fits(events, uses.groups)
         and Costs(events).is_all(Kind.LAPLACE)
-        and bool(np.isfinite([cap, keep, l1, l2]).all())
+        and not events.is_unknown.any()
+        and all(np.isfinite(events.leakage(name)).all() for name in names)
+        and bool(np.isfinite([events.l1, events.l2]).all())
     )
-    return (Recursive if recursive else Saturated)(events, uses)
+    return (Recursive if followed else Saturated)(events, uses)
+
+
+def _is_saturated(events: Events) -> bool:
+    """Whether an older change moves every message as far as it can, or not at all: there is nothing to follow."""
+    lipschitz, largest = events.leakage("lipschitz"), events.leakage("largest")
+    memory = (events.leakage("transition") != 0).any(axis=(1, 2))
+    return bool((~memory & ((largest == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())

@@ -27,7 +27,7 @@ from mpinodes.core.protocol import (
     Solve,
     Vector,
 )  # fmt: skip
-from mpinodes.core.seeds import LocalEntropy, Purpose, Stream
+from mpinodes.core.seeds import LocalEntropy, Purpose
 from mpinodes.topology import diameter
 
 HEADER = 3  # round, kind, and (as bits, the lowest this one) the last rounds in which some agent is known to move still

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from mpi4py import MPI
 
+from mpinodes.core import Neighborhood, Setup, Vector
 from mpinodes.core.experiment import chunk_rounds
-from mpinodes.core.protocol import Round, Vector
-from mpinodes.simulation.agent import RELEASE, Agent
+from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step
 
 Wait = Callable[[Sequence[MPI.Request]], object]
 
@@ -65,54 +65,52 @@ def _shorten_time_slice(microseconds: int = 100) -> None:
 
 
 class Network:
-    """Agent i's links.
+    """An agent's links."""
 
-    Attributes:
-        frames: the last frame of every agent heard so far, and the own one, by agent.
-    """
-
-    def __init__(self, agents: MPI.Comm, frame: Vector, wait: Wait) -> None:
-        self._comm, self._wait = agents, wait
-        self._me = agents.rank
-        self.frames: dict[int, Vector] = {self._me: frame}
+    def __init__(self, agents: MPI.Comm, setup: Setup, frame: Vector, wait: Wait) -> None:
+        self._comm, self._setup, self._wait = agents, setup, wait
+        self._agent = agents.rank
+        self._frames: dict[int, Vector] = {self._agent: frame}
         self._receives: dict[int, MPI.Prequest] = {}
         self._sends: dict[int, MPI.Prequest] = {}
-        self._patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], list[MPI.Prequest]] = {}
+        self._patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[list[MPI.Prequest], Arrivals]] = {}
 
-    def exchange(self, round: Round) -> None:
-        """Send the own frame to the out-neighbours and receive the in-neighbours' frames.
+    def exchange(self, here: Neighborhood) -> Arrivals:
+        """Send the own frame to the out-neighbors and receive the in-neighbors' frames.
 
         Raises:
             RoundMismatch: a frame is not of this round; names both agents and both rounds.
         """
-        requests = self._requests(round)
+        requests, arrivals = self._pattern(here)
         if requests:
             MPI.Prequest.Startall(requests)
             self._wait(requests)
-        for j in round.inn:
-            t, kind = self.frames[j][0], self.frames[j][1]
-            if t != round.t or kind != RELEASE:
+        for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
+            if frame[0] != here.t or frame[1] != RELEASE_FRAME:
                 raise RoundMismatch(
-                    f"agent {self._me} in round {round.t} got a frame of round {t:g}, kind {kind:g}, from agent {j}"
+                    f"agent {self._agent} in round {here.t} got a frame of round {frame[0]:g}, kind {frame[1]:g}, "
+                    f"from agent {j}"
                 )
+        return arrivals
 
-    def _requests(self, round: Round) -> list[MPI.Prequest]:
-        requests = self._patterns.get((round.inn, round.out))
-        if requests is None:
-            requests = [self._receive(j) for j in round.inn] + [self._send(i) for i in round.out]
+    def _pattern(self, here: Neighborhood) -> tuple[list[MPI.Prequest], Arrivals]:
+        pattern = self._patterns.get(here[2:])
+        if pattern is None:
+            requests = [self._receive(j) for j in here.in_neighbors] + [self._send(i) for i in here.out_neighbors]
+            pattern = requests, Arrivals.of(self._setup, self._agent, here.senders, self._frames)
             if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
-                self._patterns[round.inn, round.out] = requests
-        return requests
+                self._patterns[here.in_neighbors, here.out_neighbors] = pattern
+        return pattern
 
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:
-            self.frames[j] = np.empty_like(self.frames[self._me])
-            self._receives[j] = self._comm.Recv_init(self.frames[j], source=j)
+            self._frames[j] = np.empty_like(self._frames[self._agent])
+            self._receives[j] = self._comm.Recv_init(self._frames[j], source=j)
         return self._receives[j]
 
     def _send(self, i: int) -> MPI.Prequest:
         if i not in self._sends:
-            self._sends[i] = self._comm.Send_init(self.frames[self._me], dest=i)
+            self._sends[i] = self._comm.Send_init(self._frames[self._agent], dest=i)
         return self._sends[i]
 
     def close(self) -> None:
@@ -159,16 +157,19 @@ class Channel:
         patient_wait(self._sending, self._comm)
 
 
-def live(agent: Agent, network: Network, channel: Channel, rounds: int) -> None:
-    """All rounds of one agent; network and channel are closed at the end."""
-    for t in range(1, rounds + 1):
-        round = agent.speak(t, channel.row(t))
-        channel.done(t)
-        network.exchange(round)
-        agent.hear(round, network.frames)
-        if agent.left:
+def run_agent(step: Step, setup: Setup, agents: MPI.Comm, channel: Channel, wait: Wait) -> None:
+    """All rounds of one agent; the channel is closed at the end."""
+    frame = np.zeros(setup.frame_width)
+    network = Network(agents, setup, frame, wait)
+    state, arrivals = step.start(), None
+    done = 0
+    for t in range(1, setup.experiment.rounds + 1):
+        state = step(state, arrivals, frame, channel.row(t))
+        if state.left:
             break
-    channel.close(t)
+        channel.done(t)
+        done, arrivals = t, network.exchange(state.here)
+    channel.close(done)
     network.close()
 
 

@@ -38,14 +38,14 @@ class Adult(FileStream):
     name: ClassVar[str] = "Adult"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
-    defaults: ClassVar = {
+    defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
         "privacy": {"clip": 1.0},
     }
 
     @property
-    def preprocessing(self) -> str:
-        """What was done to the samples that depends on them, outside privacy's accounts; empty: nothing."""
+    def unproven_because(self) -> str:
+        """See `Stream`."""
         return "columns are divided by maxima read off the data" if self.scaling == "maxima" else ""
 
     def open(self) -> tuple[Source, Source | None]:

@@ -26,7 +26,7 @@ class Cifar10(FileStream):
     wanted: ClassVar = fetch.CIFAR10[:5]
     name: ClassVar[str] = "CIFAR-10, cat against the rest"
     feature_bound: ClassVar[float] = 1.0
-    defaults: ClassVar = {
+    defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "average": True},
         "privacy": {"clip": 1.0},
     }

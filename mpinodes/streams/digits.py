@@ -34,11 +34,11 @@ class Digits(LabelledStream):
 
     feature_bound: ClassVar[float] = 1.0
     name: ClassVar[str] = "digits, 6 against 8"
-    remark: ClassVar[str] = (
+    remark = (
         "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 58 % of the test data "
         "right (mean over 20 seeds), where guessing gets 52 %."
     )
-    defaults: ClassVar = {
+    defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "gradient_noise": 0.1},
         # c = 4.5: the label epsilon = 1 then costs DPSDA-PS on seven agents about ten points of test accuracy
         # (98.1 % without noise, 88.3 % with, means over the seeds 0 to 19). Honest noise for that label, 2n√d_i·clip,

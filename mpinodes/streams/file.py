@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -49,7 +49,7 @@ class File(LabelledStream):
     ] = "inf"
     columns: Annotated[int, Meta(ge=0, description="data.name=file, LIBSVM text: features; 0: the largest index")] = 0
 
-    defaults: ClassVar = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
 
     @property
     def labels(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,13 +13,13 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Features, Loss, Vector
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Purpose
+from mpinodes.core.seeds import Draws
 from mpinodes.formats import Source
-from mpinodes.losses.linear import LinearLoss, row_norms, row_sizes, stack
+from mpinodes.losses.linear import row_norms, row_sizes, stack
 
-MakeLoss = Callable[[Features, Vector], LinearLoss]
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
 Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round")]
@@ -41,15 +41,12 @@ class Cycle:
 
 
 @dataclass(frozen=True)
-class LabelledStream(ABC):
+class LabelledStream(Stream):
     """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch.
 
     Where `batch` is "all", every round shows an agent the same samples, all it has, for as long as one likes.
     """
 
-    seed: int
-    agents: int
-    make_loss: MakeLoss
     batch: Batches = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
     shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
@@ -159,7 +156,7 @@ class LabelledStream(ABC):
         # One copy of the samples in the order of the current epoch: a round is then a view of it.
         epoch, shuffled = -1, (features, targets)
 
-        def loss(t: int) -> LinearLoss:
+        def loss(t: int) -> Loss:
             nonlocal epoch, shuffled
             now, place = divmod(t - 1, batches)
             if self.shuffle and now != epoch:
@@ -220,7 +217,7 @@ class LabelledStream(ABC):
 
     def _order(self, agent: int, epoch: int) -> Indices:
         owner = 0 if self.partition == "shared" else agent
-        return Stream(self.seed, Purpose.SHUFFLE, owner).at(epoch).permutation(len(self.shares[agent]))
+        return Draws(self.seed, Purpose.SHUFFLE, owner).at(epoch).permutation(len(self.shares[agent]))
 
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
@@ -243,7 +240,7 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
             f"data.partition = {stream.partition!r}: {total} training samples do not give {n} agents a batch of "
             f"{least} each; fewer agents, or a smaller data.batch"
         )
-    draws = Stream(stream.seed, Purpose.PARTITION).at(0)
+    draws = Draws(stream.seed, Purpose.PARTITION).at(0)
     order = draws.permutation(total)
     if stream.partition == "by-label":
         order = order[np.argsort(targets[order], kind="stable")]
@@ -303,7 +300,7 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
     Where nothing is left to test, there is no test set.
     """
     total = len(source.targets)
-    order = Stream(0, Purpose.SPLIT).at(0).permutation(total)
+    order = Draws(0, Purpose.SPLIT).at(0).permutation(total)
     cut = round(train * total) if train <= 1 else min(round(train), total)
     train_rows, test_rows = order[:cut], order[cut:]
     test = choose(source, test_rows, source.targets[test_rows]) if len(test_rows) else None

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core.protocol import Vector
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core import Vector
+from mpinodes.core.seeds import Purpose, Draws
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import Batches, LabelledStream, in_memory
 
@@ -30,9 +30,9 @@ class Mean(LabelledStream):
     dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, coordinates of a point")] = 5
     radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
 
-    labels: ClassVar[bool] = False
+    labels = False
     name: ClassVar[str] = "truncated normal points"
-    defaults: ClassVar = {"problem": {"loss": "squared-distance", "set": "box", "radius": 5.0}}
+    defaults = {"problem": {"loss": "squared-distance", "set": "box", "radius": 5.0}}
 
     @property
     def feature_bound(self) -> float:

@@ -24,7 +24,7 @@ class Mnist(FileStream):
     wanted: ClassVar = fetch.MNIST[:2]
     name: ClassVar[str] = "MNIST, 6 against 8"
     feature_bound: ClassVar[float] = 1.0
-    defaults: ClassVar = {
+    defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
         "privacy": {"clip": 1.0},
     }

@@ -6,18 +6,18 @@ section 6.1: a(t) ~ U[−0.5, 0.5]^d, b(t) = a(t)·x̂ + N(0, 0.2), x̂ ~ N(0, I
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from mpinodes.core.protocol import Loss
-from mpinodes.core.seeds import Purpose, Stream
-from mpinodes.formats import Source
+from mpinodes.core import Loss, Stream
+from mpinodes.core.seeds import Purpose
+from mpinodes.core.seeds import Draws
 from mpinodes.losses.linear import LinearLoss
-from mpinodes.streams.labelled import Batch, MakeLoss
+from mpinodes.streams.labelled import Batch
 
 __all__ = ["OLR"]
 
@@ -28,12 +28,9 @@ def every_round(t: int) -> range:
 
 
 @dataclass(frozen=True)
-class OLR:
+class OLR(Stream):
     """One sample a round by default; x̂ and every a(t), b(t) come from the seed."""
 
-    seed: int
-    agents: int
-    make_loss: MakeLoss
     dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, coordinates of the decision")] = 21
     batch: Batch = 1
     variance: Annotated[float, Meta(ge=0, le=1e100, description="of the noise in b(t)")] = 0.2
@@ -42,11 +39,10 @@ class OLR:
         Meta(description="shared: every agent sees the same samples; even: each draws its own, with one x̂"),
     ] = "shared"
 
-    labels: ClassVar[bool] = False
     rounds: ClassVar[None] = None
     feature_bound: ClassVar[float] = 0.5
     title: ClassVar[str] = "synthetic online linear regression"
-    defaults: ClassVar = {
+    defaults = {
         "rounds": 500,
         "problem": {"loss": "least-squares", "set": "box", "radius": 5.0, "gradient_noise": 0.1},
         "privacy": {"clip": 5.0, "scale": 1.0},
@@ -59,8 +55,8 @@ class OLR:
 
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses by round."""
-        truth = Stream(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
-        data = Stream(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
+        truth = Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         deviation = sqrt(self.variance)
 
         def loss(t: int) -> LinearLoss:
@@ -78,10 +74,3 @@ class OLR:
     def samples(self, agent: int) -> Callable[[int], range]:
         """Every sample is used once."""
         return lambda t: range((t - 1) * self.batch, t * self.batch)
-
-    def labelled(self) -> Mapping[str, Source]:
-        """None."""
-        return {}
-
-    def forget(self) -> None:
-        """Nothing to let go of."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.protocol import Features
+from mpinodes.core import Features
 from mpinodes.formats import Source, fetch, libsvm
 from mpinodes.losses.linear import row_norms
 from mpinodes.streams.files import FileStream, Train, between
@@ -31,7 +31,7 @@ class Rcv1(FileStream):
     name: ClassVar[str] = "RCV1"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
-    defaults: ClassVar = {
+    defaults = {
         "problem": {"loss": "hinge", "set": "ball", "radius": 10.0},
         "privacy": {"clip": 1.0},
     }

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core.protocol import Vector
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core import Vector
+from mpinodes.core.seeds import Purpose, Draws
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import LabelledStream, in_memory
 
@@ -33,7 +33,7 @@ class UnitBall(LabelledStream):
     name: ClassVar[str] = "synthetic unit ball"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
-    defaults: ClassVar = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}
+    defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, drawn from the seed."""

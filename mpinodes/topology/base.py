@@ -12,7 +12,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from mpinodes.core.protocol import Round
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Purpose, Draws
 
 Edges = frozenset[tuple[int, int]]
 Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i

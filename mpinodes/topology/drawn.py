@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Purpose, Draws
 from mpinodes.topology.base import Agents, Edges, Matrix, Periodic, as_edges, as_matrix, both_ways
 from mpinodes.topology.facts import unreached
 

@@ -1,0 +1,199 @@
+"""How far an older change moves an agent's messages, by what they state of their leakage (`core.messages.Hidden`).
+
+The one place where that is worked out: the ledger prices it, and a replay holds real messages against it. With h the
+change of the hidden parts, by group of samples,
+
+    u = s·[the group is in the loss used] + min(r, ℓ·‖p·h‖),   h <- A h + b u,   a vector moves by c·h.
+
+Where all of A, b, p and c are nonnegative, h is kept as bounds on norms and the recursion is just that. Where one has a
+sign the dynamics are linear, and what an input of round s makes of message t is |c_t A_t ⋯ A_{s+1} b_s| times it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.events import Events
+from mpinodes.core.messages import Vector
+
+Indices = NDArray[np.int64]
+LARGEST_HISTORY = 20_000_000  # of inputs kept by a signed system: rounds times groups
+
+
+class Response(ABC):
+    """The messages of one agent under a change of each of some groups of samples, round by round.
+
+    Args:
+        events: (rounds,) of one agent.
+        groups: how many groups of samples there are.
+    """
+
+    def __init__(self, events: Events, groups: int) -> None:
+        self._vectors, self._parts = events.vectors, events.hidden
+        self._hidden, self._unknown = events.is_hidden, events.is_unknown
+        self._l2 = events.l2
+        if self._parts:
+            names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
+            self._a, self._b, self._p, self._c, self._s, lipschitz, self._r = (events.leakage(n) for n in names)
+            self._lipschitz = np.minimum(lipschitz, 1e300)  # times no change it is then 0
+
+    def _caught(self, t: int, point: Vector) -> Vector:
+        """What a gradient on the same data is moved by, if its point is: (groups,)."""
+        slope = self._lipschitz[t]
+        return np.minimum(self._r[t], slope * point) if slope else np.zeros_like(point)
+
+    @abstractmethod
+    def older(self, t: int, groups: int) -> Vector:
+        """How far message t (from 0) is moved by changes of before, of the first so many groups: (vectors, groups)."""
+
+    @abstractmethod
+    def add(self, t: int, used: Indices) -> None:
+        """Message t first carries samples of these groups."""
+
+    def step(self, t: int, groups: int, used: Indices) -> Vector:
+        """How far message t is moved in all: (vectors, groups). To be called for t = 0, 1, 2, ... in turn."""
+        moved = self.older(t, groups)
+        for vector in range(self._vectors):
+            np.add.at(moved[vector], used, self._l2[t, vector])
+        self.add(t, used)
+        return moved
+
+
+class Norms(Response):
+    """Bounds on norms, or nothing hidden at all."""
+
+    def __init__(self, events: Events, groups: int) -> None:
+        super().__init__(events, groups)
+        self._h = np.zeros((self._parts, groups))
+        self._lost = False
+
+    def older(self, t: int, groups: int) -> Vector:
+        """See `Response`."""
+        self._lost |= bool(self._unknown[t])
+        if self._unknown[t] or (self._lost and self._hidden[t]):
+            return np.full((self._vectors, groups), np.inf)
+        if not self._hidden[t]:
+            self._h[:] = 0.0
+            return np.zeros((self._vectors, groups))
+        before = self._h[:, :groups]
+        new = self._caught(t, _combined(self._p[t], before))
+        self._h[:, :groups] = [b * new + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)]
+        return np.array([_combined(row, self._h[:, :groups]) for row in self._c[t]])
+
+    def add(self, t: int, used: Indices) -> None:
+        """See `Response`."""
+        for part in range(self._parts):
+            if self._hidden[t]:
+                np.add.at(self._h[part], used, self._b[t, part] * self._s[t])
+            elif len(used):
+                self._h[part, used] = np.inf  # nothing is said of where it went
+
+
+class Signed(Response):
+    """Exact linear dynamics: what every input so far makes of the parts now is kept."""
+
+    def __init__(self, events: Events, groups: int) -> None:
+        super().__init__(events, groups)
+        self._inputs = np.zeros((len(events), groups))
+        self._made = np.zeros((len(events), self._parts))  # by round of the input, what one of size 1 makes of h now
+        self._lost = False
+
+    def older(self, t: int, groups: int) -> Vector:
+        """See `Response`."""
+        self._lost |= bool(self._unknown[t])
+        if self._unknown[t] or (self._lost and self._hidden[t]):
+            return np.full((self._vectors, groups), np.inf)
+        if not self._hidden[t]:
+            self._inputs[:t] = 0.0
+            return np.zeros((self._vectors, groups))
+        before = self._inputs[:t, :groups]
+        point = _product(np.abs(self._made[:t] @ self._p[t]), before)
+        self._inputs[t, :groups] = self._caught(t, point)
+        self._made[:t] = self._made[:t] @ self._a[t].T
+        self._made[t] = self._b[t]
+        so_far = self._inputs[: t + 1, :groups]
+        return np.array([_product(np.abs(self._made[: t + 1] @ row), so_far) for row in self._c[t]])
+
+    def add(self, t: int, used: Indices) -> None:
+        """See `Response`."""
+        if self._hidden[t]:
+            np.add.at(self._inputs[t], used, self._s[t])
+        elif len(used):
+            self._inputs[t, used] = np.inf
+            self._made[t] = 1.0
+
+
+def response(events: Events, groups: int) -> Response:
+    """The response of one agent's messages: (rounds,) events."""
+    return (Signed if _is_signed(events) else Norms)(events, groups)
+
+
+def fits(events: Events, groups: int) -> bool:
+    """Whether the response of so many groups can be followed one by one."""
+    return not _is_signed(events) or len(events) * groups <= LARGEST_HISTORY
+
+
+def _is_signed(events: Events) -> bool:
+    names = ("transition", "gradient", "point", "reads")
+    return events.hidden > 0 and any((events.leakage(name) < 0).any() for name in names)
+
+
+def _combined(weights: Vector, parts: Vector) -> Vector:
+    """Σ_q w_q h_q, in order: (m,), (m, groups) -> (groups,); a weight of 0 takes nothing, whatever there is."""
+    total: Vector = np.zeros(parts.shape[1])
+    for weight, part in zip(weights, parts, strict=True):
+        if weight:
+            total = total + weight * part
+    return total
+
+
+def _product(weights: Vector, inputs: Vector) -> Vector:
+    """Σ_s w_s u_s: (t,), (t, groups) -> (groups,); a weight of 0 takes nothing, whatever there is."""
+    some = np.flatnonzero(weights)
+    return np.asarray(weights[some] @ inputs[some])
+
+
+def ceilings(events: Events, most_used: Indices) -> Vector:
+    """The most that older changes can ever move each message, whichever sample it is: (rounds, vectors).
+
+    Args:
+        events: (rounds,) of one agent.
+        most_used: (rounds,) by message, how often it carries a sample at most, and no less than 1.
+    """
+    most = np.zeros((len(events), events.vectors))
+    most[events.is_unknown] = np.inf
+    if not events.hidden:
+        return most
+    a, b, c, s, r, lipschitz = (
+        events.leakage(n) for n in ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz")
+    )
+    if _is_signed(events):
+        return np.maximum(most, _signed_ceilings(events, most_used))
+    h = np.zeros((events.hidden, 1))
+    lost = False
+    for t in range(len(events)):
+        lost |= bool(events.is_unknown[t])
+        if not events.is_hidden[t]:
+            h = np.full_like(h, np.inf)
+            continue
+        kept = np.array([_combined(row, h) for row in a[t]])
+        caught = b[t][:, None] * (r[t] if lipschitz[t] > 0 else 0.0) + kept
+        most[t] = np.inf if lost else [_combined(row, caught)[0] for row in c[t]]
+        h = b[t][:, None] * (most_used[t] * s[t] + r[t]) + kept
+    return most
+
+
+def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
+    """The response to inputs that are as large as can be in every round, the new one only by the hidden point."""
+    reply = Signed(events, 1)
+    most = np.zeros((len(events), events.vectors))
+    one = np.zeros(1, np.int64)
+    for t in range(len(events)):
+        reply._lipschitz[t] = np.where(reply._lipschitz[t] > 0, 1e300, 0.0)
+        most[t] = reply.older(t, 1)[:, 0]
+        reply.add(t, np.repeat(one, most_used[t]))
+        reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
+    return most

@@ -1,0 +1,247 @@
+"""The step of one agent: from its state and what arrived to its next state and what it says.
+
+The place where algorithm, mechanism, mixing and data meet. A step is a pure function: all that an agent remembers is in
+its `State`, all that reaches it in its `Arrivals`, all randomness is addressed by round. Who carries the frames is not
+its business: `network` does over MPI, `lockstep` in one process, and a replay takes them from a transcript.
+
+A frame is [round, kind, who moves still | releases (vectors x d) | the mixing's scalars].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import norm
+
+from mpinodes.core.events import NOTHING_SAID, Event, Kind
+from mpinodes.core.messages import (
+    HEADER,
+    RELEASED,
+    Inbox,
+    Leakage,
+    Message,
+    Neighborhood,
+    Queries,
+    Query,
+    Relay,
+    Solve,
+    Start,
+    Vector,
+)
+from mpinodes.core.parts import Loss, Setup
+from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
+from mpinodes.topology import diameter
+
+RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
+
+
+class Arrivals(NamedTuple):
+    """What an agent hears in a round: frames in ascending order of sender, its own among them.
+
+    Attributes:
+        senders: whose they are.
+        frames: as sent; `frame[0]` is the round that it was sent in.
+        releases, scalars: views of them.
+        own: its own release.
+    """
+
+    senders: tuple[int, ...]
+    frames: tuple[Vector, ...]
+    releases: tuple[Vector, ...]
+    scalars: tuple[Vector, ...]
+    own: Vector
+
+    @classmethod
+    def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
+        """The frames of all that an agent hears, by sender."""
+        end = HEADER + len(setup.algorithm.vectors) * setup.dimension
+        arrived = tuple(frames[j] for j in senders)
+        releases, scalars = tuple(f[HEADER:end] for f in arrived), tuple(f[end:] for f in arrived)
+        return cls(senders, arrived, releases, scalars, frames[agent][HEADER:end])
+
+
+class State(NamedTuple):
+    """All that an agent remembers.
+
+    Attributes:
+        here: its place in the round that it is in.
+        algorithm, mixing: their own states.
+        heard: in the round before; None: nothing yet.
+        moving: by round, the last one the lowest bit: whether some agent moved still, as far as this one knows.
+        left: all agents had settled in some round, and leave together.
+    """
+
+    here: Neighborhood
+    algorithm: Any
+    mixing: Any
+    heard: Inbox | None = None
+    moving: int = 0
+    left: bool = False
+
+
+class Step:
+    """The step of agent `agent`, with what it needs at hand.
+
+    Attributes:
+        losses: the agent's own, by round.
+        releaser: the one place that adds noise.
+    """
+
+    def __init__(self, setup: Setup, agent: int) -> None:
+        self._setup, self._agent = setup, agent
+        self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.topology
+        self._layout = setup.layout
+        vectors = setup.algorithm.vectors
+        self._vectors = vectors if len(vectors) > 1 else ()
+        self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
+        self._settled_below = setup.algorithm.settled_below
+        self._hops = max(1, diameter(setup.topology)) if self._settled_below else 0
+        budget = setup.experiment.privacy.budget
+        self._last_telling = budget.stops[agent] if budget and budget.stops else 0
+        self._recorded = setup.experiment.record.transcript
+        self.losses = setup.losses(agent)
+        self.releaser = Releaser(setup, agent, self.losses)
+
+    def start(self) -> State:
+        """The state before round 1."""
+        here = self._topology.neighborhood(1, self._agent)
+        algorithm, mixing = self._algorithm.init(self.releaser.start), self._mixing.init(self._agent)
+        return State(here, algorithm, mixing, None, (1 << self._hops) - 1)
+
+    def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
+        """One round: hear what arrived in the round before (None: there was none), and say what is to be said.
+
+        Args:
+            s: the state.
+            arrivals: of the round before.
+            frame: (frame width,) filled with what is said.
+            row: (row width,) filled with decision, events and leakage, and the frame if it is recorded.
+
+        Returns:
+            The new state; where it has `left`, nothing was said.
+        """
+        if arrivals is not None:
+            s = self.receive(s, arrivals, self.losses(s.here.t))
+            if s.left:
+                return s
+        return self._say(s, frame, row)
+
+    def message(self, s: State) -> Message:
+        """What the agent says: what its algorithm would, for as long as its privacy budget lasts."""
+        return self._allowed(self._algorithm.message(s.algorithm, s.here), s.here.t)
+
+    def _allowed(self, wanted: Message, t: int) -> Message:
+        overspent = 0 < self._last_telling < t and not isinstance(wanted, (Start, Relay))
+        return Relay() if overspent else wanted
+
+    def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
+        """Mix what arrived, take the loss in, and move on to the next round."""
+        mixing, weights, scale = self._mixing.weights(s.mixing, s.here, arrivals.scalars)
+        inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
+        algorithm = self._algorithm.update(s.algorithm, s.here, inbox, loss)
+        following = self._topology.neighborhood(s.here.t + 1, self._agent)
+        moving = s.moving
+        if self._settled_below:
+            for frame in arrivals.frames:
+                moving |= int(frame[2])
+        # Of the oldest round there, every agent now knows what every other one knew then: all see the same bit.
+        left = self._settled_below > 0 and not moving >> (self._hops - 1)
+        return State(following, algorithm, mixing, inbox, moving, left)
+
+    def _say(self, s: State, frame: Vector, row: Vector) -> State:
+        t, release = s.here.t, frame[HEADER : self._end]
+        wanted = self._algorithm.message(s.algorithm, s.here)
+        relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
+        events, leakage = self.releaser.release(self._allowed(wanted, t), t, s.heard, release)
+        frame[0], frame[1] = t, RELEASE_FRAME
+        if self._settled_below:
+            settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
+            s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
+            frame[2] = s.moving
+        frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
+        d = self._dimension
+        decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
+        if decision.shape != (d,):
+            raise ValueError(f"decision() gave a vector of shape {decision.shape}, not {(d,)}")
+        row[:d] = decision
+        self._layout.write(row, events, leakage)
+        if self._recorded:
+            row[self._layout.message_end :] = frame
+        return s
+
+
+class Releaser:
+    """The one place that adds noise: makes the release of what an agent's algorithm wants to say.
+
+    Attributes:
+        start: (d,) what its algorithm's `init` is given, and what a `Start` says.
+    """
+
+    def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
+        e, d = setup.experiment, setup.dimension
+        self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.vectors, losses
+        own = e.private and e.noise.entropy == "os"
+
+        def draws(purpose: Purpose, part: int = 0) -> Draws:
+            return LocalEntropy(agent) if own else Draws(e.seed, purpose, agent, part)
+
+        self._noise = [draws(Purpose.NOISE, part) for part in range(len(self._vectors))]
+        self._dither = draws(Purpose.DITHER)
+        drawn = setup.algorithm.random_start
+        self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
+
+    def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
+        """Write the release of round t to `out`: (vectors x d,); `heard` in the round before.
+
+        Raises:
+            ValueError: the message is not what the algorithm says of its messages; says what is wrong.
+        """
+        if isinstance(message, Query):
+            return (self._noised(message, t, 0, out),), message.leaks
+        if isinstance(message, Solve):
+            return (self._solved(message, t, out),), message.leaks
+        if isinstance(message, Queries):
+            return self._several(message, t, out), message.leaks
+        if not isinstance(message, Start if heard is None else Relay):
+            raise ValueError(
+                f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later ones"
+            )
+        out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
+        return (NOTHING_SAID,) * len(self._vectors), RELEASED
+
+    def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
+        if query.value.shape != out.shape:
+            raise ValueError(f"message() gave a vector of shape {query.value.shape}, not {out.shape}")
+        return self._mechanism.release(query, t, self._noise[part], out)
+
+    def _several(self, message: Queries, t: int, out: Vector) -> tuple[Event, ...]:
+        if tuple(message.vectors) != self._vectors:
+            raise ValueError(f"message() gave vectors {tuple(message.vectors)}, and `vectors` lists {self._vectors}")
+        events = []
+        for part, (payload, place) in enumerate(
+            zip(message.vectors.values(), np.split(out, len(self._vectors)), strict=True)
+        ):
+            value, l1, l2, calibration = payload
+            query = Query(value, l1, l2, message.uses, message.leaks, calibration)
+            events.append(self._noised(query, t, part, place))
+        return tuple(events)
+
+    def _solved(self, ask: Solve, t: int, out: Vector) -> Event:
+        l1 = sqrt(len(out)) * ask.l2
+        event = self._noised(Query(ask.center, l1, ask.l2, ask.uses, ask.leaks, ask.calibration), t, 0, out)
+        x, residual, steps = self._losses(ask.uses).prox(out, ask.step, ask.near, ask.tolerance)
+        out[:] = x
+        tv_distance = 0.0
+        if ask.grid:
+            out += self._dither.at(t).uniform(-ask.grid / 2, ask.grid / 2, len(out))
+            np.rint(out / ask.grid, out=out)
+            out *= ask.grid
+            tv_distance = sqrt(len(out)) * ask.tolerance * ask.stretch / ask.grid
+        if event.kind != Kind.CLEAN:
+            # What is proven is proven of the minimizer itself.
+            cost = event.l1 + event.scale * ask.log_volume if residual <= ask.tolerance else inf
+            event = event._replace(kind=Kind.PURE, l1=cost, l2=cost)
+        return event._replace(tv_distance=tv_distance, residual=residual, solver_steps=steps)
