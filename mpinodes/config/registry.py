@@ -42,8 +42,14 @@ def names(kind: str) -> list[str]:
     return sorted([name.replace("_", "-") for name in ours] + [p.name for p in entry_points(group=f"mpinodes.{kind}")])
 
 
-def find(kind: str, name: str, key: str) -> Any:
+def find(kind: str, name: str, key: str, others: Sequence[str] = ()) -> Any:
     """The class of a part.
+
+    Args:
+        kind: "algorithms", "streams", ...
+        name: of the part.
+        key: that asked for it.
+        others: names that are no parts of ours, and that the key takes too.
 
     Raises:
         BadInput: there is none of that name; names the key that asked for it.
@@ -55,7 +61,7 @@ def find(kind: str, name: str, key: str) -> Any:
             return part
     for point in entry_points(group=f"mpinodes.{kind}", name=name):
         return point.load()
-    raise BadInput(f"{key} = {name!r}: there is no such name; {suggest(name, names(kind))}")
+    raise BadInput(f"{key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
 
 
 def from_path(path: str, key: str) -> Any:
