@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes import topology
+from mpinodes.config import registry
 from mpinodes.results.report.figures import draw_topology
 
 SHOWN = 3  # rounds of a graph that never repeats
@@ -42,6 +43,5 @@ for path in sorted(topology.folder().glob("*.json")):
     draw(topology.read(path), path.with_suffix(".png"), dpi=100)
 generated = topology.folder() / "generated"
 generated.mkdir(exist_ok=True)
-for name, kind in topology.KINDS.items():
-    made: Any = kind
-    draw(made(**EXAMPLES[name]), generated / f"{name}.png", dpi=60)
+for name in registry.names("topology"):
+    draw(registry.find("topology", name, "")(**EXAMPLES[name]), generated / f"{name}.png", dpi=60)

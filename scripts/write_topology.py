@@ -23,14 +23,12 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 def make(name: str, words: list[str]) -> tuple[topology.Topology, int]:
-    """A topology of a kind, and the rounds of its file."""
-    if name not in topology.KINDS:
-        raise BadInput(f"{name!r}: there is no such name; {registry.suggest(name, list(topology.KINDS))}")
-    kind: Any = topology.KINDS[name]
+    """A topology found by its name, and the rounds of its file."""
+    kind = registry.find("topology", name, "NAME")
     keys = parse(None, words)
     rounds = registry.checked(keys.pop("rounds", None), Rounds | None, "rounds")
-    seed = {"seed": registry.checked(keys.pop("seed", 0), Seed, "seed")} if "seed" in kind.__dataclass_fields__ else {}
-    made: topology.Topology = kind(**seed, **registry.fill(kind, keys, {"seed"}, "topology"))
+    seed = registry.checked(keys.pop("seed", 0), Seed, "seed")
+    made: topology.Topology = kind(seed=seed, **registry.fill(kind, keys, {"seed"}, "topology"))
     if (made.period is None) == (rounds is None):
         raise BadInput(
             f"{name} never repeats: say how many rounds to write, as in rounds=100"

@@ -80,7 +80,7 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 def _broken(parts: Parts, strong: bool) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
     graph, rounds, step = parts.topology, parts.experiment.rounds, algorithm(parts).step
-    sound = graph.period == 1 or topology.eulerian(graph, rounds)
+    sound = graph.period == 1 or topology.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(parts),
         "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",

@@ -61,14 +61,15 @@ def _one_or_each(defaults: dict[str, Any]) -> Any:
 
 def _kinds() -> list[tuple[str, dict[str, Any], frozenset[str]]]:
     """Sections whose keys are the settings of the part they name, with all such parts by name."""
-    algorithms, streams = (
-        {name: registry.find(kind, name, "") for name in registry.names(kind)} for kind in ("algorithms", "streams")
+    algorithms, streams, topologies = (
+        {name: registry.find(kind, name, "") for name in registry.names(kind)}
+        for kind in ("algorithms", "streams", "topology")
     )
     return [
         ("algorithm", algorithms, ALGORITHM_FACTS),
         ("data", streams, STREAM_FACTS),
         ("step", dict(schedules.KINDS), frozenset()),
-        ("topology", dict(topology.KINDS), TOPOLOGY_FACTS),
+        ("topology", topologies, TOPOLOGY_FACTS),
     ]
 
 

@@ -1,7 +1,4 @@
-"""Parts found by name: one file each, in this package, by entry point, or (algorithms) by path.
-
-A file is a part if its `__all__` holds one name: the class.
-"""
+"""Parts found by name, by entry point, or by a path of the user's: one file each, which names its class in `__all__`."""
 
 from __future__ import annotations
 
@@ -9,90 +6,188 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
 
 
-def suggest(word: str, choices: list[str], prefix: str = "") -> str:
+class Kind(NamedTuple):
+    """A kind of part.
+
+    Attributes:
+        package: the package of ours that holds them, and the group of entry points: "algorithms".
+        section: of the experiment: "algorithm".
+        chooser: the key of that section that takes a name: "name".
+        base: what they extend.
+        given: fields that the run fills in; all others are settings.
+    """
+
+    package: str
+    section: str
+    chooser: str
+    base: type
+    given: frozenset[str]
+
+
+ALGORITHMS = Kind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
+STREAMS = Kind("streams", "data", "name", parts.Stream, frozenset({"seed", "agents", "make_loss"}))
+TOPOLOGIES = Kind("topology", "topology", "name", parts.Topology, frozenset({"seed"}))
+LOSSES = Kind("losses", "problem", "loss", parts.SampleLoss, frozenset(f.name for f in fields(parts.SampleLoss)))
+MECHANISMS = Kind("mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"}))
+MIXINGS = Kind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
+KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES)
+
+
+def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
     """A tail for an error message: what the user may have meant, or all there is."""
     close = get_close_matches(word, choices, n=1)
     return f"did you mean {prefix}{close[0]}?" if close else f"choose from: {', '.join(choices)}"
 
 
-def _part(module: ModuleType) -> Any:
-    public: Sequence[str] = getattr(module, "__all__", ())
-    part = getattr(module, public[0], None) if len(public) == 1 else None
-    return part if isinstance(part, type) and is_dataclass(part) else None
+def _public(module: ModuleType) -> Any:
+    """The one class that a module names in `__all__`; None: there is no such."""
+    public: Sequence[str] = vars(module).get("__all__", ())
+    part = vars(module).get(public[0]) if len(public) == 1 else None
+    return part if isinstance(part, type) else None
 
 
-def names(kind: str) -> list[str]:
-    """The names of all parts of a kind ("algorithms", "streams", ...)."""
-    package = importlib.import_module(f"mpinodes.{kind}")
-    found = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    ours = [name for name in found if _part(importlib.import_module(f"mpinodes.{kind}.{name}"))]
-    return sorted([name.replace("_", "-") for name in ours] + [p.name for p in entry_points(group=f"mpinodes.{kind}")])
+def _fits(kind: Kind, part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, kind.base) and is_dataclass(part)
 
 
-def find(kind: str, name: str, key: str) -> Any:
+@lru_cache
+def names(kind: Kind) -> tuple[str, ...]:
+    """The names of all parts of a kind that can be had."""
+    package = importlib.import_module(f"mpinodes.{kind.package}")
+    modules = [info.name for info in pkgutil.iter_modules(package.__path__)]
+    ours = [m for m in modules if _fits(kind, _public(importlib.import_module(f"mpinodes.{kind.package}.{m}")))]
+    points = [point.name for point in entry_points(group=f"mpinodes.{kind.package}")]
+    return tuple(sorted([name.replace("_", "-") for name in ours] + points))
+
+
+def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
     """The class of a part.
 
+    Args:
+        kind: of part.
+        name: of the part.
+        others: names that are no parts of ours, and that the key takes too.
+
     Raises:
-        BadInput: there is none of that name; names the key that asked for it.
+        BadInput: there is none of that name, or it is no part of its kind; names the key that asked for it.
     """
-    file = Path(__file__).parent.parent / kind / f"{name.replace('-', '_')}.py"
+    key = f"{kind.section}.{kind.chooser}"
+    file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
     if name.replace("-", "").isalnum() and file.is_file():
-        part = _part(importlib.import_module(f"mpinodes.{kind}.{file.stem}"))
-        if part is not None:
+        part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
+        if _fits(kind, part):
             return part
-    for point in entry_points(group=f"mpinodes.{kind}", name=name):
-        return point.load()
-    raise BadInput(f"{key} = {name!r}: there is no such name; {suggest(name, names(kind))}")
+    for point in entry_points(group=f"mpinodes.{kind.package}", name=name):
+        return _required(kind, point.load(), f"{key} = {name!r}")
+    raise BadInput(f"{key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
 
 
-def from_path(path: str, key: str) -> Any:
+def from_path(kind: Kind, path: str) -> Any:
     """The class of a part in a user's own file.
 
     Raises:
-        BadInput: no such file, it cannot be imported, or it names no single part in `__all__`.
+        BadInput: no such file, it cannot be imported, or it names no single part of this kind in `__all__`.
     """
+    where = f"{kind.section}.path = {path!r}"
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
-        raise BadInput(f"{key} = {path!r}: no such Python file")
+        raise BadInput(f"{where}: no such Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{key} = {path!r}: cannot be imported: {type(error).__name__}: {error}") from error
-    if (part := _part(module)) is None:
+        raise BadInput(f"{where}: cannot be imported: {type(error).__name__}: {error}{_moved(error)}") from error
+    if (part := _public(module)) is None:
+        raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
+    return _required(kind, part, where)
+
+
+def _moved(error: BaseException) -> str:
+    """A hint for files that import what mpinodes once had elsewhere."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes."):
+        return ": written for an older mpinodes; import from mpinodes.core, and see the README on what a part must say"
+    return ""
+
+
+def _required(kind: Kind, part: Any, where: str) -> Any:
+    """The part, if it is one of its kind.
+
+    Raises:
+        BadInput: it is not; one line says what to change.
+    """
+    base = kind.base.__name__
+    if not (isinstance(part, type) and issubclass(part, kind.base)):
         raise BadInput(
-            f'{key} = {path!r}: the file must name its one class, a dataclass, in __all__, as in __all__ = ["MyClass"]'
+            f"{where}: {part.__name__} does not extend mpinodes.core.{base}: derive it from {base}, take facts of the "
+            "run from self.run instead of fields, and say what every message leaks (leaks=...)"
+            if kind is ALGORITHMS
+            else f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
         )
+    if not is_dataclass(part) or "__dataclass_fields__" not in vars(part):
+        raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
+    missing: list[str] = sorted(part.__abstractmethods__) if kind.base.__abstractmethods__ else []
+    if kind is ALGORITHMS:
+        missing += [name for name in ("decomposable", "mixings") if not any(name in vars(c) for c in part.__mro__)]
+    if missing:
+        raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     return part
 
 
-def settings(part: Any, facts: set[str] | frozenset[str]) -> dict[str, Any]:
-    """The user's settings of a part: the fields of its dataclass that are not facts of the run, with types."""
+def chosen(kind: Kind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
+    """The class that a section of the experiment names, by its name or its path.
+
+    Raises:
+        BadInput: as `find` and `from_path`; or both are given.
+    """
+    if "path" not in section:
+        return find(kind, text(section, kind.chooser, kind.section), others)
+    if kind.chooser in section and kind.chooser == "name":
+        raise BadInput(f"{kind.section}.name and {kind.section}.path are both given; leave one out")
+    return from_path(kind, text(section, "path", kind.section))
+
+
+def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
+    """A value that must be text.
+
+    Raises:
+        BadInput: it is not.
+    """
+    value = section[key]
+    if not isinstance(value, str):
+        raise BadInput(f"{prefix}.{key} = {value!r}: expected a name")
+    return value
+
+
+def settings(kind: Kind | None, part: Any) -> dict[str, Any]:
+    """The user's settings of a part: the fields of its dataclass that the run does not fill in, with types."""
     hints = get_type_hints(part, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(part) if field.name not in facts}
+    given = kind.given if kind else frozenset()
+    return {field.name: hints[field.name] for field in fields(part) if field.name not in given}
 
 
-def fill(part: Any, given: dict[str, Any], facts: set[str] | frozenset[str], section: str) -> dict[str, Any]:
+def fill(kind: Kind | None, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
     """All settings of a part: the given ones checked against their types, the others at their defaults.
 
     Raises:
         BadInput: an unknown key, a wrong type, a value out of range, or one that is missing.
     """
-    known = settings(part, facts)
+    known = settings(kind, part)
     for key in given:
         if key not in known:
             choices = suggest(key, sorted(known), f"{section}.") if known else "it takes none"
@@ -127,12 +222,18 @@ def plain(message: str, wanted: Any) -> str:
     if choices := options(wanted):
         return f"choose from: {', '.join(choices)}"
     if "enum" in message:  # a number or one of some words
-        words = [word for kind in get_args(getattr(wanted, "__origin__", None)) for word in options(kind)]
+        words = [word for kind in get_args(_plain_type(wanted)) for word in options(kind)]
         return f"expected a number, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
 
 
 def options(wanted: Any) -> list[str]:
     """The strings of a type that is a choice among strings."""
-    choices = get_args(wanted if get_origin(wanted) is Literal else getattr(wanted, "__origin__", None))
+    kind = _plain_type(wanted)
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
+
+
+def _plain_type(wanted: Any) -> Any:
+    """A type without its annotations."""
+    return wanted.__origin__ if "__metadata__" in dir(wanted) else wanted

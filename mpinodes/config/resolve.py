@@ -280,12 +280,11 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
         if "name" in section:
             raise BadInput("topology.name and topology.file are both given; leave one out")
         section = section | {"file": str(Path(_text(section, "file", "topology")).absolute())}
-    elif (name := _text(section, "name", "topology")) in topology.KINDS:
+    elif (name := _text(section, "name", "topology")) not in (stored := topology.stored()):
+        kind = registry.find("topology", name, "topology.name", stored)
         agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
         section = {"agents": agents} | section
-        return _filled(topology.KINDS[name], section, TOPOLOGY_FACTS, "topology", ("name",))
-    elif name not in topology.names():
-        raise BadInput(f"topology.name = {name!r}: there is no such name; {registry.suggest(name, topology.names())}")
+        return _filled(kind, section, TOPOLOGY_FACTS, "topology", ("name",))
     given = {k: v for k, v in section.items() if k not in ("name", "file")}
     if unknown := given.keys() - {"undirected"}:
         raise BadInput(f"unknown key topology.{min(unknown)}; a graph from a file takes only topology.undirected")
@@ -303,11 +302,10 @@ def make_topology(section: Mapping[str, Any], seed: int) -> topology.Topology:
     if "file" in rest:
         return topology.read(Path(rest["file"]), rest["undirected"])
     name = rest.pop("name")
-    if name not in topology.KINDS:
+    if name in topology.stored():
         return topology.read(topology.folder() / f"{name}.json", rest["undirected"])
-    kind: Any = topology.KINDS[name]
-    facts = {"seed": seed} if "seed" in kind.__dataclass_fields__ else {}
-    made: topology.Topology = kind(**rest, **facts)
+    kind: Any = registry.find("topology", name, "topology.name")
+    made: topology.Topology = kind(**rest, seed=seed)
     return made
 
 

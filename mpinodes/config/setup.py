@@ -152,7 +152,9 @@ def _mixing(name: str, graph: topology.Topology, rounds: int) -> Mixing:
     part = registry.find("mixing", name, "algorithm.mixing")
     facts: dict[str, Callable[[], float]] = {
         "agents": lambda: graph.agents,
-        "start": lambda: 1 / (graph.agents if topology.eulerian(graph, rounds) else topology.out_edges(graph, rounds)),
+        "start": lambda: (
+            1 / (graph.agents if topology.is_eulerian(graph, rounds) else topology.out_edges(graph, rounds))
+        ),
         "laplacian_max": lambda: topology.laplacian_max(graph, rounds),
     }
     made: Mixing = part(**{key: fact() for key, fact in facts.items() if key in part.__dataclass_fields__})
@@ -218,7 +220,7 @@ def check(parts: Parts, ranks: int | None) -> int:
         BadInput: the agents do not fit the ranks, or the graph the algorithm.
     """
     graph, rounds = parts.topology, parts.experiment.rounds
-    where = getattr(graph, "path", f"topology {graph.title!r}")
+    where = graph.source
     only = getattr(parts.algorithm, "only_agents", None)
     if only is not None and graph.agents != only:
         raise BadInput(
@@ -238,7 +240,7 @@ def check(parts: Parts, ranks: int | None) -> int:
         )
     if getattr(parts.mixing, "undirected", False) and (edge := topology.one_way_edge(graph, rounds)):
         t, j, i = edge
-        remedy = "set topology.undirected=true" if hasattr(graph, "path") else "take topology.name=ring or erdos-renyi"
+        remedy = "set topology.undirected=true" if graph.from_file else "take topology.name=ring or erdos-renyi"
         raise BadInput(
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {parts.algorithm.mixing} "
             f"weights need an undirected graph: {remedy}"

@@ -520,6 +520,8 @@ class Topology(ABC):
     agents: Agents
     seed: int = field(default=0, kw_only=True)
 
+    from_file: ClassVar[bool] = False  # whether `topology.undirected` makes its edges go both ways
+
     @property
     @abstractmethod
     def title(self) -> str:

@@ -1,24 +1,38 @@
-"""What every topology is: one that repeats, and one drawn anew in every round."""
+"""What topologies are made from: one that repeats, and one drawn anew in every round.
+
+One of your own is a file with no more in it than this; its settings, if any, are fields, each a key `topology.<field>`:
+
+    from dataclasses import dataclass
+    from functools import cached_property
+
+    from mpinodes.topology.base import Periodic, both_ways
+
+    __all__ = ["Star"]
+
+    @dataclass(frozen=True)
+    class Star(Periodic):
+        title = "star"
+
+        @cached_property
+        def phases(self):
+            return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
+
+A graph drawn anew in every round extends `EachRound` instead, and has `draw(rng)` in the place of `phases`.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
-from numpy.typing import NDArray
 
-from mpinodes.core.protocol import Round
-from mpinodes.core.seeds import Purpose, Draws
+from mpinodes.core.messages import Neighborhood
+from mpinodes.core.parts import Edges, Matrix, Topology
+from mpinodes.core.seeds import Draws, Purpose
 
-Edges = frozenset[tuple[int, int]]
-Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
-Neighbours = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # inn, out, by agent
-
-Agents = Annotated[int, Meta(ge=1, description="how many; under mpirun it must be the ranks less the logger")]
+Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # in- and out-neighbors, by agent
 
 
 def as_matrix(agents: int, edges: Edges) -> Matrix:
@@ -40,41 +54,13 @@ def both_ways(edges: Edges) -> Edges:
     return edges | {(i, j) for j, i in edges}
 
 
-def _neighbours(agents: int, edges: Edges) -> Neighbours:
+def _by_agent(agents: int, edges: Edges) -> Neighbors:
     inn: list[list[int]] = [[] for _ in range(agents)]
     out: list[list[int]] = [[] for _ in range(agents)]
     for j, i in sorted(edges):
         out[j].append(i)
         inn[i].append(j)
     return tuple(map(tuple, inn)), tuple(map(tuple, out))
-
-
-class Topology(ABC):
-    """A possibly time-varying graph."""
-
-    agents: int
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What a person would call it."""
-
-    @property
-    @abstractmethod
-    def period(self) -> int | None:
-        """After how many rounds the graph repeats; None: never."""
-
-    @abstractmethod
-    def edges(self, t: int) -> Edges:
-        """The edges of round t = 1, 2, ..."""
-
-    @abstractmethod
-    def sends(self, t: int) -> Matrix:
-        """The same as an (n, n) matrix, read only: at [j, i] whether j sends to i."""
-
-    @abstractmethod
-    def round(self, t: int, i: int) -> Round:
-        """Agent i's place in round t."""
 
 
 class Periodic(Topology):
@@ -99,19 +85,17 @@ class Periodic(Topology):
         return as_matrix(self.agents, self.edges(t))
 
     @cached_property
-    def _all(self) -> tuple[Neighbours, ...]:
-        return tuple(_neighbours(self.agents, edges) for edges in self.phases)
+    def _neighbors(self) -> tuple[Neighbors, ...]:
+        return tuple(_by_agent(self.agents, edges) for edges in self.phases)
 
-    def round(self, t: int, i: int) -> Round:
-        """Agent i's place in round t."""
-        inn, out = self._all[(t - 1) % len(self._all)]
-        return Round(t, i, inn[i], out[i])
+    def neighborhood(self, t: int, agent: int) -> Neighborhood:
+        """An agent's place in round t."""
+        inn, out = self._neighbors[(t - 1) % len(self._neighbors)]
+        return Neighborhood(t, agent, inn[agent], out[agent])
 
 
 class EachRound(Topology):
     """A graph that is drawn anew in every round: a pure function of (seed, t)."""
-
-    seed: int
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
@@ -123,7 +107,7 @@ class EachRound(Topology):
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
-        draws = Stream(self.seed, Purpose.TOPOLOGY)
+        draws = Draws(self.seed, Purpose.TOPOLOGY)
 
         # in lockstep, all agents ask for the same round in turn
         @lru_cache(maxsize=1)
@@ -142,8 +126,8 @@ class EachRound(Topology):
         """The same as a matrix."""
         return self._latest(t)
 
-    def round(self, t: int, i: int) -> Round:
-        """Agent i's place in round t."""
+    def neighborhood(self, t: int, agent: int) -> Neighborhood:
+        """An agent's place in round t."""
         sends = self.sends(t)
-        inn, out = np.flatnonzero(sends[:, i]), np.flatnonzero(sends[i])
-        return Round(t, i, tuple(inn.tolist()), tuple(out.tolist()))
+        inn, out = np.flatnonzero(sends[:, agent]), np.flatnonzero(sends[agent])
+        return Neighborhood(t, agent, tuple(inn.tolist()), tuple(out.tolist()))

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from mpinodes.core.errors import BadInput
-from mpinodes.topology.base import Matrix, Topology
+from mpinodes.core.parts import Matrix, Topology
 
 LONGEST_CHECK = 2000  # rounds of a graph that never repeats
 
@@ -83,12 +83,11 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 def _unconnected(topology: Topology, rounds: int, needed: int | None) -> BadInput:
     """The error of a graph that is not connected in these rounds, but in so many as are needed, or never."""
     j, i = unreached(_union(topology, rounds)) or (0, 0)
-    where = getattr(topology, "path", topology.title)
     far, remedy = "not connected", "add edges or rounds" if topology.period is None else "add edges"
     if needed is not None:
         far, remedy = f"{far} in a run of only {rounds} rounds", f"set rounds={needed} or more, or add edges"
     return BadInput(
-        f"{where}: {far}: in the union of rounds 1 to {rounds} nothing that agent {j} says "
+        f"{topology.source}: {far}: in the union of rounds 1 to {rounds} nothing that agent {j} says "
         f"ever reaches agent {i}; {remedy}"
     )
 
@@ -112,7 +111,7 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
     return None
 
 
-def eulerian(topology: Topology, rounds: int) -> bool:
+def is_eulerian(topology: Topology, rounds: int) -> bool:
     """Whether each agent hears as many as it sends to, in every round of a run.
 
     Where the graph never repeats: in each of the first `LONGEST_CHECK`.

@@ -9,21 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from mpinodes.core.errors import BadInput
-from mpinodes.topology.base import Edges, Periodic, both_ways
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic, both_ways
 
 
 @dataclass(frozen=True)
 class FromFile(Periodic):
     """A graph read from a file, each phase as it stands there."""
 
+    from_file: ClassVar[bool] = True
+
     path: str
-    agents: int
     name: str
     given: tuple[Edges, ...]
     undirected: bool = False
@@ -32,6 +34,11 @@ class FromFile(Periodic):
     def title(self) -> str:
         """The file's own name for it."""
         return f"{self.name}, both ways" if self.undirected else self.name
+
+    @property
+    def source(self) -> str:
+        """The file's path."""
+        return self.path
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
@@ -44,6 +51,11 @@ def folder() -> Path:
     package = Path(__file__).parent.parent
     inside = package / "topologies"
     return inside if inside.is_dir() else package.parent / "topologies"
+
+
+def stored() -> list[str]:
+    """The names of the topologies in that folder."""
+    return sorted(path.stem for path in folder().glob("*.json"))
 
 
 class _Node(Struct):
@@ -98,7 +110,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     given = tuple(map(frozenset, phases))
     if not file.directed:
         given = tuple(map(both_ways, given))
-    return FromFile(str(path), agents, file.graph.name or path.stem, given, undirected)
+    return FromFile(agents, str(path), file.graph.name or path.stem, given, undirected)
 
 
 def _rounds(path: Path, edge: _Edge, agents: int, period: int) -> list[int]:

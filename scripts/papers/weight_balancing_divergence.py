@@ -16,13 +16,16 @@ from shared import COLOURS, arguments, holds, panels, save
 from mpinodes import topology
 from mpinodes.core.protocol import Diverged
 from mpinodes.mixing.balancing import Balancing
+from mpinodes.topology.eulerian import Eulerian
+from mpinodes.topology.random_digraph import RandomDigraph
+from mpinodes.topology.random_digraph_each_round import RandomDigraphEachRound
 
 AGENTS = 8
 OUT_DEGREE = 3
 SHOWN = 1e30  # beyond is not drawn
 
 
-class ConstantOut(topology.RandomDigraphEachRound):
+class ConstantOut(RandomDigraphEachRound):
     """In every round a ring in random order, and OUT_DEGREE − 1 other receivers for each agent."""
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -35,16 +38,16 @@ class ConstantOut(topology.RandomDigraphEachRound):
 
 
 KINDS = {
-    "(a) one random digraph": lambda seed: topology.RandomDigraph(AGENTS, seed),
-    "(b) Eulerian in every round": lambda seed: topology.Eulerian(AGENTS, seed),
-    "(c) random strongly connected, new in every round": lambda seed: topology.RandomDigraphEachRound(AGENTS, seed),
-    "(d) out-degree 3, in-degrees vary": lambda seed: ConstantOut(AGENTS, seed),
+    "(a) one random digraph": lambda seed: RandomDigraph(AGENTS, seed=seed),
+    "(b) Eulerian in every round": lambda seed: Eulerian(AGENTS, seed=seed),
+    "(c) random strongly connected, new in every round": lambda seed: RandomDigraphEachRound(AGENTS, seed=seed),
+    "(d) out-degree 3, in-degrees vary": lambda seed: ConstantOut(AGENTS, seed=seed),
 }
 
 
 def start(graph: topology.Topology, rounds: int) -> float:
     """w_i(1), as mpinodes.config.setup has it."""
-    return 1 / (graph.agents if topology.eulerian(graph, rounds) else topology.out_edges(graph, rounds))
+    return 1 / (graph.agents if topology.is_eulerian(graph, rounds) else topology.out_edges(graph, rounds))
 
 
 def step(mixing: Balancing, graph: topology.Topology, t: int, w: list[float]) -> tuple[list[float], np.ndarray]:
@@ -89,7 +92,7 @@ def growths(probability: float, draws: int, rounds: int) -> np.ndarray:
     """By draw: the factor by which max w grows in a round of (c), over the second half of the rounds."""
     found = []
     for seed in range(draws):
-        graph = topology.RandomDigraphEachRound(AGENTS, seed, probability)
+        graph = RandomDigraphEachRound(AGENTS, probability, seed=seed)
         half = w = np.full(AGENTS, start(graph, rounds))
         for t in range(1, rounds + 1):
             if t == rounds // 2:

@@ -30,10 +30,10 @@ def together(world, check):
 
 @pytest.mark.mpi(min_size=8)
 def test_frames_arrive_whole_on_changing_graphs(world):
-    from mpinodes import topology
     from mpinodes.simulation.network import Network, make_wait
+    from mpinodes.topology.erdos_renyi_each_round import ErdosRenyiEachRound
 
-    graph = topology.ErdosRenyiEachRound(world.size, 3, 0.4)
+    graph = ErdosRenyiEachRound(world.size, 0.4, seed=3)
     frame = np.empty(2 + 50)
     network = Network(world, frame, make_wait(world))
 

@@ -1,0 +1,40 @@
+"""One random digraph, spread over the rounds of a period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.parts import Edges
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.topology.base import Periodic, as_edges
+from mpinodes.topology.drawn import PROBABILITY, random_digraph
+
+__all__ = ["BConnected"]
+
+
+@dataclass(frozen=True)
+class BConnected(Periodic):
+    """A random digraph, each edge of which is there in one random round of the period (after Nedić and Olshevsky 2015).
+
+    So the union of any `period` consecutive rounds is strongly connected, and a single round usually is not.
+    """
+
+    probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
+    period: Annotated[int, Meta(ge=1, le=100_000, description="rounds that the edges are spread over")] = 4
+
+    @property
+    def title(self) -> str:
+        """With its parameters."""
+        return f"random digraph spread over {self.period} rounds, p = {self.probability:g}"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """As many as the period has."""
+        n, rng = self.agents, Draws(self.seed, Purpose.TOPOLOGY).at(0)
+        sends = random_digraph(n, self.probability, rng)
+        phase = rng.integers(self.period, size=(n, n))
+        return tuple(as_edges(sends & (phase == k)) for k in range(self.period))

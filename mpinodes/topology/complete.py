@@ -1,0 +1,27 @@
+"""The complete graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic
+
+__all__ = ["Complete"]
+
+
+@dataclass(frozen=True)
+class Complete(Periodic):
+    """The complete graph: everybody hears everybody."""
+
+    @property
+    def title(self) -> str:
+        """Complete graph."""
+        return "complete graph"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        n = range(self.agents)
+        return (frozenset((j, i) for j in n for i in n if i != j),)

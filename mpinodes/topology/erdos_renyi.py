@@ -1,0 +1,36 @@
+"""One Erdős–Rényi graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.core.parts import Matrix
+from mpinodes.topology.drawn import PROBABILITY, Connected, erdos_renyi
+
+__all__ = ["ErdosRenyi"]
+
+
+@dataclass(frozen=True)
+class ErdosRenyi(Connected):
+    """One connected G(n, p) for the whole run, drawn until it is connected (Gilbert 1959, Erdős and Rényi 1960)."""
+
+    probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
+
+    @property
+    def title(self) -> str:
+        """With its p."""
+        return f"Erdős–Rényi graph, p = {self.probability:g}"
+
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """One, connected or not."""
+        return erdos_renyi(self.agents, self.probability, rng)
+
+    @property
+    def too_sparse(self) -> tuple[str, str]:
+        """The probability."""
+        return f"probability = {self.probability:g}", f"{log(self.agents) / self.agents:.2g} or more usually is"

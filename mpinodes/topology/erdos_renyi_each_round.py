@@ -1,0 +1,31 @@
+"""An Erdős–Rényi graph drawn anew in every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.core.parts import Matrix
+from mpinodes.topology.base import EachRound
+from mpinodes.topology.drawn import PROBABILITY, erdos_renyi
+
+__all__ = ["ErdosRenyiEachRound"]
+
+
+@dataclass(frozen=True)
+class ErdosRenyiEachRound(EachRound):
+    """A new G(n, p) in every round, connected or not."""
+
+    probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
+
+    @property
+    def title(self) -> str:
+        """With its p."""
+        return f"Erdős–Rényi graph drawn anew each round, p = {self.probability:g}"
+
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """G(n, p)."""
+        return erdos_renyi(self.agents, self.probability, rng)

@@ -1,0 +1,33 @@
+"""The exponential graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic
+
+__all__ = ["Exponential"]
+
+
+@dataclass(frozen=True)
+class Exponential(Periodic):
+    """Agent j sends to j + 1, j + 2, j + 4, ... mod n, and hears as many (Ying et al., NeurIPS 2021)."""
+
+    one_peer: Annotated[bool, Meta(description="only one of these in each round: in turn +1, +2, +4, ...")] = False
+
+    @property
+    def title(self) -> str:
+        """Exponential graph, and whether it is taken in turn."""
+        return "one-peer exponential graph" if self.one_peer else "exponential graph"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One; one-peer: ⌈log₂ n⌉, or one for n = 1."""
+        n = self.agents
+        hops = [frozenset((j, (j + (1 << k)) % n) for j in range(n)) for k in range((n - 1).bit_length())]
+        return tuple(hops or [frozenset()]) if self.one_peer else (frozenset().union(*hops),)

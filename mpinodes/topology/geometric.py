@@ -1,0 +1,42 @@
+"""One random geometric graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, pi, sqrt
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.core.parts import Matrix
+from mpinodes.topology.drawn import Connected
+
+__all__ = ["Geometric"]
+
+
+@dataclass(frozen=True)
+class Geometric(Connected):
+    """Agents at random in the unit square hear who is near; drawn until it is connected (Gilbert 1961)."""
+
+    radius: Annotated[
+        float, Meta(gt=0, description="in the unit square; agents nearer to each other than this hear each other")
+    ] = 0.5
+
+    @property
+    def title(self) -> str:
+        """With its radius."""
+        return f"random geometric graph, radius {self.radius:g}"
+
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """One, connected or not."""
+        x, y = rng.random((2, self.agents))
+        near: Matrix = np.hypot(x - x[:, None], y - y[:, None]) < self.radius
+        np.fill_diagonal(near, False)
+        return near
+
+    @property
+    def too_sparse(self) -> tuple[str, str]:
+        """The radius."""
+        n = self.agents
+        return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"

@@ -1,0 +1,40 @@
+"""The hypercube."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic
+
+__all__ = ["Hypercube"]
+
+
+@dataclass(frozen=True)
+class Hypercube(Periodic):
+    """The hypercube: agents whose numbers differ in one binary digit hear each other.
+
+    Raises:
+        BadInput: the agents are not a power of two.
+    """
+
+    def __post_init__(self) -> None:
+        if self.agents.bit_count() != 1:
+            below = 1 << self.agents.bit_length() - 1
+            raise BadInput(
+                f"topology.agents = {self.agents}: a hypercube has a power of two of them; "
+                f"the nearest are {below} and {2 * below}"
+            )
+
+    @property
+    def title(self) -> str:
+        """With its dimension."""
+        return f"hypercube of dimension {self.agents.bit_length() - 1}"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        bits = range(self.agents.bit_length() - 1)
+        return (frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits),)

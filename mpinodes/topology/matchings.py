@@ -1,0 +1,29 @@
+"""A random matching drawn anew in every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpinodes.core.parts import Matrix
+from mpinodes.topology.base import EachRound
+
+__all__ = ["Matchings"]
+
+
+@dataclass(frozen=True)
+class Matchings(EachRound):
+    """In every round the agents meet in random pairs, as in gossip; an odd one sits out (Boyd et al. 2006)."""
+
+    @property
+    def title(self) -> str:
+        """Random matchings."""
+        return "random matching drawn anew each round"
+
+    def draw(self, rng: np.random.Generator) -> Matrix:
+        """A matching."""
+        one, other = rng.permutation(self.agents)[: self.agents // 2 * 2].reshape(2, -1)
+        sends = np.zeros((self.agents, self.agents), dtype=bool)
+        sends[one, other] = sends[other, one] = True
+        return sends

@@ -1,0 +1,33 @@
+"""The ring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic, both_ways
+
+__all__ = ["Ring"]
+
+
+@dataclass(frozen=True)
+class Ring(Periodic):
+    """The ring, 0 - 1 - ... - (n − 1) - 0."""
+
+    directed: Annotated[bool, Meta(description="let i hear only i − 1")] = False
+
+    @property
+    def title(self) -> str:
+        """Ring, and which way it goes."""
+        return "directed ring" if self.directed else "ring"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        n = self.agents
+        onward = frozenset((j, (j + 1) % n) for j in range(n) if n > 1)
+        return (onward if self.directed else both_ways(onward),)

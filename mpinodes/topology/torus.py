@@ -1,0 +1,66 @@
+"""The torus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isqrt
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic, both_ways
+
+__all__ = ["Torus"]
+
+
+@dataclass(frozen=True)
+class Torus(Periodic):
+    """A grid that wraps: agent j stands in row j // columns and hears the next in its row and column, either way.
+
+    In a row or column of two, both ways lead to the same neighbour; in one of one, nowhere.
+
+    Raises:
+        BadInput: the agents do not fill the rows; or nothing but a ring would, and it was not asked for by rows=1.
+    """
+
+    rows: Annotated[
+        Annotated[int, Meta(ge=1)] | Literal["square"],
+        Meta(description="of the grid, a divisor of agents; square: as near to a square as they can fill"),
+    ] = "square"
+
+    def __post_init__(self) -> None:
+        n, (rows, columns) = self.agents, self.sides
+        divisors = [k for k in range(1, n + 1) if n % k == 0]
+        if rows * columns != n:
+            raise BadInput(
+                f"topology.rows = {self.rows}: {n} agents do not fill it; choose from: {', '.join(map(str, divisors))}"
+            )
+        if self.rows == "square" and rows == 1 and n > 3:
+            raise BadInput(
+                f"topology.agents = {n}: {n} is prime, and fills no grid of two rows or more: take {n - 1} or {n + 1}, "
+                "or topology.rows=1, a ring"
+            )
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows and columns."""
+        n = self.agents
+        rows = max(k for k in range(1, isqrt(n) + 1) if n % k == 0) if self.rows == "square" else self.rows
+        return rows, n // rows
+
+    @property
+    def title(self) -> str:
+        """With its sides."""
+        return "torus, {} × {}".format(*self.sides)
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        rows, columns = self.sides
+        at = [divmod(j, columns) for j in range(self.agents)]
+        across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(at)}
+        down = {(j, (r + 1) % rows * columns + c) for j, (r, c) in enumerate(at)}
+        return (both_ways(frozenset((j, i) for j, i in across | down if j != i)),)
