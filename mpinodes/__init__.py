@@ -34,6 +34,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     Raises:
         mpinodes.core.errors.BadInput: something in the experiment is wrong.
     """
-    from mpinodes.simulation.lockstep import run_lockstep
+    from mpinodes.core.experiment import parse
+    from mpinodes.simulation.alone import run
 
-    return run_lockstep(experiment)
+    return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]

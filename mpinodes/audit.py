@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpinodes.auditing.games import Canary, Ready
     from mpinodes.auditing.probes import Probe
     from mpinodes.auditing.verdicts import Row
-    from mpinodes.core.protocol import Vector
+    from mpinodes.core import Vector
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -67,7 +67,7 @@ def _alone(words: list[str]) -> int:
     from mpinodes.auditing.games import pairs
     from mpinodes.config import resolve
     from mpinodes.config import setup as parts
-    from mpinodes.core.protocol import Diverged
+    from mpinodes.core import Diverged
     from mpinodes.simulation import lockstep
 
     asked = own_run(words, None)
@@ -146,8 +146,8 @@ class Job(run.Job):
 
         from mpinodes.auditing.games import pairs
         from mpinodes.auditing.probes import probes
+        from mpinodes.config.compose import build
         from mpinodes.config.resolve import resolve
-        from mpinodes.config.setup import build
         from mpinodes.simulation.network import assemble
 
         me, ranks = self._world.rank, self._world.size

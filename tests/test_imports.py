@@ -41,7 +41,7 @@ def test_an_agent_starts_without_the_loggers_libraries():
     code = """
 import sys
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import build
+from mpinodes.config.compose import build
 from mpinodes.simulation.agent import Agent
 import mpinodes.simulation.network, mpinodes.run
 Agent(0, build(resolve({}, ranks=8)))

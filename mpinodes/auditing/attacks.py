@@ -19,8 +19,8 @@ import numpy as np
 
 from mpinodes.algorithms.dvp_admm import DVPADMM
 from mpinodes.auditing.replay import Recorded
+from mpinodes.core import Event, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Event, Vector
 from mpinodes.losses.logistic import Logistic
 from mpinodes.simulation.agent import HEADER
 

@@ -13,9 +13,8 @@ import numpy as np
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Change, Finding, Recorded, Replayed, Transcript, adjacent, changed, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.config.setup import Parts
+from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
-from mpinodes.core.protocol import Kind, Loss, Vector
 from mpinodes.simulation import lockstep
 from mpinodes.simulation.agent import open_rows
 
@@ -85,7 +84,7 @@ def replays(run: Transcript, seed: int) -> list[Finding]:
     return [replay(run, agent, 12, seed) for agent in range(run.parts.topology.agents)]
 
 
-def simulate(parts: Parts) -> Transcript:
+def simulate(parts: Setup) -> Transcript:
     """A run with what it said, kept in memory."""
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(parts)], axis=1).transpose(1, 0, 2)
     _, events, frames = open_rows(parts, rows)
@@ -126,12 +125,12 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
     return float(np.sqrt(total)) if gaussian else total
 
 
-def _seeded(parts: Parts, seed: int) -> Parts:
+def _seeded(parts: Setup, seed: int) -> Setup:
     """The same run, noised anew."""
     return replace(parts, experiment=msgspec.structs.replace(parts.experiment, seed=seed))
 
 
-def _worlds(parts: Parts, target: Canary) -> tuple[Parts, Parts]:
+def _worlds(parts: Setup, target: Canary) -> tuple[Setup, Setup]:
     """The run on its own data, and on adjacent data."""
     rounds = range(1, parts.experiment.rounds + 1)
     own = [parts.stream.of(agent) for agent in range(parts.topology.agents)]
@@ -143,7 +142,7 @@ def _worlds(parts: Parts, target: Canary) -> tuple[Parts, Parts]:
     return replace(parts, stream=one), replace(parts, stream=two)
 
 
-def pairs(parts: Parts, target: Canary, which: Sequence[int], seed: int) -> Vector:
+def pairs(parts: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
     """Log-likelihood ratios of some of many runs on each of two data sets, no draw of one used in another: (k, 2)."""
     if np.isinf(target.size):
         return np.empty((len(which), 2))

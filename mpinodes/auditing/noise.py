@@ -9,7 +9,7 @@ from scipy import stats
 
 from mpinodes.auditing.replay import Replayed
 from mpinodes.auditing.statistics import signs_agree, two_sided
-from mpinodes.core.protocol import Kind, Vector
+from mpinodes.core import Kind, Vector
 
 LAGS = 4  # rounds apart, for which draws are compared
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from mpinodes.config import registry
 from mpinodes.config.resolve import find_algorithm
+from mpinodes.core import Vector
 from mpinodes.core.experiment import Tree, merge
-from mpinodes.core.protocol import Vector
 
 FAR = 100.0
 FEW, MANY = 6, 160  # rounds

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes import load
+from mpinodes.config.compose import build
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import Parts, build
+from mpinodes.core import Event, Features, Inbox, Kind, Loss, Message, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import log_spaced, parse
-from mpinodes.core.protocol import Event, Features, Inbox, Kind, Loss, Message, Query, Solve, Vector
 from mpinodes.losses.linear import LinearLoss, NoisyGradient
 from mpinodes.privacy.penalty import log_density
 from mpinodes.simulation.agent import HEADER, Voice, allowed, frame_width, open_inbox
@@ -81,7 +81,7 @@ class Transcript:
         losses: by agent, by round.
     """
 
-    def __init__(self, parts: Parts, frames: Vector, events: Vector) -> None:
+    def __init__(self, parts: Setup, frames: Vector, events: Vector) -> None:
         self.parts, self.frames, self.events = parts, frames, events
         self.losses = lru_cache(parts.stream.of)
 
@@ -379,7 +379,7 @@ def _worse(one: Finding, other: Finding) -> Finding:
     )
 
 
-def _carries(parts: Parts, agent: int, round: int, change: Change) -> bool:
+def _carries(parts: Setup, agent: int, round: int, change: Change) -> bool:
     return round == change.round if change.sample is None else change.sample in parts.stream.samples(agent)(round)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.privacy.curves import gdp_epsilon
 
 

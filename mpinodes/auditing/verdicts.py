@@ -9,7 +9,7 @@ from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replay
 from mpinodes.auditing.noise import Noise, examine
 from mpinodes.auditing.replay import SLACK, Finding, NotThatRun, Replayed, Transcript
 from mpinodes.auditing.statistics import Shown
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.results.summary import number
 
 FALSE_ALARM = 0.01  # of a whole audit, at most

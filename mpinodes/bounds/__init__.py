@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes.bounds.facts import Bound
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 
 __all__ = ["Bound", "bounds"]
 
 
-def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """The bounds that the algorithm's paper proves; none where the algorithm names no theorem.
 
     Args:
@@ -26,11 +25,8 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         horizons: (h,) rounds from 1, ascending.
         minimizer: (d,) the comparator's point at the last horizon, or (h, d) that of each.
     """
-    name = getattr(parts.algorithm, "theorem", None)
-    if name is None:
-        return []
     with np.errstate(all="ignore"):  # what overflows is inf
-        found: list[Bound] = importlib.import_module(f"mpinodes.bounds.{name}").bounds(parts, horizons, minimizer)
+        found = parts.algorithm.bounds(parts, np.asarray(horizons, dtype=np.int64), minimizer)
     budget = parts.experiment.privacy.budget
     if budget and any(budget.stops):
         return [b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in found]

@@ -37,7 +37,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 
 ZERO = 1e-9  # relative to the largest singular value
 

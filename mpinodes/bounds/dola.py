@@ -34,7 +34,6 @@ from mpinodes import topology
 from mpinodes.bounds.facts import (
     Bound,
     Rounds,
-    algorithm,
     before,
     bound,
     calibrated,
@@ -47,12 +46,11 @@ from mpinodes.bounds.facts import (
     upto,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
 
 
-def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """As printed, and checked for the decisions of each agent's own loss and of one agent's for all."""
     weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
     broken = _broken(parts, weights)
@@ -64,7 +62,7 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(parts: Parts, weights: Weights) -> str:
+def _broken(parts: Setup, weights: Weights) -> str:
     """The first assumption broken, but for steps and noise, of which the checked form takes any."""
     hidden = getattr(parts.algorithm, "regularizer_at", "public") == "hidden" and parts.experiment.problem.regularizer
     return first_broken(
@@ -76,9 +74,9 @@ def _broken(parts: Parts, weights: Weights) -> str:
     )
 
 
-def _modulus(parts: Parts) -> float | None:
+def _modulus(parts: Setup) -> float | None:
     """λ of steps 1/(λt); None: others."""
-    match algorithm(parts).step:
+    match parts.run.step:
         case StronglyConvex(modulus, 0.0):
             return float(modulus)
         case Inverse(initial):
@@ -87,10 +85,10 @@ def _modulus(parts: Parts) -> float | None:
             return None
 
 
-def _printed_broken(parts: Parts, broken: str) -> str:
+def _printed_broken(parts: Setup, broken: str) -> str:
     modulus, regularizer = _modulus(parts), parts.experiment.problem.regularizer
     if modulus is None:
-        wrong = algorithm(parts).step != InverseSqrt(0.5)
+        wrong = parts.run.step != InverseSqrt(0.5)
         reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
     elif not regularizer:
         reason = "no regularizer: losses are not strongly convex"
@@ -101,7 +99,7 @@ def _printed_broken(parts: Parts, broken: str) -> str:
     return first_broken(broken, reason, noise)
 
 
-def _printed(parts: Parts, weights: Weights, at: Rounds) -> Vector:
+def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
     e, m, d = parts.experiment, parts.topology.agents, parts.dimension
     across = parts.feasible.diameter(d)
     steep = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
@@ -110,7 +108,7 @@ def _printed(parts: Parts, weights: Weights, at: Rounds) -> Vector:
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
     modulus = _modulus(parts)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
-    s = noise_scales(parts, np.array([sqrt(d) * max(algorithm(parts).change)]))[0]
+    s = noise_scales(parts, np.array([sqrt(d) * max(parts.run.grad_sensitivity)]))[0]
     noise = m * sqrt(2 * d) * s * (growth if calibrated(parts) else at)  # Σ_t Σ_i E‖σ‖
     return np.asarray(
         m * steep * (across + shared + 6.5 * steep) * growth
@@ -119,7 +117,7 @@ def _printed(parts: Parts, weights: Weights, at: Rounds) -> Vector:
     )
 
 
-def _checked(parts: Parts, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
+def _checked(parts: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
     """Of network regret, and of an agent's."""
     p, m, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     alpha, across = steps(parts, int(at[-1])), parts.feasible.diameter(d)
@@ -138,6 +136,6 @@ def _checked(parts: Parts, weights: Weights, at: Rounds) -> tuple[Vector, Vector
     return own, own + upto((m + sqrt(m)) * apart, at)
 
 
-def _scales(parts: Parts, alpha: Vector) -> Vector:
+def _scales(parts: Setup, alpha: Vector) -> Vector:
     """μ_t: calibrated to the step that made the message, 0 in round 1."""
-    return noise_scales(parts, sqrt(parts.dimension) * max(algorithm(parts).change) * before(alpha, 0.0))
+    return noise_scales(parts, sqrt(parts.dimension) * max(parts.run.grad_sensitivity) * before(alpha, 0.0))

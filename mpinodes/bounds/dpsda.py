@@ -37,15 +37,14 @@ from mpinodes.bounds.facts import (
     unclipped,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.core.schedules import InverseSqrt
 from mpinodes.core.sets import ProductOfBalls
 
 BETA = 2.0
 
 
-def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Theorem 5 for push-sum weights, else Theorem 3; on the decisions, and on their running average."""
     weights, root = Weights.of(parts), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = algorithm(parts).mixing == "push-sum"
@@ -62,11 +61,11 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return found
 
 
-def _broken(parts: Parts, weights: Weights) -> str:
+def _broken(parts: Setup, weights: Weights) -> str:
     """The first assumption that the run breaks."""
     return first_broken(
         unclipped(parts),
-        "" if algorithm(parts).step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
+        "" if parts.run.step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
         ""
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
@@ -77,7 +76,7 @@ def _broken(parts: Parts, weights: Weights) -> str:
     )
 
 
-def _theorem_3(parts: Parts, weights: Weights) -> dict[str, float]:
+def _theorem_3(parts: Setup, weights: Weights) -> dict[str, float]:
     n, phi = parts.topology.agents, weights.least
     b = topology.connectivity(parts.topology, parts.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
@@ -90,12 +89,12 @@ def _theorem_3(parts: Parts, weights: Weights) -> dict[str, float]:
     return {how: _constant(parts, lambda lip, s, k=k: _q_3(parts, lip, s, k)) for how, k in constants.items()}  # type: ignore[misc]
 
 
-def _q_3(parts: Parts, lip: float, s: float, k: float) -> float:
+def _q_3(parts: Setup, lip: float, s: float, k: float) -> float:
     n, d = parts.topology.agents, parts.dimension
     return 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
 
 
-def _theorem_5(parts: Parts, weights: Weights) -> dict[str, float]:
+def _theorem_5(parts: Setup, weights: Weights) -> dict[str, float]:
     n, d = parts.topology.agents, parts.dimension
     b = topology.connectivity(parts.topology, parts.experiment.rounds)
     least = float(n) ** (-n * b)  # n = 64: underflows
@@ -116,14 +115,14 @@ def _theorem_5(parts: Parts, weights: Weights) -> dict[str, float]:
     }
 
 
-def _constant(parts: Parts, q: Callable[[float, float], float]) -> float:
+def _constant(parts: Setup, q: Callable[[float, float], float]) -> float:
     """M of R(T) ≤ M√T, Q being given by L̂ and σ."""
     e, n, d = parts.experiment, parts.topology.agents, parts.dimension
     largest = max(block.stop - block.start for block in parts.blocks)
     across = parts.feasible.diameter(d) * (sqrt(n) if isinstance(parts.feasible, ProductOfBalls) else 1.0)
     of_block = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
     lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
-    change = max(algorithm(parts).change)
+    change = max(parts.run.grad_sensitivity)
     s = noise_scales(parts, np.array([sqrt(largest) * n * change]))[0]
     norms = min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(largest)), parts.stream.feature_norm
     smooth = terms(parts) * loss_class(parts).sample_smoothness(*norms) + e.problem.regularizer

@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 from math import inf, isinf, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config import registry
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.losses.squared_distance import SquaredDistance
 
 Rounds = NDArray[np.int64]  # (h,) horizons
-
-
-class Bound(NamedTuple):
-    """A theorem's bound on a measured quantity.
-
-    Attributes:
-        name: the theorem, and whether as printed or checked.
-        of: the variable of record.h5 that it bounds, in the mean over the noise.
-        values: (h,) at the horizons; inf where nothing finite comes out.
-        applies: whether the run is what the theorem assumes.
-        why: which assumption the run breaks, or why the values are infinite; else empty.
-    """
-
-    name: str
-    of: str
-    values: Vector
-    applies: bool
-    why: str
-
-    @property
-    def variable(self) -> str:
-        """Its own name in record.h5."""
-        words = "".join(letter if letter.isalnum() else " " for letter in f"bound {self.of} {self.name.lower()}")
-        return "_".join(words.split())
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
@@ -49,36 +23,36 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     return Bound(name, of, finite, applies, broken)
 
 
-def loss_class(parts: Parts) -> Any:
+def loss_class(parts: Setup) -> Any:
     """The class of the losses."""
-    return registry.find("losses", parts.experiment.problem.loss, "problem.loss")
+    return parts.loss
 
 
-def terms(parts: Parts) -> float:
+def terms(parts: Setup) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
     return parts.experiment.problem.weight * (1.0 if parts.experiment.problem.average else max(parts.samples))
 
 
-def largest_gradient(parts: Parts) -> np.float64:
+def largest_gradient(parts: Setup) -> np.float64:
     """L: the most that the clipping leaves of the samples' part of an agent's gradient, in L2."""
     whole = parts.experiment.privacy.adjacency == "one-round"
     return np.float64(parts.experiment.clip * (1.0 if whole else terms(parts)))
 
 
-def unclipped(parts: Parts) -> str:
+def unclipped(parts: Setup) -> str:
     """Why nothing bounds the gradients; empty: the clipping does."""
     return "privacy.clip = inf: nothing bounds the gradients" if isinf(parts.experiment.clip) else ""
 
 
-def sample_gradient(parts: Parts, within: float = inf) -> float:
+def sample_gradient(parts: Setup, within: float = inf) -> float:
     """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
     size = max(block.stop - block.start for block in parts.blocks)
     norm = float(min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size)))
     loss = loss_class(parts)
-    return norm + within if issubclass(loss, SquaredDistance) else float(loss.steepness() * norm)
+    return norm + within if issubclass(loss, SquaredDistance) else float(loss.slope_bound() * norm)
 
 
-def clipped(parts: Parts, within: float = inf) -> str:
+def clipped(parts: Setup, within: float = inf) -> str:
     """Why the gradients at points of norms up to this may be other than those of the losses; empty: they are not."""
     clip = parts.experiment.clip
     reach = sample_gradient(parts, within)
@@ -90,7 +64,7 @@ def clipped(parts: Parts, within: float = inf) -> str:
     return f"gradients {far} and privacy.clip = {clip:g} cuts them: they are then not those of the losses"
 
 
-def noise_scales(parts: Parts, sensitivity: Vector) -> Vector:
+def noise_scales(parts: Setup, sensitivity: Vector) -> Vector:
     """The Laplace scale of each round, where calibrated noise is for these L1 sensitivities."""
     e = parts.experiment
     if not e.private:
@@ -100,19 +74,19 @@ def noise_scales(parts: Parts, sensitivity: Vector) -> Vector:
     return np.full_like(sensitivity, e.privacy.scale / e.epsilon)
 
 
-def calibrated(parts: Parts) -> bool:
+def calibrated(parts: Setup) -> bool:
     """Whether the noise is as the theorems have it, or none."""
     return not parts.experiment.private or parts.experiment.privacy.scale == "calibrated"
 
 
-def algorithm(parts: Parts) -> Any:
+def algorithm(parts: Setup) -> Any:
     """The algorithm with its fields."""
     return parts.algorithm
 
 
-def steps(parts: Parts, rounds: int) -> Vector:
+def steps(parts: Setup, rounds: int) -> Vector:
     """α(1), ..., α(rounds)."""
-    return np.array([algorithm(parts).step(t) for t in range(1, rounds + 1)])
+    return np.array([parts.run.step(t) for t in range(1, rounds + 1)])
 
 
 def before(values: Vector, first: float) -> Vector:

@@ -50,8 +50,7 @@ from mpinodes.bounds.facts import (
     terms,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 
 CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below
 
@@ -65,7 +64,7 @@ class Constants(NamedTuple):
     noise: Vector  # (T,) M_1, ..., M_T
 
 
-def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """On the mean decision, and on each agent's; as printed from round T + 1, or T + 2 on, inf before."""
     at, last = np.asarray(horizons, dtype=np.int64), algorithm(parts).gradient_rounds
     weights, c = Weights.of(parts), _constants(parts, minimizer)
@@ -89,14 +88,14 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _constants(parts: Parts, minimizer: Vector) -> Constants:
+def _constants(parts: Setup, minimizer: Vector) -> Constants:
     regularizer, reach = parts.experiment.problem.regularizer, parts.feasible.diameter(parts.dimension) / 2
     samples = min(np.float64(terms(parts) * sample_gradient(parts, reach)), largest_gradient(parts))
     best = np.atleast_2d(minimizer)[-1]
     return Constants(samples + (regularizer * reach if regularizer else 0.0), reach, float(best @ best), _noise(parts))
 
 
-def _noise(parts: Parts) -> Vector:
+def _noise(parts: Setup) -> Vector:
     """Of the releases in rounds 2 to T + 1."""
     e, a = parts.experiment, algorithm(parts)
     t = np.arange(1, a.gradient_rounds + 1)
@@ -107,15 +106,15 @@ def _noise(parts: Parts) -> Vector:
     return np.asarray(a.noise(t) * ((t < len(t)) | (a.handover == "noised")))
 
 
-def _root(parts: Parts) -> np.float64:
+def _root(parts: Setup) -> np.float64:
     """1/√κ."""
     e = parts.experiment
     if not e.private:
         return np.float64(0.0)
-    return np.float64(max(algorithm(parts).change) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
+    return np.float64(max(parts.run.grad_sensitivity) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
 
 
-def _other_than_printed(parts: Parts, c: Constants, beta: float) -> str:
+def _other_than_printed(parts: Setup, c: Constants, beta: float) -> str:
     """What only the printed form needs, and the run has not."""
     a, t = algorithm(parts), np.arange(1, len(c.noise))
     sure = a.least_modulus, a.largest_smoothness
@@ -130,7 +129,7 @@ def _other_than_printed(parts: Parts, c: Constants, beta: float) -> str:
     )  # fmt: skip
 
 
-def _printed(parts: Parts, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
+def _printed(parts: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
     """For the mean decision, and for an agent's."""
     n, p, last, k = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts).k
     root, mixing = _root(parts), 1 / (1 - beta) if beta < CONNECTED else inf
@@ -144,7 +143,7 @@ def _printed(parts: Parts, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
     return np.full(len(at), mean), np.asarray(one)
 
 
-def _checked(parts: Parts, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
+def _checked(parts: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
     """Likewise."""
     n, p, last, a = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
@@ -156,7 +155,7 @@ def _checked(parts: Parts, weights: Weights, c: Constants, at: Rounds) -> tuple[
     return mean, np.where(at > last + 1, spread + 2 * mean, n * first)
 
 
-def _stage_one(parts: Parts, c: Constants, rho: Vector, eta: Vector) -> Vector:
+def _stage_one(parts: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
     """B_0, ..., B_T; rho: of the rounds after."""
     a, p = algorithm(parts), parts.dimension
     rate = 2 / (1 / np.float64(a.least_modulus) + 1 / np.float64(a.largest_smoothness))

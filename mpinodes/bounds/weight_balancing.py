@@ -55,15 +55,14 @@ from mpinodes.bounds.facts import (
     upto,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.core.schedules import Doubling, StronglyConvex
 
 
-def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Theorem 2 where steps are those of strongly convex losses, else 3."""
     weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
-    strong = isinstance(algorithm(parts).step, StronglyConvex)
+    strong = isinstance(parts.run.step, StronglyConvex)
     name = f"Theorem {2 if strong else 3}"
     broken, norm = _broken(parts, strong), np.linalg.norm(minimizer, axis=-1)
     region = _region(parts, weights, steps(parts, int(at[-1])))
@@ -77,9 +76,9 @@ def bounds(parts: Parts, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(parts: Parts, strong: bool) -> str:
+def _broken(parts: Setup, strong: bool) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
-    graph, rounds, step = parts.topology, parts.experiment.rounds, algorithm(parts).step
+    graph, rounds, step = parts.topology, parts.experiment.rounds, parts.run.step
     sound = graph.period == 1 or topology.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(parts),
@@ -107,7 +106,7 @@ def _unfit(step: StronglyConvex, regularizer: float) -> str:
     )
 
 
-def _as_paper(parts: Parts) -> bool:
+def _as_paper(parts: Setup) -> bool:
     printed = algorithm(parts).noise_index == "paper"
     return not parts.experiment.private or (printed and calibrated(parts))
 
@@ -121,11 +120,11 @@ class Region(NamedTuple):
     spread: Vector  # S_t
 
 
-def _region(parts: Parts, weights: Weights, alpha: Vector) -> Region:
+def _region(parts: Setup, weights: Weights, alpha: Vector) -> Region:
     """The recursion of M and S."""
     p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     made_with = alpha if algorithm(parts).noise_index == "paper" else before(alpha, 0.0)
-    noise = noise_scales(parts, sqrt(d) * max(algorithm(parts).change) * made_with)
+    noise = noise_scales(parts, sqrt(d) * max(parts.run.grad_sensitivity) * made_with)
     place = weights.places(len(alpha))
     rho = weights.contraction()[place]
     delta = np.linalg.norm(weights.first.sum(axis=2) - 1, axis=1)[place]
@@ -142,7 +141,7 @@ def _region(parts: Parts, weights: Weights, alpha: Vector) -> Region:
     return Region(alpha, noise, center, spread)
 
 
-def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
+def _printed(parts: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
     p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
@@ -151,11 +150,11 @@ def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: V
     total = n * steep
     both = 5 * total + 2 * n * steep
     squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
-    step = algorithm(parts).step
+    step = parts.run.step
     strong = isinstance(step, StronglyConvex)
     growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
-    scale = noise_scales(parts, np.array([sqrt(d) * max(algorithm(parts).change)]))[0]
+    scale = noise_scales(parts, np.array([sqrt(d) * max(parts.run.grad_sensitivity)]))[0]
     if not _as_paper(parts):
         first = upto(region.noise, at) / scale
         second = upto(region.noise**2 / region.alpha, at) / scale**2
@@ -171,7 +170,7 @@ def _printed(parts: Parts, weights: Weights, region: Region, at: Rounds, norm: V
     )
 
 
-def _checked(parts: Parts, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
+def _checked(parts: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
     """Of network regret, and of an agent's."""
     p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     alpha, sigma, center, spread = region

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Diverged, Vector
+from mpinodes.core import Diverged, Setup, Vector
 
 NUMBERS = 1_000_000  # of matrices kept
 WORK = 2_000_000_000  # multiplications
@@ -22,16 +21,16 @@ FORGOTTEN = 1e-10
 ROUNDING = 1e-9
 
 
-def matrices(parts: Parts, rounds: int) -> Iterator[Vector]:
+def matrices(parts: Setup, rounds: int) -> Iterator[Vector]:
     """W(1), ..., W(rounds), each (n, n), as the agents' own mixing makes them: row i is what agent i hears with."""
     n, mixing = parts.topology.agents, parts.mixing
     states = [mixing.init(i) for i in range(n)]
     for t in range(1, rounds + 1):
-        places = [parts.topology.round(t, i) for i in range(n)]
-        said = [np.array(mixing.say(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
+        places = [parts.topology.neighborhood(t, i) for i in range(n)]
+        said = [np.array(mixing.outgoing(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
         weights = np.zeros((n, n))
         for i, place in enumerate(places):
-            states[i], row, _ = mixing.hear(states[i], place, [said[j] for j in place.senders])
+            states[i], row, _ = mixing.weights(states[i], place, [said[j] for j in place.senders])
             weights[i, list(place.senders)] = row
         yield weights
 
@@ -64,7 +63,7 @@ class Weights:
     loop: int
 
     @classmethod
-    def of(cls, parts: Parts) -> Weights:
+    def of(cls, parts: Setup) -> Weights:
         """Those of a run."""
         period, most = parts.topology.period, max(1, NUMBERS // parts.topology.agents**2)
         kept: list[Vector] = []

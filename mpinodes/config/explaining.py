@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import fields
 from typing import Any
 
 import msgspec
+import tomli_w
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.resolve import ALGORITHM_FACTS, STREAM_FACTS, TOPOLOGY_FACTS
 from mpinodes.core import schedules
 from mpinodes.core.experiment import SECTIONS, Experiment
+from mpinodes.core.parts import Algorithm, Stream
 
 
 def documented_keys() -> dict[str, str]:
@@ -21,7 +24,7 @@ def documented_keys() -> dict[str, str]:
             key = f"{prefix}.{f.name}" if prefix else f.name
             if key not in SECTIONS:
                 keys[key] = _explained(f.type, f.default)
-    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names("algorithms"))
+    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names(registry.ALGORITHMS))
     keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
     keys["algorithm.gradient_at"] = (
         "where gradients are taken: hidden (as the paper prints it, at the agent's unreleased estimate; a sample then "
@@ -36,20 +39,76 @@ def documented_keys() -> dict[str, str]:
         "estimate) or public (at the mix of releases) (default: hidden)"
     )
     keys["data.seed"] = "of the data, their shares and their order, where it is to stay as seed changes (default: seed)"
-    keys["algorithm.mixing"] = "the weights: " + ", ".join(registry.names("mixing")) + "; not every algorithm takes all"
+    keys["algorithm.mixing"] = (
+        "the weights: " + ", ".join(registry.names(registry.MIXINGS)) + "; not every algorithm takes all"
+    )
     keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
-    keys["topology.name"] = "the graph: " + ", ".join(topology.names())
+    keys["topology.name"] = "the graph: " + ", ".join(
+        sorted([*registry.names(registry.TOPOLOGIES), *topology.stored()])
+    )
     keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
     keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
-    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names("streams"))
-    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names("losses"))
-    for prefix, parts, facts in _kinds():
-        settings = {name: registry.settings(part, facts) for name, part in parts.items()}
+    for section, part in (("data", "stream of losses"), ("topology", "topology")):
+        keys[f"{section}.path"] = f"a Python file of your own with a {part}, instead of {section}.name"
+    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names(registry.STREAMS))
+    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names(registry.LOSSES))
+    for prefix, kind, classes in _settable():
+        settings = {name: registry.settings(kind, part) for name, part in classes.items()}
         for key in dict.fromkeys(key for known in settings.values() for key in known):
             kinds = {name: known[key] for name, known in settings.items() if key in known}
-            defaults = {name: parts[name].__dataclass_fields__[key].default for name in kinds}
+            defaults = {name: _default(classes[name], key) for name in kinds}
             keys.setdefault(f"{prefix}.{key}", _explained(next(iter(kinds.values())), _one_or_each(defaults)))
     return dict(sorted(keys.items()))
+
+
+def listed() -> str:
+    """Every part that can run, a line each, for `--list`."""
+    lines = []
+    for kind in registry.KINDS:
+        lines.append(f"{kind.section}.{kind.chooser}")
+        lines += [f"  {name:27}{_first_line(registry.find(kind, name))}" for name in registry.names(kind)]
+        if kind is registry.TOPOLOGIES:
+            lines += [f"  {name:27}a file of topologies/" for name in topology.stored()]
+    return "\n".join(lines)
+
+
+def explained_part(name: str) -> str | None:
+    """All that there is to say of a part, for `--explain`: what it is, its paper, its keys; None: there is none."""
+    for kind in registry.KINDS:
+        if name in registry.names(kind):
+            return _about(kind, name)
+    return None
+
+
+def _about(kind: registry.Kind, name: str) -> str:
+    part = registry.find(kind, name)
+    lines = [f"{kind.section}.{kind.chooser}={name}", "", _module_doc(part)]
+    if issubclass(part, Algorithm):
+        lines += ["", f"paper: {part.paper}" if part.paper else "paper: none"]
+        mixings = ", ".join(mixing if isinstance(mixing, str) else mixing.__name__ for mixing in part.mixings)
+        lines += [f"mixing: {mixings}", f"noise: {part.mechanism}"]
+    settings = registry.settings(kind, part)
+    lines += ["", "keys:" if settings else "keys: none"]
+    lines += [f"  {kind.section}.{key}: {_explained(of, _default(part, key))}" for key, of in settings.items()]
+    if issubclass(part, (Algorithm, Stream)) and part.defaults:
+        lines += ["", "alone it runs with:", *_indented(tomli_w.dumps(dict(part.defaults)))]
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.strip().splitlines() if line]
+
+
+def _module_doc(part: type) -> str:
+    return (sys.modules[part.__module__].__doc__ or part.__doc__ or "").strip()
+
+
+def _first_line(part: type) -> str:
+    return _module_doc(part).partition("\n")[0]
+
+
+def _default(part: type, key: str) -> Any:
+    return next(field.default for field in fields(part) if field.name == key)
 
 
 def _one_or_each(defaults: dict[str, Any]) -> Any:
@@ -59,18 +118,11 @@ def _one_or_each(defaults: dict[str, Any]) -> Any:
     return ", ".join(f"{value} for {name}" for name, value in defaults.items() if not repr(value).startswith("<"))
 
 
-def _kinds() -> list[tuple[str, dict[str, Any], frozenset[str]]]:
+def _settable() -> list[tuple[str, registry.Kind | None, dict[str, Any]]]:
     """Sections whose keys are the settings of the part they name, with all such parts by name."""
-    algorithms, streams, topologies = (
-        {name: registry.find(kind, name, "") for name in registry.names(kind)}
-        for kind in ("algorithms", "streams", "topology")
-    )
-    return [
-        ("algorithm", algorithms, ALGORITHM_FACTS),
-        ("data", streams, STREAM_FACTS),
-        ("step", dict(schedules.KINDS), frozenset()),
-        ("topology", topologies, TOPOLOGY_FACTS),
-    ]
+    kinds = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)
+    found = [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]
+    return [*found, ("step", None, dict(schedules.KINDS))]
 
 
 def _explained(kind: Any, default: Any) -> str:

@@ -1,4 +1,4 @@
-"""Parts found by name, by entry point, or by a path of the user's: one file each, which names its class in `__all__`."""
+"""Setup found by name, entry point or a path of the user's: one file each, which names its class in `__all__`."""
 
 from __future__ import annotations
 
@@ -141,12 +141,18 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
         )
     if not is_dataclass(part) or "__dataclass_fields__" not in vars(part):
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
-    missing: list[str] = sorted(part.__abstractmethods__) if kind.base.__abstractmethods__ else []
+    missing = sorted(abstract_methods(part))
     if kind is ALGORITHMS:
         missing += [name for name in ("decomposable", "mixings") if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     return part
+
+
+def abstract_methods(part: type) -> frozenset[str]:
+    """What a class has not said yet."""
+    names: frozenset[str] = vars(part).get("__abstractmethods__", frozenset())
+    return names
 
 
 def chosen(kind: Kind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
@@ -156,6 +162,8 @@ def chosen(kind: Kind, section: Mapping[str, Any], others: Sequence[str] = ()) -
         BadInput: as `find` and `from_path`; or both are given.
     """
     if "path" not in section:
+        if kind.chooser not in section:
+            raise BadInput(f"{kind.section}.{kind.chooser} is missing")
         return find(kind, text(section, kind.chooser, kind.section), others)
     if kind.chooser in section and kind.chooser == "name":
         raise BadInput(f"{kind.section}.name and {kind.section}.path are both given; leave one out")

@@ -171,7 +171,7 @@ class Events:
 
     @property
     def hidden(self) -> int:
-        """Parts."""
+        """Setup."""
         names = self.data.dtype["leakage"].names or ()
         return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
 

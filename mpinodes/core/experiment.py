@@ -49,6 +49,10 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     mechanism: Annotated[
         Literal["laplace", "gamma-norm", "gaussian", "none"], Meta(description="the noise on every release")
     ] = "laplace"
+    path: Annotated[
+        str | None,
+        Meta(description="a Python file of your own with a mechanism, in the place of the one that it says it takes"),
+    ] = None
     epsilon: Annotated[
         Number | Literal["inf"],
         Meta(
@@ -91,11 +95,14 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     """Loss and constraint set."""
 
-    loss: Annotated[str, Meta(description="the loss of a sample")]
     set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
     radius: Annotated[
         Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
     ] = 5.0
+    loss: Annotated[str | None, Meta(description="the loss of a sample")] = None
+    path: Annotated[str | None, Meta(description="a Python file of your own with a loss, instead of problem.loss")] = (
+        None
+    )
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
     weight: Annotated[Finite, Meta(description="C: factor on that sum or mean, beside the regularizer")] = 1.0
     regularizer: Annotated[
@@ -246,6 +253,16 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             value = {part: value}
         asked = merge(asked, value)
     return asked
+
+
+def asked_for(words: list[str]) -> Tree:
+    """What the words of a command ask for: a file, if the first is no key=value, then overrides.
+
+    Raises:
+        BadInput: the file is missing or malformed, or a word is no pair.
+    """
+    file = words[0] if words and "=" not in words[0] else None
+    return parse(file, words[1:] if file else words)
 
 
 SECTIONS: dict[str, Any] = {

@@ -312,7 +312,7 @@ class Mechanism(ABC):
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
 
     @abstractmethod
-    def release(self, query: Query, t: int, noise: Seeds, out: Vector) -> Event:
+    def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """Write the noised value to `out`: (d,), and say what was released; one draw serves every receiver.
 
         `query.calibration` says what the noise is calibrated to: for Laplace noise an L1 sensitivity (None: `l1`), for
@@ -561,6 +561,9 @@ class Setup:
         run: what the algorithm knows of it.
         samples: that an agent sees in a round, by agent.
         losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
+        endless: whether agents go on when all have settled (`Algorithm.settled_below`).
+        connected_over: B: the union of the graphs of any B rounds is strongly connected; 0: not looked at.
+        loss: the class of the losses' samples.
     """
 
     experiment: Experiment
@@ -569,9 +572,12 @@ class Setup:
     algorithm: Algorithm[Any]
     mixing: Mixing
     mechanism: Mechanism
+    loss: type[SampleLoss]
     run: Run
     samples: tuple[int, ...]
     losses: Callable[[int], Callable[[int], Loss]]
+    connected_over: int = 0
+    endless: bool = False
 
     @property
     def dimension(self) -> int:

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Features
 
 Bytes: TypeAlias = bytearray | mmap
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
-from mpinodes.core.seeds import Draws
 from mpinodes.losses.newton import newton
 
 
@@ -183,7 +182,7 @@ class NoisyGradient(Loss):
     loss: Loss
     variance: float
     t: int
-    noise: Stream
+    noise: Draws
 
     def value(self, x: Vector) -> float:
         """f(x), without error."""

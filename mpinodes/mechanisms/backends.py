@@ -22,7 +22,6 @@ import numpy as np
 
 from mpinodes.core import Diverged, Event, Kind, Query, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Draws
 
 FINENESS = 20
 REACH = 2.0**52  # the largest entry in multiples of g: with noise, at most 45 scales of it, it stays below 2^53
@@ -35,10 +34,10 @@ class Law(NamedTuple):
     scale: float
 
 
-Backend: TypeAlias = Callable[[Query, Law, int, Stream, Vector], Event]
+Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 
-def plain(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus floating-point noise, into `out`: (d,)."""
     draws = noise.at(t)
     if law.kind == Kind.LAPLACE:
@@ -58,7 +57,7 @@ def spacing(scale: float) -> float:
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
 
-def on_lattice(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus noise, both rounded to multiples of `spacing(scale)`, into `out`: (d,).
 
     Raises:
@@ -98,7 +97,7 @@ def _measurement(law: Law) -> Any:
     return dp.m.make_gaussian(vectors, dp.l2_distance(T=float), scale=law.scale)
 
 
-def by_opendp(query: Query, law: Law, t: int, noise: Stream, out: Vector) -> Event:
+def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus OpenDP's noise, exact before it is rounded to doubles, into `out`: (d,)."""
     if law.scale == 0:
         return plain(query, law, t, noise, out)

@@ -12,7 +12,6 @@ from math import sqrt
 import numpy as np
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
-from mpinodes.core.seeds import Draws
 
 __all__ = ["GammaNorm"]
 
@@ -21,7 +20,7 @@ __all__ = ["GammaNorm"]
 class GammaNorm(Mechanism):
     """Scale (inverse of the query's noise rate)/epsilon, or c/epsilon where a constant c is given."""
 
-    def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
+    def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         calibration = query.l2 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon

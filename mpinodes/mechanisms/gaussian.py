@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
-from mpinodes.core.seeds import Draws
 from mpinodes.mechanisms.backends import BACKENDS, Law, backend
 
 __all__ = ["Gaussian"]
@@ -17,7 +16,7 @@ class Gaussian(Mechanism):
 
     backends = tuple(BACKENDS)
 
-    def release(self, query: Query, t: int, noise: Stream, out: Vector) -> Event:
+    def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         if query.calibration is None:
             raise ValueError("Gaussian noise needs a query with a calibration: its standard deviation")

@@ -20,33 +20,36 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.protocol import Event, Kind, Vector
+from mpinodes.core.events import Events, Kind
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
-from mpinodes.privacy.ledger import Agent, Indices, Uses, open_ledger
+from mpinodes.privacy.leakage import Indices
+from mpinodes.privacy.ledger import Ledger, Uses, open_ledger
 
 BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
 
 
-class Loss(NamedTuple):
+class PrivacyLoss(NamedTuple):
     """A privacy loss; nan where nothing is proven.
 
     Attributes:
         pure: proven pure ε.
         epsilon: proven ε at δ.
         rule: which accounting gave it: pure, zCDP, RDP, GDP, PLD or unproven.
-        slip: the part of δ that goes on releases that are not quite those accounted for (`Event.slip`).
+        delta_spent: the part of δ that goes on releases that are not quite those accounted for (`Event.tv_distance`).
     """
 
     pure: float
     epsilon: float
     rule: str
-    slip: float = 0.0
+    delta_spent: float = 0.0
 
 
-UNPROVEN = Loss(np.nan, np.nan, "unproven")
+UNPROVEN = PrivacyLoss(np.nan, np.nan, "unproven")
 
 
-class Losses(NamedTuple):
+class PrivacyLosses(NamedTuple):
     """Privacy losses at the horizons.
 
     Attributes:
@@ -56,8 +59,19 @@ class Losses(NamedTuple):
     """
 
     claimed: Vector
-    agents: list[list[Loss]]
-    network: list[Loss]
+    agents: list[list[PrivacyLoss]]
+    network: list[PrivacyLoss]
+
+
+def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
+    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
+    if setup.experiment.privacy.adjacency == "one-round":
+        return lambda agent: _by_round
+    return setup.stream.groups
+
+
+def _by_round(t: int) -> list[int]:
+    return [t - 1]
 
 
 class Accountant:
@@ -70,15 +84,15 @@ class Accountant:
 
     def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
-        self._chunks: list[Vector] = []
+        self._chunks: list[Events] = []
 
-    def compose(self, events: Vector) -> None:
-        """Add the events of the next rounds: (rounds, agents, fields of an Event)."""
-        self._chunks.append(np.array(events))
+    def compose(self, events: Events) -> None:
+        """Add the events of the next rounds: (rounds, agents)."""
+        self._chunks.append(events.copy())
 
-    def events(self) -> Vector:
-        """All events so far: (rounds, agents, fields of an Event)."""
-        return np.concatenate(self._chunks)
+    def events(self) -> Events:
+        """All events so far: (rounds, agents)."""
+        return Events.concatenate(self._chunks)
 
     def losses(
         self,
@@ -86,43 +100,45 @@ class Accountant:
         delta: float,
         claim: Callable[[int], float | Sequence[float]] | None,
         tight: bool = False,
-    ) -> Losses:
+    ) -> PrivacyLosses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
         events = self.events()
         # Agents whose events and samples come alike, by far the most usual case, are priced once.
-        groups = [self._groups(i) for i in range(events.shape[1])]
-        priced = events[:, :, : Event._fields.index("residual")]  # what comes after costs nothing
-        keys = [(priced[:, i].tobytes(), groups[i]) for i in range(events.shape[1])]
+        n = events.data.shape[1]
+        groups = [self._groups(i) for i in range(n)]
+        keys = [(events[:, i].priced(), groups[i]) for i in range(n)]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         uses: dict[Any, Uses] = {}
         ledgers = {}
         for key, i in first.items():
-            column = (events[:, i, Event._fields.index("uses")].tobytes(), groups[i])
+            column = (events[:, i].uses.tobytes(), groups[i])
             if column not in uses:
                 uses[column] = Uses.of(events[:, i], groups[i])
             ledgers[key] = open_ledger(events[:, i], uses[column])
         counts = {key: keys.count(key) for key in ledgers}
-        slips = np.cumsum(events[:, :, Event._fields.index("slip")], axis=0)
+        distances = np.cumsum(events.tv_distance.sum(axis=2), axis=0)
         agents, network = [], []
         for horizon in horizons.tolist():
             exact = tight and horizon == horizons[-1]
-            slip = slips[horizon - 1]
+            distance = distances[horizon - 1]
             one = {
-                key: price_slipping([ledger], [1], horizon, delta, exact, slip[first[key]])
+                key: price_at_distance([ledger], [1], horizon, delta, exact, distance[first[key]])
                 for key, ledger in ledgers.items()
             }
             agents.append([one[key] for key in keys])
             if self._shared:
                 all_of = list(ledgers.values()), list(counts.values())
-                network.append(price_slipping(*all_of, horizon, delta, exact, slip.sum()))
+                network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
             else:
                 network.append(_most(agents[-1]))
         claimed = [np.broadcast_to(np.nan if claim is None else claim(t), len(keys)) for t in horizons.tolist()]
-        return Losses(np.array(claimed), agents, network)
+        return PrivacyLosses(np.array(claimed), agents, network)
 
 
-def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> Loss:
+def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
     """The loss of the joint view of agents, each ledger standing for `count` of them."""
+    if any(ledger.is_unknown[:horizon].any() for ledger in ledgers):
+        return UNPROVEN
     read = [ledger.at(horizon) for ledger in ledgers]
     most = max(len(pure) for pure, _ in read)
     pure, rho = (
@@ -130,11 +146,11 @@ def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: 
         for k in (0, 1)
     )
     if not len(pure):
-        return Loss(0.0, 0.0, "pure")
+        return PrivacyLoss(0.0, 0.0, "pure")
     worst = float(pure.max()) if np.isfinite(pure.max()) else np.nan
     if all(ledger.costs.is_all(Kind.GAUSSIAN) for ledger in ledgers):
         epsilon = gdp_epsilon(float(np.sqrt(2 * rho.max())), delta)
-        return Loss(worst, epsilon, "GDP") if np.isfinite(epsilon) else UNPROVEN
+        return PrivacyLoss(worst, epsilon, "GDP") if np.isfinite(epsilon) else UNPROVEN
 
     zcdp = zcdp_epsilon(rho, delta)
     if not np.isfinite(np.minimum(pure, zcdp)).all():
@@ -150,26 +166,26 @@ def price(ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: 
 
         exact = compose(ledgers, counts, delta)
         epsilon, rule = min((epsilon, rule), (exact, "PLD"))
-    return Loss(worst, epsilon, rule)
+    return PrivacyLoss(worst, epsilon, rule)
 
 
-def price_slipping(
-    ledgers: Sequence[Agent], counts: Sequence[int], horizon: int, delta: float, tight: bool, slip: float
-) -> Loss:
-    """The loss of releases within a total variation distance `slip` of those in the ledgers.
+def price_at_distance(
+    ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool, distance: float
+) -> PrivacyLoss:
+    """The loss of releases within a total variation distance of those in the ledgers.
 
-    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) slip)-DP; half of δ is kept for that.
+    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) distance)-DP; half of δ is kept for that.
     """
-    if not slip:
+    if not distance:
         return price(ledgers, counts, horizon, delta, tight)
     loss = price(ledgers, counts, horizon, delta / 2, tight)
-    spent = (1 + np.exp(loss.epsilon)) * slip
+    spent = (1 + np.exp(loss.epsilon)) * distance
     if not spent <= delta / 2:
-        return UNPROVEN._replace(slip=float(spent))
-    return loss._replace(pure=np.nan, slip=float(spent))
+        return UNPROVEN._replace(delta_spent=float(spent))
+    return loss._replace(pure=np.nan, delta_spent=float(spent))
 
 
-def _most(losses: Sequence[Loss]) -> Loss:
+def _most(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     """The largest pure ε, and the largest ε at δ with its rule."""
     if any(np.isnan(loss.epsilon) for loss in losses):
         return UNPROVEN
@@ -177,7 +193,7 @@ def _most(losses: Sequence[Loss]) -> Loss:
     return worst._replace(pure=float(np.max([loss.pure for loss in losses])))
 
 
-def _padded(ledger: Agent, group: Indices, groups: int) -> Vector:
+def _padded(ledger: Ledger, group: Indices, groups: int) -> Vector:
     """Curves of the groups that a ledger has, zero for the others."""
     here = group < groups
     some = ledger.rdp(group[here])

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core.messages import Vector
 
 ROUNDING = 4e-16  # of a difference of two probabilities, relative to the larger
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])

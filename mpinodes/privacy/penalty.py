@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.core.protocol import Solve, Vector
+from mpinodes.core import Solve, Vector
 from mpinodes.losses.linear import SmoothLoss
 
 

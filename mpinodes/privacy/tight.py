@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mpinodes.core import Kind, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Kind, Vector
-from mpinodes.privacy.ledger import Agent
+from mpinodes.privacy.ledger import Ledger
 
 GRID = 1e-4  # of the discretized losses
 BUCKETS = 128  # to which the shifts are rounded up
 
 
-def compose(ledgers: Sequence[Agent], counts: Sequence[int], delta: float) -> float:
+def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
     """ε at δ of all events that the ledgers' envelopes hold, each `count` times; inf where it cannot tell.
 
     Raises:

@@ -14,16 +14,14 @@ import msgspec
 import numpy as np
 
 from mpinodes.bounds import Bound, bounds
-from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import Parts
+from mpinodes.config.compose import compose
+from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.experiment import Experiment, log_spaced
-from mpinodes.core.protocol import Diverged, Event, Vector
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, Loss, Losses
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.progress import Progress
 from mpinodes.results.record import DRAWN_ROUNDS, Record, versions, write_text
 from mpinodes.results.regret import make_meter
-from mpinodes.simulation.agent import frame_width, open_rows
 
 Json = dict[str, Any]
 
@@ -33,18 +31,18 @@ NEGLIGIBLE = 1e-3  # of a regret
 class Logger:
     """Follows one run; `take` every chunk of rows, then `finish`."""
 
-    def __init__(self, parts: Parts, directory: Path, mpi: str, b: int) -> None:
-        self._parts, self._directory, self._b = parts, directory, b
+    def __init__(self, parts: Setup, directory: Path, mpi: str) -> None:
+        self._parts, self._directory = parts, directory
         e = parts.experiment
         self._meter = make_meter(parts, log_spaced(e.rounds))
         self._accountant = Accountant(groups(parts), shared=e.data["partition"] == "shared")
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
-        words = frame_width(parts) if e.record.transcript else 0
+        words = parts.frame_width if e.record.transcript else 0
         self._record = Record(
             directory / "record.h5", parts.topology.agents, parts.dimension, attributes, e.record.decisions, words,
-            training_loss=self._meter.has_training_loss,
+            training_loss=self._meter.has_training_loss, layout=parts.layout,
         )  # fmt: skip
         self._progress = Progress(directory, e.name, e.rounds)
         self._done, self._fitness = 0, 0.0
@@ -62,7 +60,7 @@ class Logger:
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""
-        estimates, events, frames = open_rows(self._parts, rows.transpose(1, 0, 2))
+        estimates, events, frames = self._parts.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         rounds = self._meter.take(estimates)
         self._accountant.compose(events)
@@ -134,7 +132,7 @@ class Logger:
                 "dynamic_regret": (along, self._meter.total[:, 0] - dynamic[0]),
                 "path_length": (along, dynamic[1]),
             }
-        if getattr(self._parts.algorithm, "offline", None):
+        if self._parts.algorithm.judged_by:
             least = comparators[-1].value / (self._done * self._parts.topology.agents)
             variables["optimality_gap"] = (each, self._meter.whole - least)
             judged, x = self._meter.judged, points[-1]
@@ -147,19 +145,21 @@ class Logger:
         conclude(e, self._directory, summary)
         return summary
 
-    def _losses(self) -> Losses:
+    def _losses(self) -> PrivacyLosses:
         """Of privacy; nothing is proven where the data came prepared by what is read off the data."""
         privacy = self._parts.experiment.privacy
         losses = self._accountant.losses(self._meter.horizons, privacy.delta, self._claim(), privacy.tight)
-        if not getattr(self._parts.stream, "preprocessing", ""):
+        if not self._parts.stream.unproven_because:
             return losses
-        return Losses(losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network))
+        return PrivacyLosses(
+            losses.claimed, [[UNPROVEN] * len(at) for at in losses.agents], [UNPROVEN] * len(losses.network)
+        )
 
     def _unproven_because(self, solver: Json | None) -> str:
         """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-        if prepared := getattr(self._parts.stream, "preprocessing", ""):
+        if prepared := self._parts.stream.unproven_because:
             return str(prepared)
-        if solver and math.isinf(getattr(self._parts.algorithm, "steepness", 0.0)):
+        if solver and math.isinf(self._parts.run.sample_sensitivity):
             return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
         if solver and solver["unsolved"]:
             return "a local solver ended short of its tolerance"
@@ -167,11 +167,9 @@ class Logger:
 
     def _claim(self) -> Callable[[int], float | Sequence[float]] | None:
         """The paper's ε by round, for every agent or for each."""
-        claim = getattr(self._parts.algorithm, "claim", None)
-        if claim is None or not self._parts.experiment.private:
-            return None
-        passes: Callable[[int], int] = getattr(self._parts.stream, "passes", lambda rounds: 1)
-        return lambda t: claim(self._parts.experiment.epsilon, t, passes(t))
+        algorithm, passes = self._parts.algorithm, self._parts.stream.passes
+        claims = self._parts.experiment.private and algorithm.claimed_epsilon(1, 1) is not None
+        return (lambda t: algorithm.claimed_epsilon(t, passes(t))) if claims else None
 
     def _comparators(self) -> tuple[list[Comparator], Vector | None]:
         """The best fixed decision at every horizon; where asked for, what the best one of each round gives.
@@ -200,7 +198,9 @@ class Logger:
         sums = np.cumsum([[c.value for c in path], steps], axis=1)
         return fixed, sums[:, self._meter.horizons - 1]
 
-    def _summary(self, least: Comparator, losses: Losses, proven: list[Bound], variables: dict[str, Any]) -> Json:
+    def _summary(
+        self, least: Comparator, losses: PrivacyLosses, proven: list[Bound], variables: dict[str, Any]
+    ) -> Json:
         e, n = self._parts.experiment, self._parts.topology.agents
         events = self._accountant.events()
         solver = _solver(self._parts, events)
@@ -215,7 +215,7 @@ class Logger:
             "partition": e.data["partition"],
             "decomposable": self._parts.algorithm.decomposable,
             "topology": self._parts.topology.title,
-            "connectivity": self._b,
+            "connectivity": self._parts.connected_over,
             "agents": n,
             "rounds": self._done,
             "rounds_asked": e.rounds,
@@ -227,7 +227,7 @@ class Logger:
             "agent_regret": last["agent_regret"].tolist(),
             "dynamic_regret": float(last["dynamic_regret"]) if "dynamic_regret" in last else None,
             "optimality_gap": last["optimality_gap"].tolist() if "optimality_gap" in last else None,
-            "judged": getattr(self._parts.algorithm, "offline", None),
+            "judged": self._parts.algorithm.judged_by,
             "decision_error": float(last["decision_error"]) if "decision_error" in last else None,
             "training_loss": self._training_loss,
             "average_fitness": float(last["average_fitness"]),
@@ -242,7 +242,7 @@ class Logger:
                 "budget": _budget(e),
                 "samples": _samples(self._parts),
                 "unproven_because": self._unproven_because(solver),
-                "exact_minimizers": getattr(self._parts.algorithm, "exact_minimizers", False),
+                "exact_minimizers": self._parts.algorithm.exact_minimizers,
             },
             "solver": solver,
             "accuracy": {name: float(last[of]) for name, of in sets.items()} or None,
@@ -276,18 +276,7 @@ def _accuracy(name: str) -> str:
     return "accuracy" if name == "test" else f"accuracy_{name}"
 
 
-def _by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
-def groups(parts: Parts) -> Callable[[int], Callable[[int], Sequence[int]]]:
-    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
-    if parts.experiment.privacy.adjacency == "one-round":
-        return lambda agent: _by_round
-    return parts.stream.groups
-
-
-def _privacy(claimed: float, loss: Loss) -> Json:
+def _privacy(claimed: float, loss: PrivacyLoss) -> Json:
     def number(value: float) -> float | None:
         return None if math.isnan(value) else float(value)
 
@@ -296,7 +285,7 @@ def _privacy(claimed: float, loss: Loss) -> Json:
         "proven_pure": number(loss.pure),
         "proven": number(loss.epsilon),
         "rule": loss.rule,
-    } | ({"slip": loss.slip} if loss.slip else {})
+    } | ({"slip": loss.delta_spent} if loss.delta_spent else {})
 
 
 def _bound(bound: Bound, last: dict[str, Any]) -> Json:
@@ -312,13 +301,13 @@ def _bound(bound: Bound, last: dict[str, Any]) -> Json:
     }
 
 
-def _noise(parts: Parts, events: Vector) -> Json | None:
+def _noise(parts: Setup, events: Events) -> Json | None:
     """The scales used, and the one that would make the label true of every release: (rounds, agents, fields)."""
     e = parts.experiment
     if not e.private:
         return None
-    scale, l1, grain, uses = (events[..., Event._fields.index(name)] for name in ("scale", "l1", "grain_l1", "uses"))
-    data = uses > 0
+    scale, l1, grain = events.scale, events.l1, events.rounding_l1
+    data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
     if not data.any():
         data = scale >= 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -335,7 +324,7 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         "calibrated_scale": None if math.isinf(needed) else needed,
         "calibrated": e.privacy.scale == "calibrated",
         "release": None if math.isinf(release) else release,
-        "remark": getattr(parts.stream, "remark", "") if _is_default(e) else "",
+        "remark": parts.stream.remark if _is_default(e) else "",
     }
 
 
@@ -348,20 +337,20 @@ def _budget(experiment: Experiment) -> Json | None:
     return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
 
 
-def _samples(parts: Parts) -> int | None:
+def _samples(parts: Setup) -> int | None:
     """How many samples may be the changed one; None: there is no end of them."""
-    shares = getattr(parts.stream, "shares", None)
+    shares = parts.stream.shares
     if shares is None:
         return None
     return len(shares[0]) if parts.experiment.data["partition"] == "shared" else sum(map(len, shares))
 
 
-def _solver(parts: Parts, events: Vector) -> Json | None:
+def _solver(parts: Setup, events: Events) -> Json | None:
     """How the agents' local solves went: (rounds, agents, fields)."""
-    if not getattr(parts.algorithm, "solves", False):
+    if not parts.algorithm.solves:
         return None
-    residual, steps = (events[1:, :, Event._fields.index(name)] for name in ("residual", "solver_steps"))
-    tolerance = parts.experiment.algorithm["tolerance"]
+    residual, steps = events.residual[1:], events.solver_steps[1:]
+    tolerance = parts.algorithm.solver_tolerance
     return {
         "tolerance": tolerance,
         "largest_residual": float(residual.max(initial=0.0)),
@@ -373,12 +362,12 @@ def _solver(parts: Parts, events: Vector) -> Json | None:
 
 def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
-    default = resolve({}, None)
+    default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
     return msgspec.structs.replace(experiment, **same) == default
 
 
-def _drawing(parts: Parts) -> Json:
+def _drawing(parts: Setup) -> Json:
     """As much of the topology as a picture needs."""
     graph = parts.topology
     rounds = min(graph.period or parts.experiment.rounds, DRAWN_ROUNDS)

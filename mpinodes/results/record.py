@@ -19,9 +19,10 @@ import h5py
 import numpy as np
 
 from mpinodes import __version__
+from mpinodes.core import Event, Vector
 from mpinodes.core.errors import BadInput
+from mpinodes.core.events import Events, Layout, leakage_names
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.protocol import Event, Vector
 
 RUNS = "runs"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
@@ -110,6 +111,7 @@ class Record:
         decisions: bool = False,
         words: int = 0,
         training_loss: bool = False,
+        layout: Layout | None = None,
     ) -> None:
         self._file = fresh_file(path)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
@@ -120,8 +122,13 @@ class Record:
         self._dimension("coordinate", dimension, np.int64)[:] = np.arange(dimension)
         self._variable("loss", ("round",))
         self._variable("consensus_error", ("round",))
+        assert layout
+        self._events = Event._fields if len(layout.vectors) == 1 else ()
         for name in Event._fields:
             self._variable(f"event_{name}", ("round", "agent"))
+        for name in leakage_names(layout):
+            self._variable(f"leakage_{name}", ("round", "agent"))
+        self._leakage = leakage_names(layout)
         if training_loss:
             self._variable("training_loss", ("round",))
         if decisions:
@@ -153,10 +160,11 @@ class Record:
         if unlimited:
             self._growing[name] = dataset
 
-    def append(self, loss: Vector, consensus_error: Vector, events: Vector, **optional: Vector) -> None:
+    def append(self, loss: Vector, consensus_error: Vector, events: Events, **optional: Vector) -> None:
         """Add rounds: (r,), (r,), (r, agents, fields of an Event); what is recorded on request by its name."""
         values = {"loss": loss, "consensus_error": consensus_error, **optional}
-        values |= {f"event_{name}": events[:, :, k] for k, name in enumerate(Event._fields)}
+        values |= {f"event_{name}": events.event(name)[:, :, 0] for name in Event._fields}
+        values |= {f"leakage_{name}": events.leakage(name).reshape(len(loss), -1) for name in self._leakage}
         start, self._rounds = self._rounds, self._rounds + len(loss)
         for name, value in (values | {"round": np.arange(start + 1, self._rounds + 1)}).items():
             dataset = self._growing[name]

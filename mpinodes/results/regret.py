@@ -39,8 +39,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss, stack
 
@@ -70,15 +69,15 @@ class Meter(ABC):
         whole: (h, k) F there, F the mean over rounds and agents.
     """
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
+    def __init__(self, parts: Setup, horizons: NDArray[np.int64], deciders: int) -> None:
         d, h = parts.dimension, len(horizons)
         self._rounds = parts.experiment.rounds
         self._losses: list[Any] = [parts.stream.of(i) for i in range(deciders)]
         self._regularizer = parts.experiment.problem.regularizer
-        self._linear = getattr(parts.algorithm, "average", "uniform") == "linear"
+        self._linear = parts.algorithm.averaging == "linear"
         self._labelled: Mapping[str, Source] = parts.stream.labelled()
         self._constant = parts.experiment.data.get("batch") == "all"
-        self._offline = getattr(parts.algorithm, "offline", None)
+        self._offline = parts.algorithm.judged_by
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + parts.topology.agents)
@@ -183,7 +182,7 @@ class Meter(ABC):
 class Nondecomposable(Meter):
     """Of objectives that all agents share, each with a block of the decision."""
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
         super().__init__(parts, horizons, deciders=1)
         self._blocks = parts.blocks
 
@@ -200,7 +199,7 @@ class Nondecomposable(Meter):
 class Decomposable(Meter):
     """Of objectives that are sums of the agents' own."""
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
         n = parts.topology.agents
         super().__init__(parts, horizons, deciders=n)
         self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(parts.samples)))
@@ -225,7 +224,7 @@ class Constant(Decomposable):
 
     has_training_loss: ClassVar[bool] = True
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
         super().__init__(parts, horizons)
         self._own = [loss(1) for loss in self._losses]
 
@@ -249,7 +248,7 @@ class Constant(Decomposable):
         return np.asarray(np.mean(means, axis=0))
 
 
-def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
+def make_meter(parts: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
     if not parts.algorithm.decomposable:
         return Nondecomposable(parts, horizons)

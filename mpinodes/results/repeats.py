@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import h5py
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.setup import Parts, build
+from mpinodes.config.compose import build
+from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import Experiment, single_run
-from mpinodes.core.protocol import Vector
 from mpinodes.results.logger import Logger, conclude
 from mpinodes.results.record import fresh_file, write_text
 
@@ -26,11 +27,11 @@ PER_AGENT = ("agent_regret", "optimality_gap")
 PER_SET = ("accuracy", "accuracy_last_decision")
 
 
-def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts], Iterable[Vector]]) -> Json:
+def log(parts: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]]) -> Json:
     """Follow every run of an experiment, whose parts are built already; returns the summary of them all."""
 
-    def follow(run: Parts, place: Path) -> Json:
-        logger = Logger(run, place, mpi, b)
+    def follow(run: Setup, place: Path) -> Json:
+        logger = Logger(run, place, mpi)
         logger.follow(rows(run))
         return logger.finish()
 
@@ -41,7 +42,7 @@ def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts],
     places = [directory / f"repeat-{r:0{width}}" for r in range(e.repeats)]
     summaries = []
     for r, place in enumerate(places):
-        run = build(replace(single_run(e, r), report=False))
+        run = dataclasses.replace(build(replace(single_run(e, r), report=False)), connected_over=parts.connected_over)
         place.mkdir()
         summaries.append(follow(run, place))
     write_text(directory / "experiment.toml", e.toml())

@@ -6,33 +6,33 @@ the same events as the real one.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.setup import Parts, build
+from mpinodes.config.compose import build, rebuilt
 from mpinodes.core.errors import BadInput
+from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
-from mpinodes.core.protocol import Loss, Solved, Vector
-from mpinodes.privacy.accountant import Accountant
-from mpinodes.results.logger import groups
-from mpinodes.simulation.agent import open_rows
+from mpinodes.core.messages import Solved, Vector
+from mpinodes.core.parts import ALL, Loss, Setup
+from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.simulation.lockstep import simulate
 
 CLOSE = 1e-3  # of the budget: so near below it is kept
 LABELS = 1e-12, 1e12  # between which noise is looked for
 
 
-class Nothing:
+class Nothing(Loss):
     """The loss that is 0 everywhere."""
 
     def value(self, x: Vector) -> float:
         """0."""
         return 0.0
 
-    def grad(self, x: Vector, block: slice = slice(None)) -> Vector:
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """0."""
         return np.zeros_like(x[block])
 
@@ -43,30 +43,19 @@ class Nothing:
         return Solved(v, 0.0, 0)
 
 
-@dataclass(frozen=True)
-class Dry(Parts):
-    """The parts of an experiment, without its data."""
-
-    def losses(self, agent: int) -> Callable[[int], Loss]:
-        """`Nothing`."""
-        nothing = Nothing()
-        return lambda t: nothing
-
-
-def within_budget(experiment: Experiment) -> Experiment:
+def within_budget(setup: Setup) -> Experiment:
     """The experiment with `privacy.epsilon`, or the rounds in which each agent stops, as its budget has it.
 
     Raises:
         BadInput: no noise keeps it, or nothing is proven of the run.
     """
+    experiment = setup.experiment
     budget = experiment.privacy.budget
     if budget is None:
         return experiment
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise loses everything; set privacy.epsilon and a mechanism")
-    runs = [replace(single_run(experiment, r), record=Record()) for r in range(experiment.repeats)]
-    if budget.kept_by == "noise" and experiment.algorithm.get("noise_scale"):
-        raise BadInput("privacy.budget: algorithm.noise_scale fixes the noise: leave it out, or set kept_by=stopping")
+    runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
     if budget.kept_by == "noise":
         label = min(_label(run, budget) for run in runs)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
@@ -76,11 +65,31 @@ def within_budget(experiment: Experiment) -> Experiment:
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))
 
 
-def _label(experiment: Experiment, budget: Budget) -> float:
-    """The largest `privacy.epsilon` whose run loses no more than the budget."""
-    parts = _dry(experiment)
-    spent = _spending(parts, experiment.privacy.budget_delta)
-    at = _events_by_label(experiment)
+class _Dry:
+    """A run without its data, by its `privacy.epsilon`."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self.experiment = setup, setup.experiment
+        nothing = Nothing()
+        self._losses = lambda agent: lambda t: nothing
+
+    def events(self, label: float | None = None) -> Events:
+        """Of all releases: (rounds, agents); label: None: the experiment's own."""
+        e = self.experiment
+        privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if label is None else label)
+        unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
+        return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, endless=True))
+
+
+def _label(run: _Dry, budget: Budget) -> float:
+    """The largest `privacy.epsilon` whose run loses no more than the budget.
+
+    Raises:
+        BadInput: the label moves nothing, or no label keeps the budget.
+    """
+    experiment = run.experiment
+    spent = _spending(run.setup, experiment.privacy.budget_delta)
+    at = _events_by_label(run)
 
     def lost(label: float) -> float:
         return float(spent(at(label), experiment.rounds).max())
@@ -109,31 +118,46 @@ def _label(experiment: Experiment, budget: Budget) -> float:
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
-    while float(spent(_made(experiment, low), experiment.rounds).max()) > budget.epsilon:  # a lattice's steps
+    while float(spent(run.events(low), experiment.rounds).max()) > budget.epsilon:  # a lattice's steps
         low /= 1 + CLOSE
     return low
 
 
-def _events_by_label(experiment: Experiment) -> Callable[[float], Vector]:
-    """The events of a run by its `privacy.epsilon`, but for a lattice's steps."""
-    if experiment.privacy.mechanism == "gaussian":
-        return lambda label: _made(experiment, label)
+def _events_by_label(run: _Dry) -> Callable[[float], Events]:
+    """The events of a run by its `privacy.epsilon`, but for a lattice's steps.
+
+    Raises:
+        BadInput: it does not move the noise.
+    """
+    one, half = run.events(1.0), run.events(2.0)
+    if not (one.scale != half.scale).any():
+        raise BadInput(
+            "privacy.budget: privacy.epsilon does not move this run's noise (algorithm.noise_scale fixes it): leave "
+            "that out, or set kept_by=stopping"
+        )
+    if run.experiment.privacy.mechanism == "gaussian":
+        return run.events
     # A scale is in proportion to 1/label, and what a release costs a sum of a constant and of such a part.
-    one, half = _made(experiment, 1.0), _made(experiment, 2.0)
-    moving = np.subtract(one, half, out=np.zeros_like(one), where=one != half) * 2
-    fixed = np.where(moving == 0, one, one - moving)
-    return lambda label: fixed + moving / label
+    columns = {}
+    for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
+        a, b = one.event(name), half.event(name)
+        moving = np.subtract(a, b, out=np.zeros_like(a), where=a != b) * 2
+        columns[name] = np.where(moving == 0, a, a - moving), moving
+
+    def at(label: float) -> Events:
+        made = one.copy()
+        for name, (fixed, moving) in columns.items():
+            made.event(name)[...] = fixed + moving / label
+        return made
+
+    return at
 
 
-def _made(experiment: Experiment, label: float) -> Vector:
-    return events(_dry(replace(experiment, privacy=replace(experiment.privacy, epsilon=label))))
-
-
-def _stops(experiment: Experiment, budget: Budget) -> list[int]:
+def _stops(run: _Dry, budget: Budget) -> list[int]:
     """By agent, the last round up to which its releases lose no more than the budget; 0: the last of all."""
-    parts = _dry(experiment)
-    spent, made = _spending(parts, experiment.privacy.budget_delta), events(parts)
-    agents = parts.topology.agents
+    experiment = run.experiment
+    spent, made = _spending(run.setup, experiment.privacy.budget_delta), run.events()
+    agents = run.setup.topology.agents
     low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)  # the first message tells of nothing
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -142,29 +166,21 @@ def _stops(experiment: Experiment, budget: Budget) -> list[int]:
     return [int(t) if t < experiment.rounds else 0 for t in low]
 
 
-def _spending(parts: Parts, delta: float) -> Callable[[Vector, int], Vector]:
+def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
     """By events and horizon, what each agent's releases have lost; where all see a sample, what the network has."""
-    shared = parts.experiment.data["partition"] == "shared"
+    shared = setup.experiment.data["partition"] == "shared"
 
-    def spent(made: Vector, horizon: int) -> Vector:
-        accountant = Accountant(groups(parts), shared)
+    def spent(made: Events, horizon: int) -> Vector:
+        accountant = Accountant(groups(setup), shared)
         accountant.compose(made)
         losses = accountant.losses(np.array([horizon]), delta or 0.5, None)
-        of = losses.network * parts.topology.agents if shared else losses.agents[0]
+        of = losses.network * setup.topology.agents if shared else losses.agents[0]
         return np.array([loss.epsilon if delta else loss.pure for loss in of])
 
     return spent
 
 
-def events(parts: Parts) -> Vector:
-    """The events of all releases of a run: (rounds, agents, fields)."""
-    return np.concatenate([open_rows(parts, rows.transpose(1, 0, 2))[1].copy() for rows in simulate(parts)])
-
-
-def _dry(experiment: Experiment) -> Dry:
-    endless = {"stop": 0.0} if "stop" in experiment.algorithm else {}
-    unbound = replace(
-        experiment, algorithm=experiment.algorithm | endless, privacy=replace(experiment.privacy, budget=None)
-    )
-    parts = build(unbound)
-    return Dry(**{field.name: getattr(parts, field.name) for field in fields(parts)})
+def events(setup: Setup) -> Events:
+    """The events of all releases of a run: (rounds, agents)."""
+    layout = setup.layout
+    return Events.concatenate([layout.open(rows.transpose(1, 0, 2))[1].copy() for rows in simulate(setup)])

@@ -97,7 +97,7 @@ class Step:
         vectors = setup.algorithm.vectors
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
-        self._settled_below = setup.algorithm.settled_below
+        self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
         self._hops = max(1, diameter(setup.topology)) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
         self._last_telling = budget.stops[agent] if budget and budget.stops else 0
@@ -207,7 +207,7 @@ class Releaser:
             return self._several(message, t, out), message.leaks
         if not isinstance(message, Start if heard is None else Relay):
             raise ValueError(
-                f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later ones"
+                f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
             )
         out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
         return (NOTHING_SAID,) * len(self._vectors), RELEASED

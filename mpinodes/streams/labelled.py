@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Purpose
-from mpinodes.core.seeds import Draws
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.losses.linear import row_norms, row_sizes, stack
 

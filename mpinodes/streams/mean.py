@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core import Vector
-from mpinodes.core.seeds import Purpose, Draws
+from mpinodes.core.seeds import Purpose
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import Batches, LabelledStream, in_memory
 
@@ -41,7 +41,7 @@ class Mean(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """The points, drawn from the seed."""
-        draws = Stream(self.seed, Purpose.DATA).at(0)
+        draws = Draws(self.seed, Purpose.DATA).at(0)
         points: Vector = np.empty((self.agents * self.points, self.dimension))
         outside = np.ones_like(points, dtype=bool)
         while outside.any():

@@ -14,9 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from mpinodes.core import Loss, Stream
-from mpinodes.core.seeds import Purpose
-from mpinodes.core.seeds import Draws
-from mpinodes.losses.linear import LinearLoss
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.streams.labelled import Batch
 
 __all__ = ["OLR"]
@@ -59,7 +57,7 @@ class OLR(Stream):
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         deviation = sqrt(self.variance)
 
-        def loss(t: int) -> LinearLoss:
+        def loss(t: int) -> Loss:
             draw = data.at(t)
             features = draw.uniform(-0.5, 0.5, (self.batch, self.dimension))
             targets = features @ truth + deviation * draw.standard_normal(self.batch)

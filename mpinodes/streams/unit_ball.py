@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core import Vector
-from mpinodes.core.seeds import Purpose, Draws
+from mpinodes.core.seeds import Purpose
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import LabelledStream, in_memory
 
@@ -37,10 +37,10 @@ class UnitBall(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, drawn from the seed."""
-        truth = Stream(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        truth = Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
         return (
-            self._drawn(Stream(self.seed, Purpose.DATA).at(0), self.total, truth),
-            self._drawn(Stream(self.seed, Purpose.TEST).at(0), TEST_SAMPLES, truth),
+            self._drawn(Draws(self.seed, Purpose.DATA).at(0), self.total, truth),
+            self._drawn(Draws(self.seed, Purpose.TEST).at(0), TEST_SAMPLES, truth),
         )
 
     def _drawn(self, draws: np.random.Generator, number: int, truth: Vector) -> Source:

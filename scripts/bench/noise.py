@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mpinodes.core.protocol import Kind, Query
+from mpinodes.core import Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.backends import Backend, Law, backend
 

@@ -27,7 +27,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import Parts, build
+from mpinodes.config.compose import build
+from mpinodes.core import Setup
 from mpinodes.core.experiment import parse
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
@@ -67,7 +68,7 @@ class Images:
         return {}
 
 
-def parts_of(case: str) -> Parts:
+def parts_of(case: str) -> Setup:
     parts = build(resolve(parse(None, CASES[case]), ranks=8)) if case == "default" else None
     if parts is None:
         from dataclasses import replace
@@ -81,7 +82,7 @@ def parts_of(case: str) -> Parts:
     return parts
 
 
-def with_mpinodes(world: MPI.Comm, parts: Parts, wait) -> float:
+def with_mpinodes(world: MPI.Comm, parts: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
     e = parts.experiment
@@ -108,7 +109,7 @@ def with_mpinodes(world: MPI.Comm, parts: Parts, wait) -> float:
     return world.allreduce(seconds, MPI.MAX)
 
 
-def bare(world: MPI.Comm, parts: Parts, wait) -> float:
+def bare(world: MPI.Comm, parts: Setup, wait) -> float:
     """Seconds for all rounds of the same work written out by hand."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
     e, d, n, me = parts.experiment, parts.dimension, 7, world.rank
@@ -196,7 +197,7 @@ def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: in
         sum_x = sums[-1]
 
 
-def stages(world: MPI.Comm, parts: Parts, wait) -> dict[str, float]:
+def stages(world: MPI.Comm, parts: Setup, wait) -> dict[str, float]:
     """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
     e, clock = parts.experiment, time.process_time

@@ -20,7 +20,7 @@ import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.replay import Recorded
 from mpinodes.core.experiment import log_spaced
-from mpinodes.core.protocol import Event
+from mpinodes.core import Event
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP = 0.5

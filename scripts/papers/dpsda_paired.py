@@ -27,7 +27,8 @@ from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import Parts, build
+from mpinodes.config.compose import build
+from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment, parse, single_run
 from mpinodes.simulation.lockstep import simulate
 
@@ -122,7 +123,7 @@ def make_data(below: Path, size: Size) -> Data:
     return Data(below / "F.npz", below / "F-changed.npz", k, float(features[place, k]), as_drawn)
 
 
-def decisions(parts: Parts) -> np.ndarray:
+def decisions(parts: Setup) -> np.ndarray:
     """(agents, rounds, d), the bits that a run records."""
     return np.concatenate([rows[:, :, : parts.dimension].copy() for rows in simulate(parts)], axis=1)
 

@@ -14,7 +14,7 @@ import numpy as np
 from shared import COLOURS, arguments, holds, panels, save
 
 from mpinodes import topology
-from mpinodes.core.protocol import Diverged
+from mpinodes.core import Diverged
 from mpinodes.mixing.balancing import Balancing
 from mpinodes.topology.eulerian import Eulerian
 from mpinodes.topology.random_digraph import RandomDigraph

@@ -21,7 +21,7 @@ from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Event, Kind, Query
+from mpinodes.core import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
 from mpinodes.mechanisms.gamma_norm import GammaNorm

@@ -12,7 +12,7 @@ from mpinodes.auditing.replay import Recorded, replay
 from mpinodes.config import registry
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import ALGORITHM_FACTS, resolve
-from mpinodes.core.protocol import Inbox, Start
+from mpinodes.core import Inbox, Start
 from mpinodes.simulation.lockstep import simulate
 
 
@@ -29,7 +29,7 @@ VARIANTS = [
 everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
-def parts_of(name: str, variant: dict, **sections) -> pt.Parts:
+def parts_of(name: str, variant: dict, **sections) -> pt.Setup:
     asked = {"algorithm": {"name": name, **variant}, "rounds": 30}
     return pt.build(resolve(asked | sections, ranks=None))
 
@@ -45,7 +45,7 @@ def same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def some_states(parts: pt.Parts):
+def some_states(parts: pt.Setup):
     """States, places, inboxes and losses along a run with random inboxes."""
     rng, me = np.random.default_rng(0), parts.topology.agents - 1
     losses, d = parts.losses(me), parts.dimension

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpinodes.config import setup as pt
-from mpinodes.core.protocol import Event
+from mpinodes.core import Event
 from mpinodes.simulation.agent import HEADER
 from mpinodes.simulation.lockstep import simulate
 from tests.algorithms.test_dpsda import parts_of
@@ -18,7 +18,7 @@ METHODS = ["weight-balancing", "dola", "dola-minibatch", "dpps", "dpsr"]
 ROUNDS = 60
 
 
-def told(parts: pt.Parts) -> dict[str, np.ndarray]:
+def told(parts: pt.Setup) -> dict[str, np.ndarray]:
     """What the package's agents did: the fields of a `reference.Run`. Needs record.transcript=true."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(parts)], axis=1).transpose(1, 0, 2)
     d, width = parts.dimension, len(Event._fields)
@@ -40,7 +40,7 @@ def slope(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
             return 2 * (m - b)
 
 
-def gradients(parts: pt.Parts, regularizer: float) -> reference.Gradients:
+def gradients(parts: pt.Setup, regularizer: float) -> reference.Gradients:
     """Every agent's gradient at a point of its own, from features and targets alone."""
     e = parts.experiment
     n = parts.topology.agents
@@ -62,7 +62,7 @@ def gradients(parts: pt.Parts, regularizer: float) -> reference.Gradients:
     return lambda t, points: np.stack([of(t, i, points[i]) for i in range(n)])
 
 
-def step(parts: pt.Parts) -> reference.Step:
+def step(parts: pt.Setup) -> reference.Step:
     e = parts.experiment
     modulus = e.problem.regularizer / (2 if e.algorithm["name"] == "weight-balancing" else 1)
     offset, initial = e.step.get("offset", 0), e.step.get("initial", 1)
@@ -73,7 +73,7 @@ def step(parts: pt.Parts) -> reference.Step:
     }[e.step["kind"]]
 
 
-def doubly_stochastic(parts: pt.Parts):
+def doubly_stochastic(parts: pt.Setup):
     """Weights by round, and what agents say of them."""
     n, edges = parts.topology.agents, parts.topology.edges
     name = parts.experiment.algorithm["mixing"]
@@ -85,7 +85,7 @@ def doubly_stochastic(parts: pt.Parts):
     return lambda t: weights(n, edges(t)), lambda t: reference.adjacency(n, edges(t)).sum(axis=1)
 
 
-def expected(parts: pt.Parts) -> reference.Run:
+def expected(parts: pt.Setup) -> reference.Run:
     """The same run in matrices."""
     e, d, n, edges = parts.experiment, parts.dimension, parts.topology.agents, parts.topology.edges
     radius = e.problem.radius
@@ -189,7 +189,7 @@ def test_a_run_equals_the_matrix_form(words, noise):
     assert np.abs(found["x"][-1]).max() > 0.01  # something was learnt
 
 
-def unbalanced_r(parts: pt.Parts, rounds: int) -> np.ndarray:
+def unbalanced_r(parts: pt.Setup, rounds: int) -> np.ndarray:
     """[r_i(t)]_i, (rounds, n): the diagonals of the powers of the row-stochastic A."""
     n = parts.topology.agents
     a = reference.uniform(n, parts.topology.edges(1))

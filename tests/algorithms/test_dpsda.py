@@ -14,17 +14,17 @@ from mpinodes.simulation.lockstep import simulate
 from tests.helpers import reference
 
 
-def parts_of(words: str) -> pt.Parts:
+def parts_of(words: str) -> pt.Setup:
     return pt.build(resolve(ex.parse(None, words.split()), ranks=None))
 
 
-def estimates(parts: pt.Parts) -> np.ndarray:
+def estimates(parts: pt.Setup) -> np.ndarray:
     """y_i(t): (rounds, agents, d)."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(parts)], axis=1)
     return rows[:, :, : parts.dimension].transpose(1, 0, 2)
 
 
-def sample_gradients(parts: pt.Parts):
+def sample_gradients(parts: pt.Setup):
     """The unclipped gradients of the samples of round t, from features and targets alone."""
     losses = parts.stream.of(0)
 
@@ -37,7 +37,7 @@ def sample_gradients(parts: pt.Parts):
     return gradients
 
 
-def expected(parts: pt.Parts, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
+def expected(parts: pt.Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
     e = parts.experiment
     project = {"ball": reference.ball, "box": reference.box}[e.problem.set](e.problem.radius)
     n = parts.topology.agents

@@ -38,11 +38,11 @@ LOGISTIC = (
 # ---------------------------------------------------------------------------------------------- what the paper has
 
 
-def sizes(parts: pt.Parts) -> list[int]:
+def sizes(parts: pt.Setup) -> list[int]:
     return [len(parts.stream.of(i)(1).features) for i in range(parts.topology.agents)]
 
 
-def gradients(parts: pt.Parts) -> reference.Gradients:
+def gradients(parts: pt.Setup) -> reference.Gradients:
     """Every agent's gradient at a point of its own, from features and targets alone."""
     problem, clip = parts.experiment.problem, parts.experiment.clip
     samples = [(f.features, f.targets) for f in (parts.stream.of(i)(1) for i in range(parts.topology.agents))]
@@ -56,7 +56,7 @@ def gradients(parts: pt.Parts) -> reference.Gradients:
     return lambda t, points: np.stack([of(i, points[i]) for i in range(len(points))])
 
 
-def changes(parts: pt.Parts) -> list[float]:
+def changes(parts: pt.Setup) -> list[float]:
     """2G by agent: a replaced point moves a gradient by ‖d − d'‖ ≤ 2R√p, and by no more than 2·clip."""
     problem, data = parts.experiment.problem, parts.experiment.data
     far = 2 * data["radius"] * sqrt(data["dimension"]) if problem.loss == "squared-distance" else 2.0
@@ -64,7 +64,7 @@ def changes(parts: pt.Parts) -> list[float]:
     return [of_one / (k if problem.average else 1) for k in sizes(parts)]
 
 
-def k_of(parts: pt.Parts) -> float:
+def k_of(parts: pt.Setup) -> float:
     """(μ + L)/(2μL) of the losses, whose Hessians are those of ½‖x − d‖² or at most 1/4 in all."""
     problem = parts.experiment.problem
     terms = [problem.weight * (1 if problem.average else k) for k in sizes(parts)]
@@ -73,24 +73,24 @@ def k_of(parts: pt.Parts) -> float:
     return (mu + largest) / (2 * mu * largest)
 
 
-def theorem_2(parts: pt.Parts, t: int) -> float:
+def theorem_2(parts: pt.Setup, t: int) -> float:
     """M(t)."""
     epsilon, delta = parts.experiment.epsilon, parts.experiment.privacy.delta
     kappa = epsilon**2 / (max(changes(parts)) ** 2 * (epsilon + 2 * log(2 / delta)))
     return sqrt(2 / kappa * k_of(parts) ** 2 * sqrt(parts.experiment.algorithm["gradient_rounds"]) / (t * sqrt(t)))
 
 
-def weights(parts: pt.Parts) -> np.ndarray:
+def weights(parts: pt.Setup) -> np.ndarray:
     n, edges = parts.topology.agents, parts.topology.edges(1)
     return reference.laplacian(n, edges, reference.laplacian_max(n, edges))
 
 
-def project(parts: pt.Parts):
+def project(parts: pt.Setup):
     radius = parts.experiment.problem.radius
     return {"ball": reference.ball(radius), "box": reference.box(radius)}[parts.experiment.problem.set]
 
 
-def expected(parts: pt.Parts) -> dict[str, np.ndarray]:
+def expected(parts: pt.Setup) -> dict[str, np.ndarray]:
     e = parts.experiment
     args = e.seed, e.rounds, parts.dimension, gradients(parts), weights(parts), project(parts)
     stages, clean = e.algorithm["gradient_rounds"], e.algorithm["handover"] == "clean"
@@ -99,7 +99,7 @@ def expected(parts: pt.Parts) -> dict[str, np.ndarray]:
     return reference.two_stage(*args, lambda t: k / t, noise, stages, clean=clean)
 
 
-def expected_of_huang(parts: pt.Parts) -> dict[str, np.ndarray]:
+def expected_of_huang(parts: pt.Setup) -> dict[str, np.ndarray]:
     e, d = parts.experiment, parts.dimension
     c, q, p = (e.algorithm[key] for key in ("first_step", "step_decay", "noise_decay"))
     unit = max(changes(parts)) * sqrt(d) * c / (e.epsilon * (p - q)) if e.private else 0.0
@@ -415,7 +415,7 @@ def on_a_path(folder: Path) -> str:
     return f"topology.file={folder / 'path.json'} topology.undirected=true"
 
 
-def leaves(parts: pt.Parts) -> list[int]:
+def leaves(parts: pt.Setup) -> list[int]:
     """By agent the round after which it leaves; all live on till the last has left, or to the end (then 0)."""
     n, row = parts.topology.agents, np.empty(row_width(parts))
     agents, left = [Agent(i, parts) for i in range(n)], [0] * n

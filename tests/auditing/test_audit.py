@@ -18,8 +18,8 @@ from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_sh
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import build
-from mpinodes.core.protocol import Event
+from mpinodes.config.compose import build
+from mpinodes.core import Event
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
@@ -229,7 +229,7 @@ BUGS = """
 from dataclasses import dataclass, replace
 from math import inf
 from mpinodes.algorithms.{module} import {base}
-from mpinodes.core.protocol import Query
+from mpinodes.core import Query
 __all__ = ["Bug"]
 
 @dataclass(frozen=True)

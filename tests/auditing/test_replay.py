@@ -66,7 +66,7 @@ def test_a_change_moves_nothing_before_its_round(tmp_path):
 
 
 def test_the_bound_is_the_ledgers_recursion():
-    from mpinodes.core.protocol import Event
+    from mpinodes.core import Event
 
     events = np.zeros((4, len(Event._fields)))
     events[:, 4], events[:, 6], events[:, 7], events[:, 8] = 2.0, (0, 0.5, 10, 0.5), 3.0, (0, 0, 0, 0.25)

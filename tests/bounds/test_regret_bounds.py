@@ -10,7 +10,7 @@ import pytest
 
 from mpinodes.bounds import bounds
 from mpinodes.bounds.weights import Weights, matrices
-from mpinodes.config.setup import Parts
+from mpinodes.core import Setup
 from mpinodes.core.schedules import Doubling, InverseSqrt
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.lockstep import simulate
@@ -23,7 +23,7 @@ DOLA = f"algorithm.name=dola {SMALL} rounds=200 topology.name=complete problem.r
 BALANCING = f"algorithm.name=weight-balancing {SMALL} rounds=200"
 
 
-def parts_of(words: str) -> Parts:
+def parts_of(words: str) -> Setup:
     """With doubling or 1/√t put in afterwards for weight balancing, whose default step.offset they refuse."""
     for kind, step in [("doubling", Doubling()), ("inverse-sqrt", InverseSqrt())]:
         if words.startswith(BALANCING) and f"step.kind={kind}" in words:

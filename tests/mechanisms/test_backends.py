@@ -17,7 +17,7 @@ import mpinodes
 from mpinodes import replay as command
 from mpinodes.auditing.replay import Recorded, replay
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Diverged, Event, Kind, Query
+from mpinodes.core import Diverged, Event, Kind, Query
 from mpinodes.core.seeds import LocalEntropy, Purpose, Stream
 from mpinodes.mechanisms import backends as noise
 from mpinodes.mechanisms.backends import Law, backend, spacing

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpinodes import topology
-from mpinodes.core.protocol import Diverged, Inbox, Round
+from mpinodes.core import Diverged, Inbox, Round
 from mpinodes.mixing.balancing import Balancing
 from mpinodes.mixing.laplacian import Laplacian
 from mpinodes.mixing.lazy_metropolis import LazyMetropolis

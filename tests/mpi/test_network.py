@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from mpinodes.core.protocol import Round
+from mpinodes.core import Round
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from mpinodes.core.protocol import Event, Kind
+from mpinodes.core import Event, Kind
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant, price
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger

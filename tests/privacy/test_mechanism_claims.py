@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 import mpinodes
 from mpinodes.core import experiment as ex
-from mpinodes.core.protocol import Event, Kind, Query
+from mpinodes.core import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.laplace import Laplace
 from tests.algorithms.test_decomposable import told
@@ -41,7 +41,7 @@ def test_a_query_without_sensitivity_is_refused():
 @pytest.mark.parametrize("average", ["true", "false"])
 def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, adjacency, average):
     """One agent on adjacent data, given the same inbox: the realised change of z against the claim."""
-    from mpinodes.core.protocol import Inbox
+    from mpinodes.core import Inbox
 
     parts = parts_of(f"{words} data.batch=5 privacy.adjacency={adjacency} problem.average={average} privacy.clip=0.3")
     rng, worst = np.random.default_rng(0), 0.0

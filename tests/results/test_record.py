@@ -13,13 +13,13 @@ import pytest
 import xarray as xr
 
 import mpinodes
-from mpinodes.core.protocol import Event
+from mpinodes.core import Event
 from mpinodes.results.record import Record
 
 KILLED = """
 import os, signal, sys
 import numpy as np
-from mpinodes.core.protocol import Event
+from mpinodes.core import Event
 from mpinodes.results.record import Record
 record = Record(sys.argv[1], 3, 5, {}, decisions=True)
 for chunk in range(4):

@@ -10,10 +10,10 @@ import pytest
 import mpinodes
 from mpinodes.auditing.replay import Recorded, Replayed, replay
 from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import build
+from mpinodes.config.compose import build
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.core.protocol import Event
+from mpinodes.core import Event
 from mpinodes.simulation.agent import HEADER
 from mpinodes.simulation.budget import Dry, events, within_budget
 

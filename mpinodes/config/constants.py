@@ -1,0 +1,121 @@
+"""What a run's algorithm may know of it: public constants, made of experiment, graph and loss, never of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Any
+
+from mpinodes import topology
+from mpinodes.core import sets
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
+from mpinodes.core.parts import GraphFacts, Run, SampleLoss, Set, Stream, Topology
+
+Step = Callable[[int], float]
+
+
+def constants_of(
+    experiment: Experiment, graph: Topology, stream: Stream, loss: type[SampleLoss], decomposable: bool, steps: Any
+) -> Run:
+    """What the run knows.
+
+    Raises:
+        BadInput: more agents than coordinates to be shared out among them.
+    """
+    problem, n, d = experiment.problem, graph.agents, stream.dimension
+    blocks = _blocks(d, n, decomposable)
+    feasible = sets.make(problem.set, problem.radius, blocks)
+    samples = samples_of(experiment, stream, n)
+    terms = [problem.weight * (1 if problem.average else k) for k in samples]
+    norm = stream.feature_norm
+    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, blocks, feasible)
+    return Run(
+        agents=n,
+        rounds=experiment.rounds,
+        dimension=d,
+        blocks=blocks,
+        degrees=tuple(len(graph.neighborhood(1, i).out_neighbors) for i in range(n)),
+        feasible=feasible,
+        regularizer=problem.regularizer,
+        private=experiment.private,
+        epsilon=experiment.epsilon,
+        delta=experiment.privacy.delta,
+        grad_sensitivity=sensitivity,
+        grad_range=largest,
+        grad_lipschitz=lipschitz,
+        sample_weight=tuple(term / k for term, k in zip(terms, samples, strict=True)),
+        sample_sensitivity=min(loss.slope_bound() * norm, loss.sample_sensitivity(norm) / 2),
+        sample_curvature=loss.sample_smoothness(norm, norm),
+        least_modulus=problem.regularizer + min(terms) * loss.sample_modulus,
+        largest_smoothness=problem.regularizer + max(terms) * loss.sample_smoothness(norm, norm),
+        steps=steps,
+        gdp=_gdp,
+    )
+
+
+def _gdp(epsilon: float, delta: float) -> float:
+    from mpinodes.privacy.curves import gdp_mu  # scipy, which most agents do without
+
+    return gdp_mu(epsilon, delta)
+
+
+def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
+    """How many samples an agent sees in a round."""
+    batch = experiment.data.get("batch", 1)
+    return tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
+
+
+def graph_facts(graph: Topology, rounds: int) -> GraphFacts:
+    """Public facts of a graph, for its mixing."""
+    return GraphFacts(
+        graph.agents,
+        lambda: topology.is_eulerian(graph, rounds),
+        lambda: topology.out_edges(graph, rounds),
+        lambda: topology.laplacian_max(graph, rounds),
+    )
+
+
+def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:
+    """The coordinates that each agent's gradients are taken of: all, or its own."""
+    if decomposable:
+        return (slice(0, dimension),) * agents
+    try:
+        return sets.blocks(dimension, agents)
+    except ValueError as error:
+        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
+
+
+def _gradient_bounds(
+    experiment: Experiment,
+    loss: type[SampleLoss],
+    stream: Stream,
+    samples: Sequence[int],
+    blocks: tuple[slice, ...],
+    feasible: Set,
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent.
+
+    Sensitivity: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
+        their mean by 2·clip/batch; where the round's whole gradient is clipped, replacing it moves it by 2·clip.
+    Range: between any two points of 𝒳, on the same data.
+    Lipschitz constant: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
+        point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
+
+    The regularizer's gradient is no part of it: λ times the point, whatever the data.
+    """
+    weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
+    whole = experiment.privacy.adjacency == "one-round"
+    of_one = min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
+    sensitivity, largest, lipschitz = [], [], []
+    for block, batch in zip(blocks, samples, strict=True):
+        terms = weight * (1.0 if average else batch)
+        sensitivity.append(2 * clip if whole else of_one * weight / (batch if average else 1.0))
+        most = 2 * clip * (1.0 if whole else terms)
+        size = block.stop - block.start
+        moving = size if feasible.by_blocks else stream.dimension
+        norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
+        smooth = terms * loss.sample_smoothness(*norms)
+        lipschitz.append(smooth)
+        largest.append(min(most, smooth * feasible.diameter(moving)))
+    return tuple(sensitivity), tuple(largest), tuple(lipschitz)

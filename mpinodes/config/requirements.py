@@ -1,0 +1,197 @@
+"""What an experiment's parts ask of each other, checked before anything is run; errors say what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isinf
+from typing import Any
+
+import msgspec
+
+from mpinodes import topology
+from mpinodes.config import registry
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
+from mpinodes.core.parts import Algorithm, Mechanism, SampleLoss, Setup, Stream
+
+FURTHEST = 52  # hops that a stop spreads over: one bit each of a frame's number
+LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
+
+AlgorithmClass = type[Algorithm[Any]]
+
+
+def require_partition(algorithm: AlgorithmClass, name: str, data: Mapping[str, Any]) -> None:
+    """Refuse data of its own for each agent where all agents share one loss."""
+    partition = data["partition"]
+    if not algorithm.decomposable and partition != "shared":
+        raise BadInput(
+            f"data.partition = {partition!r}: the agents of {name} share one loss and decide a block of "
+            "coordinates each; set data.partition=shared, or algorithm.name=dola"
+        )
+
+
+def require_samples(algorithm: AlgorithmClass, name: str, data: Mapping[str, Any]) -> None:
+    """Refuse a part of the data in each round where an algorithm minimizes the same losses in all of them."""
+    if algorithm.whole_data and data.get("batch") != "all":
+        raise BadInput(
+            f"data.batch = {data.get('batch', 1)!r}: the losses of {name} are the same in every round; "
+            "set data.batch=all, with data that can (data.name=unit-ball, adult, ...)"
+        )
+
+
+def require_all_at_once(algorithm: AlgorithmClass, stream: type[Stream], data: Mapping[str, Any]) -> None:
+    """Refuse data that cannot show an agent all its samples in every round, where the algorithm asks for it."""
+    if not algorithm.whole_data:
+        return
+    try:
+        msgspec.convert("all", registry.settings(registry.STREAMS, stream).get("batch"))
+    except msgspec.ValidationError:
+        raise BadInput(
+            f"data.name = {data.get('name', data.get('path'))!r} shows new samples round by round; this algorithm "
+            "needs losses that stay the same; choose data that can, as data.name=unit-ball, mean or adult"
+        ) from None
+
+
+def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[str, Any]) -> None:
+    """Refuse a loss for labels ±1 on data without labels."""
+    if loss.needs_labels and not stream.labels:
+        data, problem = experiment["data"], experiment["problem"]
+        raise BadInput(
+            f"problem.loss = {problem.get('loss', problem.get('path'))!r} needs labels -1 and +1, and data.name = "
+            f"{data.get('name', data.get('path'))!r} has real targets; set problem.loss=least-squares, or absolute"
+        )
+
+
+def require_set(algorithm: AlgorithmClass, experiment: Experiment) -> None:
+    """Refuse a constraint set that an algorithm does nothing with."""
+    chosen = experiment.problem.set
+    if algorithm.unconstrained and chosen != "none":
+        raise BadInput(f"problem.set = {chosen!r}: {experiment.name} never projects; set problem.set=none")
+    if algorithm.decomposable and chosen == "product-of-balls":
+        raise BadInput(
+            f"problem.set = 'product-of-balls': the agents of {experiment.name} own no blocks of coordinates; "
+            "choose box, ball or none"
+        )
+
+
+def require_mechanism(
+    experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism]
+) -> None:
+    """Refuse noise or clipping that an algorithm is not for."""
+    privacy, only = experiment.privacy, algorithm.mechanism
+    law = mechanism.takes_the_place_of if privacy.path else privacy.mechanism
+    if experiment.private and law != only:
+        raise BadInput(
+            f"privacy.mechanism = {law!r}: "
+            + (f"{experiment.name} carries no noise" if only == "none" else f"the noise of {experiment.name} is {only}")
+            + ("; algorithm.name=dvp-admm and pp-admm do" if only == "none" else f"; set privacy.mechanism={only}")
+        )
+    if only == "gaussian" and experiment.private and privacy.scale != "calibrated":
+        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_scale instead")
+    (_require_solvable if algorithm.solves else _require_clip)(experiment, loss)
+    _require_backend(experiment, algorithm, mechanism)
+
+
+def _require_clip(experiment: Experiment, loss: type[SampleLoss]) -> None:
+    privacy = experiment.privacy
+    unbounded = isinf(experiment.clip) and privacy.scale == "calibrated"
+    clipped_only = isinf(loss.sample_sensitivity(1.0)) or privacy.adjacency == "one-round"
+    if experiment.private and unbounded and clipped_only:
+        raise BadInput(
+            "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
+            "or a fixed privacy.scale (the privacy is then reported as unproven)"
+        )
+
+
+def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
+    """What an algorithm that minimizes its losses can do without, and what not."""
+    privacy, problem = experiment.privacy, experiment.problem
+    if not isinf(experiment.clip) or privacy.adjacency == "one-round":
+        key, value = ("clip", privacy.clip) if not isinf(experiment.clip) else ("adjacency", privacy.adjacency)
+        raise BadInput(
+            f"privacy.{key} = {value!r}: {experiment.name} minimizes whole losses, which clipped gradients are not of; "
+            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf and one sample"
+        )
+    if privacy.scale != "calibrated":
+        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")
+    if not loss.has_prox:
+        raise BadInput(
+            f"problem.loss = {problem.loss or problem.path!r} has kinks, and {experiment.name} minimizes it by "
+            "Newton's method; set problem.loss=logistic, or least-squares"
+        )
+    if problem.gradient_noise:
+        raise BadInput(f"problem.gradient_noise = {problem.gradient_noise!r}: {experiment.name} samples no gradients")
+
+
+def _require_backend(experiment: Experiment, algorithm: AlgorithmClass, mechanism: type[Mechanism]) -> None:
+    """Refuse arithmetic that a mechanism's noise does not come in."""
+    backend = experiment.noise.backend
+    if experiment.private and (algorithm.solves or backend not in mechanism.backends) and backend != "numpy":
+        raise BadInput(
+            f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
+            f"arithmetic, and that of {experiment.name} is {experiment.privacy.mechanism}; set noise.backend=numpy"
+        )
+
+
+def require_fit(setup: Setup, ranks: int | None) -> int:
+    """What can only be known with all parts at hand; returns the B of the topology's B-connectivity.
+
+    Raises:
+        BadInput: the agents do not fit the ranks, or the graph the algorithm.
+    """
+    graph, rounds, name = setup.topology, setup.experiment.rounds, setup.experiment.name
+    where, only = graph.source, setup.algorithm.only_agents
+    if only is not None and graph.agents != only:
+        raise BadInput(
+            f"{name} runs on {only} agent, and {where} has {graph.agents}: "
+            f"start it with mpirun -n {only + 1} and leave the topology out"
+        )
+    if ranks is not None and ranks != graph.agents + 1:
+        raise BadInput(
+            f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
+            f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
+        )
+    _require_graph(setup)
+    try:
+        setup.algorithm.validate()
+    except ValueError as error:
+        raise BadInput(f"{name}: {error}") from error
+    if setup.algorithm.solves and setup.dimension > LARGEST_SOLVE:
+        raise BadInput(
+            f"d = {setup.dimension}: {name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
+        )
+    connected_over = topology.connectivity(graph, rounds)
+    _require_stop(setup)
+    return connected_over
+
+
+def _require_graph(setup: Setup) -> None:
+    """Refuse a graph that the mixing cannot be run on."""
+    graph, mixing, where = setup.topology, setup.mixing, setup.topology.source
+    weights = setup.experiment.algorithm["mixing"]
+    if mixing.fixed and graph.period != 1:
+        raise BadInput(
+            f"{where}: it changes from round to round, and {weights} weights need a fixed graph: set "
+            f"topology.name={'ring' if mixing.undirected else 'random-digraph'}, or another that stays"
+        )
+    if mixing.undirected and (edge := topology.one_way_edge(graph, setup.experiment.rounds)):
+        t, j, i = edge
+        remedy = "set topology.undirected=true" if graph.from_file else "take topology.name=ring or erdos-renyi"
+        raise BadInput(
+            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {weights} "
+            f"weights need an undirected graph: {remedy}"
+        )
+
+
+def _require_stop(setup: Setup) -> None:
+    """Refuse a stop that cannot spread to all agents."""
+    graph, where = setup.topology, setup.topology.source
+    if not setup.algorithm.settled_below:
+        return
+    if graph.period != 1:
+        raise BadInput(f"{where}: algorithm.stop needs a fixed graph, over which the stop spreads")
+    if (hops := topology.diameter(graph)) > FURTHEST:
+        raise BadInput(
+            f"{where}: agents are up to {hops} hops apart, and algorithm.stop spreads over {FURTHEST}: set it to 0, or "
+            "take another graph"
+        )

@@ -1,0 +1,32 @@
+"""A whole run in this process: set up, simulated in lockstep, logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Tree
+from mpinodes.results import repeats
+from mpinodes.results.record import make_directory, unmake_directory
+from mpinodes.simulation.lockstep import simulate
+from mpinodes.simulation.setup import set_up
+
+
+def run(asked: Tree) -> tuple[Path, dict[str, Any]]:
+    """Run an experiment given as nested dictionaries; returns the run directory and the summary.
+
+    Raises:
+        BadInput: something in the experiment is wrong.
+    """
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        setup = set_up(asked, ranks=None)
+        directory = make_directory(setup.experiment)
+        try:
+            return directory, repeats.log(setup, directory, "none (lockstep)", simulate)
+        except BadInput:  # a file is found to be wrong where its rows are read
+            unmake_directory(directory)
+            raise

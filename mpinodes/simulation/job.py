@@ -1,0 +1,177 @@
+"""One rank's part of a run under MPI: an agent, or the logger."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import Diverged, Vector
+from mpinodes.core.parts import Setup
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, say
+from mpinodes.simulation.step import Step
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class Job:
+    """One rank's part of a run: agent `rank`, or the logger on the last rank."""
+
+    def __init__(self, world: MPI.Comm) -> None:
+        self._world = world
+        self._logger_rank = world.size - 1
+        self._is_logger = world.rank == self._logger_rank
+        self._name = "logger" if self._is_logger else f"agent {world.rank}"
+        self._directory: Path | None = None
+        self._step: Step | None = None  # of the first run
+
+    def guarded(self, work: Callable[[], int]) -> int:
+        """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
+        try:
+            return work()
+        except BaseException as error:
+            code = FAILED
+            what = f"{type(error).__name__}: {error}"
+            if isinstance(error, Diverged):
+                what = str(error)
+            elif isinstance(error, BadInput):
+                code, what = BAD_INPUT, str(error)
+            elif isinstance(error, SystemExit):
+                what = f"exit({error.code})"
+            elif isinstance(error, KeyboardInterrupt):
+                code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+            self._report_failure(what)
+        sys.stdout.flush()
+        # Everything has been said: MPICH's own line about the abort would only be noise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        self._world.Abort(code)
+        return code
+
+    def _report_failure(self, what: str) -> None:
+        trace = f"{self._name}, rank {self._world.rank}, process {os.getpid()}\n{traceback.format_exc()}"
+        message = f"error: {self._name} (rank {self._world.rank}): {what}"
+        if self._directory is None:
+            say(f"{message}\n{trace}")
+            return
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
+            with (self._directory / "log.txt").open("a") as log:
+                log.write(trace)
+            # Where several ranks fail at once, the first to make this file is the one that speaks.
+            with (self._directory / "failed.txt").open("x") as failed:
+                failed.write(message + "\n")
+        except FileExistsError:
+            time.sleep(1)
+            return
+        except OSError:
+            message += f"\n{trace}"
+        say(f"{message} (traceback in {self._directory / 'log.txt'})")
+
+    def run(self, words: list[str]) -> int:
+        """Set up together, then act as agent or logger."""
+        import numpy as np
+
+        from mpinodes.simulation.network import make_wait
+
+        np.seterr(all="ignore")  # where a run diverges the logger says so, once
+        setup, error = self._set_up(words)
+        if setup is None:
+            if self._is_logger:
+                say(f"error: {error}")
+            return BAD_INPUT
+        agents = self._world.Split(int(self._is_logger))
+        channel = self._world.Dup()
+        wait = make_wait(self._world)
+        if self._is_logger:
+            self._log(setup, channel)
+        else:
+            self._act(setup, agents, channel, wait)
+        return 0
+
+    def _set_up(self, words: list[str]) -> tuple[Setup | None, str]:
+        """The set-up on every rank, or the one error that some rank met.
+
+        The logger alone reads the experiment and makes the run directory; every rank reads its own data.
+        """
+        import msgspec
+
+        from mpinodes.config.compose import build
+        from mpinodes.core.experiment import Experiment
+        from mpinodes.simulation.network import assemble
+
+        setup, told = None, ("", b"", "")
+        if self._is_logger:
+            try:
+                setup, told = self._prepare(words)
+            except BadInput as problem:
+                told = (str(problem), b"", "")
+        assemble(self._world)
+        error, resolved, directory = self._world.bcast(told, root=self._logger_rank)
+        if error:
+            return None, error
+        self._directory = Path(directory)
+        if setup is None:
+            try:
+                setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
+                self._step = Step(setup, self._world.rank)  # which reads its samples
+                setup.stream.forget()
+            except BadInput as problem:
+                error = f"{self._name}: {problem}"
+        assemble(self._world)
+        errors = [e for e in self._world.allgather(error) if e]
+        if errors and self._is_logger:
+            from mpinodes.results.record import unmake_directory
+
+            unmake_directory(self._directory)
+        return (None, errors[0]) if errors else (setup, "")
+
+    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str]]:
+        import msgspec
+
+        from mpinodes.core.experiment import asked_for
+        from mpinodes.results.record import make_directory
+        from mpinodes.simulation.setup import set_up
+
+        setup = set_up(asked_for(words), self._world.size)
+        directory = make_directory(setup.experiment).absolute()
+        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory))
+
+    def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
+        """The agent's whole life."""
+        from mpinodes.config.compose import build
+        from mpinodes.core.experiment import single_run
+        from mpinodes.simulation.network import Channel, assemble, run_agent
+
+        for r in range(setup.experiment.repeats):
+            mine = setup if r == 0 else build(single_run(setup.experiment, r))
+            e = mine.experiment
+            step = self._step if r == 0 and self._step else Step(mine, self._world.rank)
+            mine.stream.forget()
+            channel = Channel(comm, e.rounds, mine.layout.width, e.record.chunk)
+            run_agent(step, mine, agents, channel, wait)
+        assemble(comm)  # the logger comes once the report is written
+
+    def _log(self, setup: Setup, comm: MPI.Comm) -> None:
+        """The logger's."""
+        from mpi4py import MPI
+
+        from mpinodes.results import repeats, summary
+        from mpinodes.simulation.network import assemble, receive_chunks
+
+        assert self._directory is not None
+        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+
+        def rows(run: Setup) -> Iterator[Vector]:
+            return receive_chunks(comm, run.experiment.rounds, run.layout.width, run.experiment.record.chunk)
+
+        text = summary.text(repeats.log(setup, self._directory, library, rows), self._directory)
+        with (self._directory / "log.txt").open("a") as log:
+            log.write(text + "\n")
+        print(text, flush=True)
+        assemble(comm)

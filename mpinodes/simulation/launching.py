@@ -1,0 +1,76 @@
+"""Who started this process, and what it says to people."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+
+
+class Launcher(NamedTuple):
+    """What started this process says about it."""
+
+    name: str
+    size: int
+    rank: int
+
+
+def launcher() -> Launcher | None:
+    """The launcher of this process, by the variables it sets; None: started by hand."""
+    for name, size, rank in (
+        ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+        ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK"),
+        ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ):
+        if size in os.environ and rank in os.environ:
+            return Launcher(name, int(os.environ[size]), int(os.environ[rank]))
+    return None
+
+
+def say(message: str) -> None:
+    """One line to stderr, whole."""
+    os.write(2, f"mpinodes: {message}\n".encode())
+
+
+def find_world(started: Launcher | None) -> MPI.Comm | None:
+    """All ranks of this job; None: this process is alone, or has no MPI, and that has been said."""
+    # mpi4py warns of another MPI's launcher; `_alone` says the same, and what to do.
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
+        return None
+    if MPI.COMM_WORLD.size == 1:
+        _say_alone(started)
+        return None
+    return MPI.COMM_WORLD
+
+
+def _say_alone(started: Launcher | None) -> None:
+    """What to say where this process is a world of its own."""
+    if started and started.size > 1:
+        if started.rank != 0:
+            time.sleep(2)
+            return
+        from mpi4py import MPI
+
+        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+        say(
+            f"error: {started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses "
+            f"another MPI ({library}). Use the mpirun of that one (it lies beside this python: "
+            f"{Path(sys.executable).parent / 'mpirun'}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+        )
+        return
+    say(
+        "error: one process is not a network: start it with mpirun -n 8 python -m mpinodes.run (7 agents and the "
+        "logger), or add --lockstep to run all agents in this process"
+    )
