@@ -71,6 +71,7 @@ class Consensus:
     mixing: Literal["neighbors"] = "neighbors"
 
     decomposable: ClassVar[bool] = True
+    theorem: ClassVar[str] = "m_admm"
     offline: ClassVar[str] = "last"
     unconstrained: ClassVar[bool] = True
     whole_data: ClassVar[bool] = True

@@ -28,6 +28,7 @@ class DOLAMinibatch(DOLA):
     regularizer: float = 0.0  # φ
     regularizer_at: Literal["hidden", "public"] = "hidden"
 
+    theorem: ClassVar[str] = "dola_minibatch"
     offline: ClassVar[str] = "average"
     defaults: ClassVar[dict[str, Any]] = {
         **DOLA.defaults,

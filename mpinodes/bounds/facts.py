@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isinf, sqrt
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from mpinodes.config import registry
 from mpinodes.config.setup import Parts
 from mpinodes.core.protocol import Vector
+from mpinodes.losses.linear import LinearLoss
 from mpinodes.losses.squared_distance import SquaredDistance
 
 Rounds = NDArray[np.int64]  # (h,) horizons
@@ -57,6 +59,21 @@ def loss_class(parts: Parts) -> Any:
 def terms(parts: Parts) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
     return parts.experiment.problem.weight * (1.0 if parts.experiment.problem.average else max(parts.samples))
+
+
+def curvatures(parts: Parts) -> tuple[float, float]:
+    """Between which those of all agents' losses lie, regularizer and all; of a stream of all samples in every round."""
+    e, norm = parts.experiment, parts.stream.feature_norm
+    each = [e.problem.weight * (1.0 if e.problem.average else k) for k in parts.samples]
+    loss = loss_class(parts)
+    most = max(each) * loss.sample_smoothness(norm, norm)
+    return e.problem.regularizer + min(each) * loss.sample_modulus, e.problem.regularizer + most
+
+
+def whole_losses(parts: Parts) -> list[LinearLoss]:
+    """By agent its loss, unclipped; of a stream of all samples in every round."""
+    first: list[Any] = [parts.stream.of(i)(1) for i in range(parts.topology.agents)]
+    return [replace(loss, clip=inf) for loss in first]
 
 
 def largest_gradient(parts: Parts) -> np.float64:
