@@ -24,7 +24,7 @@ class Bound(NamedTuple):
     Attributes:
         name: the theorem, and whether as printed or checked.
         of: the variable of record.h5 that it bounds, in the mean over the noise.
-        values: (h,) at the horizons; inf where nothing finite comes out.
+        values: (h,) at the horizons, in that variable's unit; inf where nothing finite comes out.
         applies: whether the run is what the theorem assumes.
         why: which assumption the run breaks, or why the values are infinite; else empty.
     """
