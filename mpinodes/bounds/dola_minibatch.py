@@ -7,7 +7,7 @@ average w̄_i of the T/h decisions of any agent, with probability 1 − 4γ log 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
 
 R_D is that of the T/h rounds, which (60) puts in the place of T; γ is such that the probability is `SURE`. Slips: the
-loss of a batch is a mean, whose regret is no h times larger ((59) is of sums); R_D is a bound in the mean, where (58)
+loss of a batch is a mean, whose regret is not h times larger ((59) is of sums); R_D is a bound in the mean, where (58)
 asks for one of the regret itself, noise and all; and its F is of samples yet to come, where what is measured is the
 gap on the run's own samples, which decisions of later rounds have used. "Checked" is therefore another proof, in the
 mean over the noise and over the order in which agents take their samples, each once. Let T be the rounds now, R(t) the
