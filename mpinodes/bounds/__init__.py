@@ -1,4 +1,4 @@
-"""The papers' regret bounds, computed for a run's own constants; one file per paper, named by an algorithm's `theorem`.
+"""The papers' bounds, computed for a run's own constants; one file per theorem, named by an algorithm's `theorem`.
 
 "As printed" is the paper's own formula. "Checked" is what its proof gives once its slips are mended: where it says so,
 the proof's sums as they stand, for the steps and the noise of the run, instead of their closed forms.

@@ -32,7 +32,6 @@ from numpy.typing import ArrayLike
 
 from mpinodes import topology
 from mpinodes.bounds.facts import (
-    Bound,
     Rounds,
     before,
     bound,
@@ -46,30 +45,29 @@ from mpinodes.bounds.facts import (
     upto,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
 
 
 def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """As printed, and checked for the decisions of each agent's own loss and of one agent's for all."""
     weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
-    broken = _broken(parts, weights)
-    own, one = _checked(parts, weights, at)
+    broken = broken_by(parts, weights)
+    printed = regret_as_printed(parts, weights, at, max(algorithm(parts).change))
+    own, one = regrets(parts, weights, at)
     return [
-        bound("Theorem 2, as printed", "agent_regret", _printed(parts, weights, at), _printed_broken(parts, broken)),
+        bound("Theorem 2, as printed", "agent_regret", printed, printed_broken_by(parts, broken)),
         bound("Theorem 2, checked", "network_regret", own, broken),
         bound("Theorem 2, checked", "agent_regret", one, broken),
     ]
 
 
-def _broken(parts: Setup, weights: Weights) -> str:
+def broken_by(parts: Setup, weights: Weights) -> str:
     """The first assumption broken, but for steps and noise, of which the checked form takes any."""
-    hidden = getattr(parts.algorithm, "regularizer_at", "public") == "hidden" and parts.experiment.problem.regularizer
     return first_broken(
         unclipped(parts),
         "" if parts.feasible.bounded else "problem.set = 'none' has no diameter",
         "" if all(map(weights.sums_to_one, (0, 1))) else "the weights are not doubly stochastic",
-        "the regularizer's gradient is taken at x_i, not at b_i (algorithm.regularizer_at)" if hidden else "",
         clipped(parts),
     )
 
@@ -85,7 +83,8 @@ def _modulus(parts: Setup) -> float | None:
             return None
 
 
-def _printed_broken(parts: Setup, broken: str) -> str:
+def printed_broken_by(parts: Setup, broken: str) -> str:
+    """Likewise for the printed form, which takes its own steps and noise only."""
     modulus, regularizer = _modulus(parts), parts.experiment.problem.regularizer
     if modulus is None:
         wrong = parts.run.step != InverseSqrt(0.5)
@@ -99,16 +98,23 @@ def _printed_broken(parts: Setup, broken: str) -> str:
     return first_broken(broken, reason, noise)
 
 
-def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
+def steepness(parts: Setup) -> np.float64:
+    """L, regularizer and all."""
+    regularizer, across = parts.experiment.problem.regularizer, parts.feasible.diameter(parts.dimension)
+    return largest_gradient(parts) + (regularizer * across / 2 if regularizer else 0.0)
+
+
+def regret_as_printed(parts: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
+    """Of one agent's decisions; change: the L2 change of a gradient, 2L, that noise is calibrated to."""
     e, m, d = parts.experiment, parts.topology.agents, parts.dimension
     across = parts.feasible.diameter(d)
-    steep = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
+    steep = steepness(parts)
     slow = log1p(-weights.least / (4 * m * m))
     n = topology.connectivity(parts.topology, e.rounds)
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
     modulus = _modulus(parts)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
-    s = noise_scales(parts, np.array([sqrt(d) * max(parts.run.grad_sensitivity)]))[0]
+    s = noise_scales(parts, np.array([sqrt(d) * change]))[0]
     noise = m * sqrt(2 * d) * s * (growth if calibrated(parts) else at)  # Σ_t Σ_i E‖σ‖
     return np.asarray(
         m * steep * (across + shared + 6.5 * steep) * growth
@@ -117,12 +123,12 @@ def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
     )
 
 
-def _checked(parts: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
-    """Of network regret, and of an agent's."""
+def regrets(parts: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
+    """Checked, of network regret and of an agent's."""
     p, m, d = parts.experiment.problem, parts.topology.agents, parts.dimension
     alpha, across = steps(parts, int(at[-1])), parts.feasible.diameter(d)
     reach = np.sqrt(2 * d) * (mu := _scales(parts, alpha))  # of the noise, E‖·‖²^½
-    steep = largest_gradient(parts) + (p.regularizer * across / 2 if p.regularizer else 0.0)
+    steep = steepness(parts)
     gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t
     gains = np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - p.regularizer)
     rounds = (

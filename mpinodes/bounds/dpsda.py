@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 
 from mpinodes import topology
 from mpinodes.bounds.facts import (
-    Bound,
     algorithm,
     bound,
     clipped,
@@ -37,7 +36,7 @@ from mpinodes.bounds.facts import (
     unclipped,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import InverseSqrt
 from mpinodes.core.sets import ProductOfBalls
 

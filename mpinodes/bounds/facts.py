@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isinf, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Setup, Vector
+from mpinodes.losses.linear import LinearLoss
 from mpinodes.losses.squared_distance import SquaredDistance
 
 Rounds = NDArray[np.int64]  # (h,) horizons
@@ -31,6 +33,21 @@ def loss_class(parts: Setup) -> Any:
 def terms(parts: Setup) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
     return parts.experiment.problem.weight * (1.0 if parts.experiment.problem.average else max(parts.samples))
+
+
+def curvatures(parts: Setup) -> tuple[float, float]:
+    """Between which those of all agents' losses lie, regularizer and all; of a stream of all samples in every round."""
+    e, norm = parts.experiment, parts.stream.feature_norm
+    each = [e.problem.weight * (1.0 if e.problem.average else k) for k in parts.samples]
+    loss = loss_class(parts)
+    most = max(each) * loss.sample_smoothness(norm, norm)
+    return e.problem.regularizer + min(each) * loss.sample_modulus, e.problem.regularizer + most
+
+
+def whole_losses(parts: Setup) -> list[LinearLoss]:
+    """By agent its loss, unclipped; of a stream of all samples in every round."""
+    first: list[Any] = [parts.stream.of(i)(1) for i in range(parts.topology.agents)]
+    return [replace(loss, clip=inf) for loss in first]
 
 
 def largest_gradient(parts: Setup) -> np.float64:

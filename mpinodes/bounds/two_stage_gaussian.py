@@ -38,7 +38,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes.bounds.facts import (
-    Bound,
     Rounds,
     algorithm,
     before,
@@ -50,7 +49,7 @@ from mpinodes.bounds.facts import (
     terms,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Setup, Vector
 
 CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below
 

@@ -40,7 +40,6 @@ from numpy.typing import ArrayLike
 
 from mpinodes import topology
 from mpinodes.bounds.facts import (
-    Bound,
     Rounds,
     algorithm,
     before,
@@ -55,7 +54,7 @@ from mpinodes.bounds.facts import (
     upto,
 )
 from mpinodes.bounds.weights import Weights
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Doubling, StronglyConvex
 
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
+from mpinodes.core.seeds import Draws
 from mpinodes.losses.newton import newton
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from mpinodes.core import Diverged, Event, Kind, Query, Vector
 from mpinodes.core.errors import BadInput
+from mpinodes.core.seeds import Draws
 
 FINENESS = 20
 REACH = 2.0**52  # the largest entry in multiples of g: with noise, at most 45 scales of it, it stays below 2^53

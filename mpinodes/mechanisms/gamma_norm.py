@@ -12,6 +12,7 @@ from math import sqrt
 import numpy as np
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
 
 __all__ = ["GammaNorm"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
 from mpinodes.mechanisms.backends import BACKENDS, Law, backend
 
 __all__ = ["Gaussian"]

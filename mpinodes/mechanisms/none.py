@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core.seeds import Draws
 
 __all__ = ["NoNoise"]
 

@@ -18,6 +18,7 @@ BOUNDED = {
     "agent_regret": "worst agent's regret",
     "decision_error": "mean decision's error",
     "agent_decision_error": "worst agent's error",
+    "optimality_gap": "worst agent's gap",
 }
 
 
@@ -110,7 +111,7 @@ def _bounds(s: Json, why: bool) -> list[tuple[str, str]]:
     rows = []
     for bound in s["bounds"]:
         if bound["value"] is None or not isfinite(bound["value"]):
-            shown = f"{'inf':>10}    no bound"
+            shown = f"{'inf':>10}    no bound on"
         elif bound["measured"] > 0:
             shown = f"{bound['value'] / bound['measured']:10.3g}    times"
         else:

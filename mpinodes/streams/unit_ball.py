@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core import Vector
-from mpinodes.core.seeds import Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.streams.labelled import LabelledStream, in_memory
 

@@ -229,7 +229,6 @@ RUNS = [
     DOLA,
     f"{DOLA} topology.name=erdos-renyi-each-round privacy.epsilon=10",
     f"{DOLA} problem.regularizer=0 step.kind=inverse-sqrt step.initial=0.5 privacy.epsilon=inf",
-    "algorithm.name=dola-minibatch algorithm.regularizer_at=public data.total=2000 topology.agents=4 rounds=80",
     BALANCING,
     f"{BALANCING} privacy.epsilon=inf",
     f"{BALANCING} algorithm.noise_index=corrected",

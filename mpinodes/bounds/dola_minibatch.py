@@ -1,0 +1,99 @@
+"""DOLA's Algorithm 2: Theorem 4.
+
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". For T samples of each of m
+agents in batches of h, with λ-strongly convex losses and R_D the bound of Theorem 2 for Algorithm 1, as printed for the
+average w̄_i of the T/h decisions of any agent, with probability 1 − 4γ log T:
+
+    F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
+
+R_D is that of the T/h rounds, which (60) puts in the place of T; γ is such that the probability is `SURE`. Slips: the
+loss of a batch is a mean, whose regret is not h times larger ((59) is of sums); R_D is a bound in the mean, where (58)
+asks for one of the regret itself, noise and all; and its F is of samples yet to come, where what is measured is the
+gap on the run's own samples, which decisions of later rounds have used. "Checked" is therefore another proof, in the
+mean over the noise and over the order in which agents take their samples, each once. Let T be the rounds now, R(t) the
+checked bound of Theorem 2 for an agent's regret, L the bound on the samples' part of gradients, φ the regularizer, and
+U_{s,r} how far any decision of round r is moved at most where an agent's batches of rounds s < r and r change places.
+All orders being alike, E f_i^s(x_j(r)) for s ≥ r is E f_i^r(x_j(r)), and for s < r is at most L U_{s,r} more; so, F
+being convex, for any v ∈ 𝒳
+
+    E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
+    V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² where α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
+
+with V_r ≥ Σ_{s < r} U_{s,r}²: neither mixing nor projection moves points apart, nor does a convex loss's gradient, but
+by its kink. At α = 1/(φt), R(t)/(mt) falls like log t/t, but the second term like 1/√T.
+"""
+
+from __future__ import annotations
+
+from math import hypot, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes.algorithms.dola_minibatch import DOLAMinibatch
+from mpinodes.bounds import dola
+from mpinodes.bounds.facts import Rounds, algorithm, bound, first_broken, largest_gradient, steps, upto
+from mpinodes.bounds.weights import Weights
+from mpinodes.core import Bound, Setup, Vector
+from mpinodes.streams.labelled import LabelledStream
+
+SURE = 0.95  # the probability with which the printed form holds
+
+
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """On the gap of the worst agent's average decision."""
+    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
+    broken = first_broken(_broken(parts, algorithm(parts)), dola.broken_by(parts, weights))
+    strong = "" if parts.experiment.problem.regularizer else "no regularizer: losses are not strongly convex"
+    printed = first_broken(strong, dola.printed_broken_by(parts, broken))
+    name = f"Theorem 4, as printed, {SURE:.0%} sure"
+    return [
+        bound(name, "optimality_gap", _printed(parts, weights, at), printed),
+        bound("Theorem 4, checked", "optimality_gap", _checked(parts, weights, at), broken),
+    ]
+
+
+def _broken(parts: Setup, made: DOLAMinibatch) -> str:
+    """What Algorithm 2 assumes beyond Algorithm 1."""
+    stream, e = parts.stream, parts.experiment
+    hidden = made.regularizer_at == "hidden" and e.problem.regularizer
+    ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
+    again = isinstance(stream, LabelledStream) and stream.passes(e.rounds) > 1
+    return first_broken(
+        "the regularizer's gradient is taken at x_i, not at b_i (algorithm.regularizer_at)" if hidden else "",
+        "" if e.problem.average else "losses are sums over a batch, not means (problem.average)",
+        "samples do not come in random order (data.shuffle)" if ordered else "",
+        "samples are used more than once (data.epochs)" if again else "",
+    )
+
+
+def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
+    """Of a convex loss inf, for λ = 0."""
+    m, h, modulus = parts.topology.agents, max(parts.samples), np.float64(parts.experiment.problem.regularizer)
+    square = dola.steepness(parts) ** 2 / modulus  # L²/λ
+    regret = dola.regret_as_printed(parts, weights, at, h * max(algorithm(parts).change)) / m
+    gamma = np.minimum(1.0, (1 - SURE) / (4 * np.log(h * at)))
+    total = h * at
+    return np.asarray(
+        h**2 * regret / total
+        + 4 * np.sqrt(square * np.log(at)) * h * np.sqrt(h * regret) / total
+        + np.maximum(16 * square, 6.0) * h * np.log(1 / gamma) / total
+    )
+
+
+def _checked(parts: Setup, weights: Weights, at: Rounds) -> Vector:
+    _, one = dola.regrets(parts, weights, at)
+    shifts = upto(_moved(parts, int(at[-1])), at) / parts.experiment.rounds
+    return np.asarray((one / parts.topology.agents + largest_gradient(parts) * shifts) / at)
+
+
+def _moved(parts: Setup, rounds: int) -> Vector:
+    """√((r−1)V_r) of each round r: (T,)."""
+    across, phi = parts.feasible.diameter(parts.dimension), parts.experiment.problem.regularizer
+    found, root = np.zeros(rounds), 0.0  # √V_r
+    kinks = 2 * largest_gradient(parts) * (alpha := steps(parts, rounds))
+    for r, (a, kink) in enumerate(zip(alpha.tolist(), kinks.tolist(), strict=True), start=1):
+        found[r - 1] = sqrt(r - 1) * root
+        kept, more = 1 - a * phi, sqrt(r) * kink
+        root = min(hypot(kept * root, more) if kept >= 0 else -kept * root + more, sqrt(r) * across)
+    return found

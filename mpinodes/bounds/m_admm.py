@@ -1,0 +1,173 @@
+"""M-ADMM and ADMM: how far decisions are from the best one, by Theorem 3.2.
+
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The theorem
+and its notation stand in `admm`; it is of distances ‖Z(t) − Z*‖²_J(t), and f(t) is the decision of round t + 1. Let
+B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, for Y(0) = 0 and f(0) is drawn from the seed. Since η never falls,
+
+    B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
+
+With g = f(t) − f*, as printed ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩, and with M = ηQ
+
+    ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
+
+On a bipartite graph Q is singular, and this bounds nothing. Checked, δ is that of `admm`, and (34), (35) give
+
+    B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
+
+on any connected graph, and less than as printed, for 2m ≥ δησ_max(Q). Local problems are solved to gradients of norm τ:
+f_i(t) is within s_i = τ/(m + 2ηV_i) of the minimizer, Z(t) within e = ‖s‖√λ_max(θL + ηQ) of where it were. So
+
+    √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
+
+The paper bounds privacy where releases carry noise, not how near to the best that ends.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpinodes.algorithms.dvp_admm import DVPADMM
+from mpinodes.bounds.admm import contraction, distance
+from mpinodes.bounds.facts import Rounds, algorithm, bound, curvatures, first_broken, whole_losses
+from mpinodes.core import Bound, Setup, Vector
+from mpinodes.core.seeds import Draws, Purpose
+
+ZERO = 1e-9  # relative to the largest eigenvalue
+
+
+class Course(NamedTuple):
+    """Of a run.
+
+    Attributes:
+        adjacency: (n, n) A.
+        penalty: (T − 1,) η(1), ..., η(T − 1), one for all agents.
+        dual_step: θ.
+        modulus: m.
+        smoothness: M, the largest of the O_i.
+        tolerance: τ.
+        away: (n, d) f(0) − f*.
+        start: B(1).
+    """
+
+    adjacency: Vector
+    penalty: Vector
+    dual_step: float
+    modulus: float
+    smoothness: float
+    tolerance: float
+    away: Vector
+    start: float
+
+    @property
+    def degrees(self) -> Vector:
+        """V_i: (n,)."""
+        return np.asarray(self.adjacency.sum(axis=1))
+
+    @property
+    def laplacian(self) -> Vector:
+        """L."""
+        return np.asarray(np.diag(self.degrees) - self.adjacency)
+
+    @property
+    def signless(self) -> Vector:
+        """Q."""
+        return np.asarray(np.diag(self.degrees) + self.adjacency)
+
+
+class Shares(NamedTuple):
+    """Of one penalty: by how much the squared distance shrinks, and how much of it a decision can be off."""
+
+    kept: float  # 1/(1 + δ)
+    mean: float  # 1ᵀM⁻¹1/n², of B
+    one: Vector  # (n,) (M⁻¹)_ii, of B
+    short: Vector  # (n,) s_i
+    moved: float  # e
+
+
+def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+    """On the mean decision's squared distance to the best one, and on the farthest agent's."""
+    at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
+    names = ("decision_error", "agent_decision_error")
+    found = []
+    for form, shares in (("as printed", _printed), ("checked", _checked)):
+        broken, values = _perturbed(parts), (np.full(len(at), inf),) * 2
+        try:
+            course = _course(parts, best, int(at[-1]) - 1)
+            values = _decisions(course, at, {eta: shares(course, eta) for eta in np.unique(course.penalty).tolist()})
+        except ValueError as error:
+            broken = first_broken(broken, str(error))
+        pairs = zip(names, values, strict=True)
+        found += [bound(f"Theorem 3.2, {form}", of, squares, broken) for of, squares in pairs]
+    return found
+
+
+def _perturbed(parts: Setup) -> str:
+    """What makes releases other than the minimizers."""
+    a = algorithm(parts)
+    return first_broken(
+        "Theorem 3.2 is of M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
+        if parts.experiment.private else "",
+        "releases are rounded (algorithm.grid), and not the minimizers" if isinstance(a, DVPADMM) and a.grid else "",
+    )  # fmt: skip
+
+
+def _course(parts: Setup, best: Vector, iterations: int) -> Course:
+    """Raises ValueError where agents or rounds differ in what the theorem has one of, or the graph is not its."""
+    a, n, d = algorithm(parts), parts.topology.agents, parts.dimension
+    t = np.arange(1, max(iterations, 1) + 1)
+    theta, eta = (np.array([of(i, t) for i in range(n)]) for of in (a.theta, a.eta))
+    if np.ptp(theta) > 0:
+        raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 is for one theta")
+    if np.ptp(eta, axis=0).any():
+        raise ValueError("penalties differ between agents: Theorem 3.2 is proven only where all have the same")
+    adjacency = parts.topology.sends(1).astype(float)
+    first = np.array([Draws(parts.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
+    gradients = np.array([loss.grad(best) for loss in whole_losses(parts)])
+    start = distance(adjacency, eta[0, 0], theta[0, 0], first[None], best, gradients)
+    return Course(
+        adjacency, eta[0, :iterations], float(theta[0, 0]), *curvatures(parts), a.tolerance, first - best, start
+    )
+
+
+def _printed(course: Course, eta: float) -> Shares:
+    form = eta * course.signless
+    values = np.linalg.eigvalsh(form)
+    if values[0] <= ZERO * values[-1]:
+        raise ValueError("the graph is bipartite: the norm of Theorem 3.2 leaves decisions free, for D + A is singular")
+    kept = 1 / (1 + _contraction(course, eta, printed=True))
+    inverse = kept * np.linalg.inv(form)
+    return Shares(kept, float(inverse.mean()), np.diag(inverse), np.zeros(len(form)), 0.0)
+
+
+def _checked(course: Course, eta: float) -> Shares:
+    laplacian, signless, theta = course.laplacian, course.signless, course.dual_step
+    kept = 1 / (1 + _contraction(course, eta, printed=False))
+    inverse = np.linalg.inv(
+        eta * signless + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(len(laplacian))
+    )
+    short = course.tolerance / (course.modulus + 2 * eta * course.degrees)
+    moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + eta * signless)[-1]) ** 0.5
+    return Shares(kept, float(inverse.mean()), np.diag(inverse), short, moved)
+
+
+def _contraction(course: Course, eta: float, *, printed: bool) -> float:
+    """δ."""
+    return contraction(course.adjacency, eta, course.dual_step, course.modulus, course.smoothness, printed=printed)
+
+
+def _decisions(course: Course, at: Rounds, shares: dict[float, Shares]) -> tuple[Vector, Vector]:
+    """For the mean decision, and the farthest agent's, at horizons; round 1 decides f(0)."""
+    mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
+    one = [float(np.sum(course.away**2, axis=1).max())]
+    reach, before = course.start**0.5, inf  # √B
+    for eta in course.penalty.tolist():
+        reach *= max(1.0, eta / before) ** 0.5
+        share, before = shares[eta], eta
+        mean.append((share.mean**0.5 * reach + float(share.short.mean())) ** 2)
+        one.append(float((np.sqrt(share.one) * reach + share.short).max()) ** 2)
+        reach = share.kept**0.5 * reach + share.moved
+    return np.array(mean)[at - 1], np.array(one)[at - 1]
