@@ -27,7 +27,19 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Solve, Start, Vector
+from mpinodes.core import (
+    RELEASED,
+    Algorithm,
+    Bound,
+    Horizons,
+    Inbox,
+    Loss,
+    Neighborhood,
+    Setup,
+    Solve,
+    Start,
+    Vector,
+)
 
 __all__ = ["ADMM"]
 
@@ -82,6 +94,17 @@ class Consensus(Algorithm[S]):
         "topology": {"name": "ring"},
         "privacy": {"mechanism": "none", "clip": "inf"},
     }
+
+    @property
+    def rounds_releases(self) -> bool:
+        """Whether what is sent is rounded to a grid."""
+        return False
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorem 3.2."""
+        from mpinodes.bounds.m_admm import bounds
+
+        return bounds(setup, horizons, minimizer)
 
     @property
     def solver_tolerance(self) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mpinodes.algorithms.dola import DOLA, State
-from mpinodes.core import Inbox, Loss, Neighborhood, Query, feedback
+from mpinodes.core import Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector, feedback
 
 __all__ = ["DOLAMinibatch"]
 
@@ -49,3 +49,9 @@ class DOLAMinibatch(DOLA):
         b = inbox.mix()
         at = s.x if self.regularizer_at == "hidden" else b
         return State(self.run.feasible.project(b - alpha * (phi * at + loss.data_grad(b))), made_with=alpha)
+
+    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Theorem 4."""
+        from mpinodes.bounds.dola_minibatch import bounds
+
+        return bounds(setup, horizons, minimizer)

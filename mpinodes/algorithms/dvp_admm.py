@@ -42,6 +42,11 @@ class DVPADMM(Perturbed[State], ADMM):
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
     exact_minimizers = True
 
+    @property
+    def rounds_releases(self) -> bool:
+        """See `Consensus`."""
+        return self.grid > 0
+
     def problem(self, s: State, i: int, t: int) -> Solve:
         """(25)."""
         return replace(super().problem(s, i, t), grid=self.grid)

@@ -1,4 +1,4 @@
-"""The papers' bounds, computed for a run's own constants; one file per theorem, named by an algorithm's `theorem`.
+"""The papers' bounds, computed for a run's own constants; one file per theorem, called by its algorithm.
 
 "As printed" is the paper's own formula. "Checked" is what its proof gives once its slips are mended: where it says so,
 the proof's sums as they stand, for the steps and the noise of the run, instead of their closed forms.
@@ -6,28 +6,24 @@ the proof's sums as they stand, for the steps and the noise of the run, instead 
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from mpinodes.bounds.facts import Bound
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Bound, Horizons, Setup, Vector
 
-__all__ = ["Bound", "bounds"]
+__all__ = ["bounds"]
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """The bounds that the algorithm's paper proves; none where the algorithm names no theorem.
+def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+    """The bounds that the algorithm's paper proves; none where it has none.
 
     Args:
-        parts: those of one run.
+        setup: of one run.
         horizons: (h,) rounds from 1, ascending.
-        minimizer: (d,) the comparator's point at the last horizon, or (h, d) that of each.
+        minimizer: (h, d) the comparator's point at each.
     """
     with np.errstate(all="ignore"):  # what overflows is inf
-        found = parts.algorithm.bounds(parts, np.asarray(horizons, dtype=np.int64), minimizer)
-    budget = parts.experiment.privacy.budget
+        found = setup.algorithm.bounds(setup, horizons, minimizer)
+    budget = setup.experiment.privacy.budget
     if budget and any(budget.stops):
         return [b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in found]
     return found

@@ -21,7 +21,7 @@ Let all η_i be η; g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − 
 largest δ with which δ‖Z(t) − Z*‖²_J is at most that difference for all g, p, h with (m+M)⟨g, h⟩ ≥ mM‖g‖² + ‖h‖², as
 the gradients of such functions have it. It is at least the checked form, all of whose steps hold for these g, p, h.
 
-Where the η_i differ, WQ and (W − θI)L are not symmetric, nor need their symmetric parts be positive semidefinite, as
+Where the η_i differ, WQ and (W − θI)L are not symmetric, nor need their symmetric setup be positive semidefinite, as
 (39) to (42) and (54) to (56) take them to be: ‖·‖_J need not be a norm, and the difference is
 
     2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩

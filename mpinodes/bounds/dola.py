@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes import topology
-from mpinodes.bounds.facts import (
+from mpinodes.bounds.constants import (
     Rounds,
     before,
     bound,
@@ -49,32 +49,32 @@ from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """As printed, and checked for the decisions of each agent's own loss and of one agent's for all."""
-    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
-    broken = broken_by(parts, weights)
-    printed = regret_as_printed(parts, weights, at, max(algorithm(parts).change))
-    own, one = regrets(parts, weights, at)
+    weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
+    broken = broken_by(setup, weights)
+    printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
+    own, one = regrets(setup, weights, at)
     return [
-        bound("Theorem 2, as printed", "agent_regret", printed, printed_broken_by(parts, broken)),
+        bound("Theorem 2, as printed", "agent_regret", printed, printed_broken_by(setup, broken)),
         bound("Theorem 2, checked", "network_regret", own, broken),
         bound("Theorem 2, checked", "agent_regret", one, broken),
     ]
 
 
-def broken_by(parts: Setup, weights: Weights) -> str:
+def broken_by(setup: Setup, weights: Weights) -> str:
     """The first assumption broken, but for steps and noise, of which the checked form takes any."""
     return first_broken(
-        unclipped(parts),
-        "" if parts.feasible.bounded else "problem.set = 'none' has no diameter",
+        unclipped(setup),
+        "" if setup.feasible.bounded else "problem.set = 'none' has no diameter",
         "" if all(map(weights.sums_to_one, (0, 1))) else "the weights are not doubly stochastic",
-        clipped(parts),
+        clipped(setup),
     )
 
 
-def _modulus(parts: Setup) -> float | None:
+def _modulus(setup: Setup) -> float | None:
     """λ of steps 1/(λt); None: others."""
-    match parts.run.step:
+    match setup.run.step:
         case StronglyConvex(modulus, 0.0):
             return float(modulus)
         case Inverse(initial):
@@ -83,39 +83,39 @@ def _modulus(parts: Setup) -> float | None:
             return None
 
 
-def printed_broken_by(parts: Setup, broken: str) -> str:
+def printed_broken_by(setup: Setup, broken: str) -> str:
     """Likewise for the printed form, which takes its own steps and noise only."""
-    modulus, regularizer = _modulus(parts), parts.experiment.problem.regularizer
+    modulus, regularizer = _modulus(setup), setup.experiment.problem.regularizer
     if modulus is None:
-        wrong = parts.run.step != InverseSqrt(0.5)
+        wrong = setup.run.step != InverseSqrt(0.5)
         reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
     elif not regularizer:
         reason = "no regularizer: losses are not strongly convex"
     else:
         weak = modulus > regularizer * (1 + 1e-12)
         reason = f"steps 1/({modulus:g} t) need losses that are {modulus:g}-strongly convex" if weak else ""
-    noise = "" if calibrated(parts) else "the noise is of one scale in all rounds, not S(t)/epsilon"
+    noise = "" if calibrated(setup) else "the noise is of one scale in all rounds, not S(t)/epsilon"
     return first_broken(broken, reason, noise)
 
 
-def steepness(parts: Setup) -> np.float64:
+def steepness(setup: Setup) -> np.float64:
     """L, regularizer and all."""
-    regularizer, across = parts.experiment.problem.regularizer, parts.feasible.diameter(parts.dimension)
-    return largest_gradient(parts) + (regularizer * across / 2 if regularizer else 0.0)
+    regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
+    return largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 
 
-def regret_as_printed(parts: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
+def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
     """Of one agent's decisions; change: the L2 change of a gradient, 2L, that noise is calibrated to."""
-    e, m, d = parts.experiment, parts.topology.agents, parts.dimension
-    across = parts.feasible.diameter(d)
-    steep = steepness(parts)
+    e, m, d = setup.experiment, setup.topology.agents, setup.dimension
+    across = setup.feasible.diameter(d)
+    steep = steepness(setup)
     slow = log1p(-weights.least / (4 * m * m))
-    n = topology.connectivity(parts.topology, e.rounds)
+    n = topology.connectivity(setup.topology, e.rounds)
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
-    modulus = _modulus(parts)
+    modulus = _modulus(setup)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
-    s = noise_scales(parts, np.array([sqrt(d) * change]))[0]
-    noise = m * sqrt(2 * d) * s * (growth if calibrated(parts) else at)  # Σ_t Σ_i E‖σ‖
+    s = noise_scales(setup, np.array([sqrt(d) * change]))[0]
+    noise = m * sqrt(2 * d) * s * (growth if calibrated(setup) else at)  # Σ_t Σ_i E‖σ‖
     return np.asarray(
         m * steep * (across + shared + 6.5 * steep) * growth
         + (shared + (2 * steep + 1) / (2 * m)) * noise
@@ -123,12 +123,12 @@ def regret_as_printed(parts: Setup, weights: Weights, at: Rounds, change: float)
     )
 
 
-def regrets(parts: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
+def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
     """Checked, of network regret and of an agent's."""
-    p, m, d = parts.experiment.problem, parts.topology.agents, parts.dimension
-    alpha, across = steps(parts, int(at[-1])), parts.feasible.diameter(d)
-    reach = np.sqrt(2 * d) * (mu := _scales(parts, alpha))  # of the noise, E‖·‖²^½
-    steep = steepness(parts)
+    p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
+    alpha, across = steps(setup, int(at[-1])), setup.feasible.diameter(d)
+    reach = np.sqrt(2 * d) * (mu := _scales(setup, alpha))  # of the noise, E‖·‖²^½
+    steep = steepness(setup)
     gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t
     gains = np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - p.regularizer)
     rounds = (
@@ -142,6 +142,6 @@ def regrets(parts: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]
     return own, own + upto((m + sqrt(m)) * apart, at)
 
 
-def _scales(parts: Setup, alpha: Vector) -> Vector:
+def _scales(setup: Setup, alpha: Vector) -> Vector:
     """μ_t: calibrated to the step that made the message, 0 in round 1."""
-    return noise_scales(parts, sqrt(parts.dimension) * max(parts.run.grad_sensitivity) * before(alpha, 0.0))
+    return noise_scales(setup, sqrt(setup.dimension) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))

@@ -26,13 +26,13 @@ by its kink. At α = 1/(φt), R(t)/(mt) falls like log t/t, but the second term 
 from __future__ import annotations
 
 from math import hypot, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.algorithms.dola_minibatch import DOLAMinibatch
 from mpinodes.bounds import dola
-from mpinodes.bounds.facts import Rounds, algorithm, bound, first_broken, largest_gradient, steps, upto
+from mpinodes.bounds.constants import Rounds, bound, first_broken, largest_gradient, steps, upto
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.streams.labelled import LabelledStream
@@ -40,22 +40,22 @@ from mpinodes.streams.labelled import LabelledStream
 SURE = 0.95  # the probability with which the printed form holds
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """On the gap of the worst agent's average decision."""
-    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
-    broken = first_broken(_broken(parts, algorithm(parts)), dola.broken_by(parts, weights))
-    strong = "" if parts.experiment.problem.regularizer else "no regularizer: losses are not strongly convex"
-    printed = first_broken(strong, dola.printed_broken_by(parts, broken))
+    weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
+    broken = first_broken(_broken(setup, setup.algorithm), dola.broken_by(setup, weights))
+    strong = "" if setup.experiment.problem.regularizer else "no regularizer: losses are not strongly convex"
+    printed = first_broken(strong, dola.printed_broken_by(setup, broken))
     name = f"Theorem 4, as printed, {SURE:.0%} sure"
     return [
-        bound(name, "optimality_gap", _printed(parts, weights, at), printed),
-        bound("Theorem 4, checked", "optimality_gap", _checked(parts, weights, at), broken),
+        bound(name, "optimality_gap", _printed(setup, weights, at), printed),
+        bound("Theorem 4, checked", "optimality_gap", _checked(setup, weights, at), broken),
     ]
 
 
-def _broken(parts: Setup, made: DOLAMinibatch) -> str:
+def _broken(setup: Setup, made: Any) -> str:
     """What Algorithm 2 assumes beyond Algorithm 1."""
-    stream, e = parts.stream, parts.experiment
+    stream, e = setup.stream, setup.experiment
     hidden = made.regularizer_at == "hidden" and e.problem.regularizer
     ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
     again = isinstance(stream, LabelledStream) and stream.passes(e.rounds) > 1
@@ -67,11 +67,11 @@ def _broken(parts: Setup, made: DOLAMinibatch) -> str:
     )
 
 
-def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
+def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     """Of a convex loss inf, for λ = 0."""
-    m, h, modulus = parts.topology.agents, max(parts.samples), np.float64(parts.experiment.problem.regularizer)
-    square = dola.steepness(parts) ** 2 / modulus  # L²/λ
-    regret = dola.regret_as_printed(parts, weights, at, h * max(algorithm(parts).change)) / m
+    m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
+    square = dola.steepness(setup) ** 2 / modulus  # L²/λ
+    regret = dola.regret_as_printed(setup, weights, at, h * max(setup.run.grad_sensitivity)) / m
     gamma = np.minimum(1.0, (1 - SURE) / (4 * np.log(h * at)))
     total = h * at
     return np.asarray(
@@ -81,17 +81,17 @@ def _printed(parts: Setup, weights: Weights, at: Rounds) -> Vector:
     )
 
 
-def _checked(parts: Setup, weights: Weights, at: Rounds) -> Vector:
-    _, one = dola.regrets(parts, weights, at)
-    shifts = upto(_moved(parts, int(at[-1])), at) / parts.experiment.rounds
-    return np.asarray((one / parts.topology.agents + largest_gradient(parts) * shifts) / at)
+def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
+    _, one = dola.regrets(setup, weights, at)
+    shifts = upto(_moved(setup, int(at[-1])), at) / setup.experiment.rounds
+    return np.asarray((one / setup.topology.agents + largest_gradient(setup) * shifts) / at)
 
 
-def _moved(parts: Setup, rounds: int) -> Vector:
+def _moved(setup: Setup, rounds: int) -> Vector:
     """√((r−1)V_r) of each round r: (T,)."""
-    across, phi = parts.feasible.diameter(parts.dimension), parts.experiment.problem.regularizer
+    across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
     found, root = np.zeros(rounds), 0.0  # √V_r
-    kinks = 2 * largest_gradient(parts) * (alpha := steps(parts, rounds))
+    kinks = 2 * largest_gradient(setup) * (alpha := steps(setup, rounds))
     for r, (a, kink) in enumerate(zip(alpha.tolist(), kinks.tolist(), strict=True), start=1):
         found[r - 1] = sqrt(r - 1) * root
         kept, more = 1 - a * phi, sqrt(r) * kink

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes import topology
-from mpinodes.bounds.facts import (
-    algorithm,
+from mpinodes.bounds.constants import (
     bound,
     clipped,
     first_broken,
@@ -43,15 +42,15 @@ from mpinodes.core.sets import ProductOfBalls
 BETA = 2.0
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Theorem 5 for push-sum weights, else Theorem 3; on the decisions, and on their running average."""
-    weights, root = Weights.of(parts), np.sqrt(np.asarray(horizons, dtype=float))
-    push_sum = algorithm(parts).mixing == "push-sum"
+    weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
+    push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     make = _theorem_5 if push_sum else _theorem_3
-    broken = _broken(parts, weights)
-    repeated = "" if parts.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
+    broken = _broken(setup, weights)
+    repeated = "" if setup.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
     found = []
-    for how, m in make(parts, weights).items():
+    for how, m in make(setup, weights).items():
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
         found += [
             bound(name, "network_regret", m * root, broken),
@@ -60,24 +59,26 @@ def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return found
 
 
-def _broken(parts: Setup, weights: Weights) -> str:
+def _broken(setup: Setup, weights: Weights) -> str:
     """The first assumption that the run breaks."""
     return first_broken(
-        unclipped(parts),
-        "" if parts.run.step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
+        unclipped(setup),
+        "" if setup.run.step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
         ""
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
-        "" if parts.feasible.bounded else "problem.set = 'none' is unbounded",
-        "the loss has a kink: its gradients are not Lipschitz" if loss_class(parts).curvature() == inf else "",
-        "gradients are taken at public points, not at y_i" if algorithm(parts).gradient_at == "public" else "",
-        clipped(parts),
+        "" if setup.feasible.bounded else "problem.set = 'none' is unbounded",
+        "the loss has a kink: its gradients are not Lipschitz" if loss_class(setup).curvature() == inf else "",
+        "gradients are taken at public points, not at y_i"
+        if setup.experiment.algorithm["gradient_at"] == "public"
+        else "",
+        clipped(setup),
     )
 
 
-def _theorem_3(parts: Setup, weights: Weights) -> dict[str, float]:
-    n, phi = parts.topology.agents, weights.least
-    b = topology.connectivity(parts.topology, parts.experiment.rounds)
+def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
+    n, phi = setup.topology.agents, weights.least
+    b = topology.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
     slow = -expm1(log(theta) / b)  # 1 − θ_B
     constants = {
@@ -85,20 +86,20 @@ def _theorem_3(parts: Setup, weights: Weights) -> dict[str, float]:
         "checked": (1 - slow) / (theta**2 * slow),
         "checked, own mixing": max(1.0, weights.sums().entries) if weights.sums_to_one(axis=0) else inf,
     }
-    return {how: _constant(parts, lambda lip, s, k=k: _q_3(parts, lip, s, k)) for how, k in constants.items()}  # type: ignore[misc]
+    return {how: _constant(setup, lambda lip, s, k=k: _q_3(setup, lip, s, k)) for how, k in constants.items()}  # type: ignore[misc]
 
 
-def _q_3(parts: Setup, lip: float, s: float, k: float) -> float:
-    n, d = parts.topology.agents, parts.dimension
+def _q_3(setup: Setup, lip: float, s: float, k: float) -> float:
+    n, d = setup.topology.agents, setup.dimension
     return 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
 
 
-def _theorem_5(parts: Setup, weights: Weights) -> dict[str, float]:
-    n, d = parts.topology.agents, parts.dimension
-    b = topology.connectivity(parts.topology, parts.experiment.rounds)
+def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
+    n, d = setup.topology.agents, setup.dimension
+    b = topology.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # n = 64: underflows
     slow = -expm1(log1p(-least) / b) if n > 1 else 1.0  # 1 − λ
-    gamma = weights.least_scale(parts.experiment.rounds)
+    gamma = weights.least_scale(setup.experiment.rounds)
 
     def q(lip: float, s: float) -> float:
         if n == 1:  # z/w is the mean itself
@@ -109,21 +110,21 @@ def _theorem_5(parts: Setup, weights: Weights) -> dict[str, float]:
         return 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
 
     return {
-        "as printed": _constant(parts, q),
-        "checked": _constant(parts, lambda lip, s: n * n * q(lip, s)),
+        "as printed": _constant(setup, q),
+        "checked": _constant(setup, lambda lip, s: n * n * q(lip, s)),
     }
 
 
-def _constant(parts: Setup, q: Callable[[float, float], float]) -> float:
+def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
     """M of R(T) ≤ M√T, Q being given by L̂ and σ."""
-    e, n, d = parts.experiment, parts.topology.agents, parts.dimension
-    largest = max(block.stop - block.start for block in parts.blocks)
-    across = parts.feasible.diameter(d) * (sqrt(n) if isinstance(parts.feasible, ProductOfBalls) else 1.0)
-    of_block = largest_gradient(parts) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
+    e, n, d = setup.experiment, setup.topology.agents, setup.dimension
+    largest = max(block.stop - block.start for block in setup.blocks)
+    across = setup.feasible.diameter(d) * (sqrt(n) if isinstance(setup.feasible, ProductOfBalls) else 1.0)
+    of_block = largest_gradient(setup) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
     lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
-    change = max(parts.run.grad_sensitivity)
-    s = noise_scales(parts, np.array([sqrt(largest) * n * change]))[0]
-    norms = min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(largest)), parts.stream.feature_norm
-    smooth = terms(parts) * loss_class(parts).sample_smoothness(*norms) + e.problem.regularizer
+    change = max(setup.run.grad_sensitivity)
+    s = noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]
+    norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
+    smooth = terms(setup) * loss_class(setup).sample_smoothness(*norms) + e.problem.regularizer
     head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
     return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))

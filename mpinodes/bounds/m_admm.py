@@ -25,14 +25,13 @@ The paper bounds privacy where releases carry noise, not how near to the best th
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.algorithms.dvp_admm import DVPADMM
 from mpinodes.bounds.admm import contraction, distance
-from mpinodes.bounds.facts import Rounds, algorithm, bound, curvatures, first_broken, whole_losses
+from mpinodes.bounds.constants import Rounds, bound, first_broken, whole_losses
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.seeds import Draws, Purpose
 
@@ -88,15 +87,15 @@ class Shares(NamedTuple):
     moved: float  # e
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """On the mean decision's squared distance to the best one, and on the farthest agent's."""
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     names = ("decision_error", "agent_decision_error")
     found = []
     for form, shares in (("as printed", _printed), ("checked", _checked)):
-        broken, values = _perturbed(parts), (np.full(len(at), inf),) * 2
+        broken, values = _perturbed(setup), (np.full(len(at), inf),) * 2
         try:
-            course = _course(parts, best, int(at[-1]) - 1)
+            course = _course(setup, best, int(at[-1]) - 1)
             values = _decisions(course, at, {eta: shares(course, eta) for eta in np.unique(course.penalty).tolist()})
         except ValueError as error:
             broken = first_broken(broken, str(error))
@@ -105,31 +104,39 @@ def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return found
 
 
-def _perturbed(parts: Setup) -> str:
+def _perturbed(setup: Setup) -> str:
     """What makes releases other than the minimizers."""
-    a = algorithm(parts)
+    a: Any = setup.algorithm
     return first_broken(
         "Theorem 3.2 is of M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
-        if parts.experiment.private else "",
-        "releases are rounded (algorithm.grid), and not the minimizers" if isinstance(a, DVPADMM) and a.grid else "",
+        if setup.experiment.private else "",
+        "releases are rounded (algorithm.grid), and not the minimizers" if a.rounds_releases else "",
     )  # fmt: skip
 
 
-def _course(parts: Setup, best: Vector, iterations: int) -> Course:
+def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     """Raises ValueError where agents or rounds differ in what the theorem has one of, or the graph is not its."""
-    a, n, d = algorithm(parts), parts.topology.agents, parts.dimension
+    a: Any = setup.algorithm
+    n, d = setup.topology.agents, setup.dimension
     t = np.arange(1, max(iterations, 1) + 1)
     theta, eta = (np.array([of(i, t) for i in range(n)]) for of in (a.theta, a.eta))
     if np.ptp(theta) > 0:
         raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 is for one theta")
     if np.ptp(eta, axis=0).any():
         raise ValueError("penalties differ between agents: Theorem 3.2 is proven only where all have the same")
-    adjacency = parts.topology.sends(1).astype(float)
-    first = np.array([Draws(parts.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
-    gradients = np.array([loss.grad(best) for loss in whole_losses(parts)])
+    adjacency = setup.topology.sends(1).astype(float)
+    first = np.array([Draws(setup.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
+    gradients = np.array([loss.grad(best) for loss in whole_losses(setup)])
     start = distance(adjacency, eta[0, 0], theta[0, 0], first[None], best, gradients)
     return Course(
-        adjacency, eta[0, :iterations], float(theta[0, 0]), *curvatures(parts), a.tolerance, first - best, start
+        adjacency,
+        eta[0, :iterations],
+        float(theta[0, 0]),
+        setup.run.least_modulus,
+        setup.run.largest_smoothness,
+        a.tolerance,
+        first - best,
+        start,
     )
 
 

@@ -32,14 +32,13 @@ a hand-over with noise M_T, which may be 0:
 from __future__ import annotations
 
 from math import inf, isfinite, log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.facts import (
+from mpinodes.bounds.constants import (
     Rounds,
-    algorithm,
     before,
     bound,
     clipped,
@@ -63,23 +62,28 @@ class Constants(NamedTuple):
     noise: Vector  # (T,) M_1, ..., M_T
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def two_stage(setup: Setup) -> Any:
+    """The algorithm, with its schedules."""
+    return setup.algorithm
+
+
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """On the mean decision, and on each agent's; as printed from round T + 1, or T + 2 on, inf before."""
-    at, last = np.asarray(horizons, dtype=np.int64), algorithm(parts).gradient_rounds
-    weights, c = Weights.of(parts), _constants(parts, minimizer)
+    at, last = np.asarray(horizons, dtype=np.int64), two_stage(setup).gradient_rounds
+    weights, c = Weights.of(setup), _constants(setup, minimizer)
     broken = first_broken(
-        "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss", clipped(parts, c.reach)
+        "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss", clipped(setup, c.reach)
     )
     beta = float(weights.contraction().max())
-    assumed = first_broken(broken, _other_than_printed(parts, c, beta))
-    theorem, corollary = _printed(parts, c, at, beta)
+    assumed = first_broken(broken, _other_than_printed(setup, c, beta))
+    theorem, corollary = _printed(setup, c, at, beta)
     noised = "the hand-over carries noise, which the paper's proofs of stage II have not" if c.noise[-1] else ""
     later = noised if at[-1] > last + 1 else ""
     printed = [
         bound("Theorem 2, as printed", "decision_error", theorem, first_broken(assumed, later)),
         bound("Corollary 2, as printed", "agent_decision_error", corollary, first_broken(assumed, noised)),
     ]
-    mean, one = _checked(parts, weights, c, at)
+    mean, one = _checked(setup, weights, c, at)
     return [
         *(b._replace(values=np.where(at > last + k, b.values, inf)) for k, b in enumerate(printed)),
         bound("Theorem 2, checked", "decision_error", mean, broken),
@@ -87,16 +91,16 @@ def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _constants(parts: Setup, minimizer: Vector) -> Constants:
-    regularizer, reach = parts.experiment.problem.regularizer, parts.feasible.diameter(parts.dimension) / 2
-    samples = min(np.float64(terms(parts) * sample_gradient(parts, reach)), largest_gradient(parts))
+def _constants(setup: Setup, minimizer: Vector) -> Constants:
+    regularizer, reach = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension) / 2
+    samples = min(np.float64(terms(setup) * sample_gradient(setup, reach)), largest_gradient(setup))
     best = np.atleast_2d(minimizer)[-1]
-    return Constants(samples + (regularizer * reach if regularizer else 0.0), reach, float(best @ best), _noise(parts))
+    return Constants(samples + (regularizer * reach if regularizer else 0.0), reach, float(best @ best), _noise(setup))
 
 
-def _noise(parts: Setup) -> Vector:
+def _noise(setup: Setup) -> Vector:
     """Of the releases in rounds 2 to T + 1."""
-    e, a = parts.experiment, algorithm(parts)
+    e, a = setup.experiment, two_stage(setup)
     t = np.arange(1, a.gradient_rounds + 1)
     if not e.private:
         return np.zeros(len(t))
@@ -105,33 +109,33 @@ def _noise(parts: Setup) -> Vector:
     return np.asarray(a.noise(t) * ((t < len(t)) | (a.handover == "noised")))
 
 
-def _root(parts: Setup) -> np.float64:
+def _root(setup: Setup) -> np.float64:
     """1/√κ."""
-    e = parts.experiment
+    e = setup.experiment
     if not e.private:
         return np.float64(0.0)
-    return np.float64(max(parts.run.grad_sensitivity) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
+    return np.float64(max(setup.run.grad_sensitivity) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
 
 
-def _other_than_printed(parts: Setup, c: Constants, beta: float) -> str:
+def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
     """What only the printed form needs, and the run has not."""
-    a, t = algorithm(parts), np.arange(1, len(c.noise))
-    sure = a.least_modulus, a.largest_smoothness
+    a, t = two_stage(setup), np.arange(1, len(c.noise))
+    sure = setup.run.least_modulus, setup.run.largest_smoothness
     mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
-    due = _root(parts) * a.k * np.sqrt(2 * sqrt(len(c.noise))) * t**-0.75
+    due = _root(setup) * a.k * np.sqrt(2 * sqrt(len(c.noise))) * t**-0.75
     return first_broken(
         "" if mu <= sure[0] * (1 + 1e-12) and smooth >= sure[1] * (1 - 1e-12)
         else f"the steps are for mu = {mu:g}, L = {smooth:g}; known of the losses are {sure[0]:g} and {sure[1]:g}",
         "" if np.allclose(c.noise[:-1], due, rtol=1e-9, atol=0) else "the noise is not of the scales of Theorem 2",
-        "gradients are stochastic (problem.gradient_noise)" if parts.experiment.problem.gradient_noise else "",
+        "gradients are stochastic (problem.gradient_noise)" if setup.experiment.problem.gradient_noise else "",
         "" if beta < CONNECTED else "the graph is not connected in every round",
     )  # fmt: skip
 
 
-def _printed(parts: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
+def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
     """For the mean decision, and for an agent's."""
-    n, p, last, k = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts).k
-    root, mixing = _root(parts), 1 / (1 - beta) if beta < CONNECTED else inf
+    n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup).k
+    root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf
     mean = (
         c.start / last
         + (c.gradient * k) ** 2 * (1 + mixing) * log(last) / last
@@ -142,11 +146,11 @@ def _printed(parts: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
     return np.full(len(at), mean), np.asarray(one)
 
 
-def _checked(parts: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
+def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
     """Likewise."""
-    n, p, last, a = parts.topology.agents, parts.dimension, len(c.noise), algorithm(parts)
+    n, p, last, a = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
-    errors = _stage_one(parts, c, rho[1 : last + 1], a.eta(np.arange(1, last + 1)))
+    errors = _stage_one(setup, c, rho[1 : last + 1], a.eta(np.arange(1, last + 1)))
     first, released = errors[np.minimum(at - 1, last)], p * c.noise[-1] ** 2
     mean = np.where(at > last + 1, first + released / n, first)
     left = np.concatenate([[1.0], np.cumprod(rho[last:])])[np.maximum(at - 1 - last, 0)] ** 2
@@ -154,12 +158,12 @@ def _checked(parts: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[
     return mean, np.where(at > last + 1, spread + 2 * mean, n * first)
 
 
-def _stage_one(parts: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
+def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
     """B_0, ..., B_T; rho: of the rounds after."""
-    a, p = algorithm(parts), parts.dimension
-    rate = 2 / (1 / np.float64(a.least_modulus) + 1 / np.float64(a.largest_smoothness))
+    a, p = two_stage(setup), setup.dimension
+    rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
     said = sqrt(p) * c.noise
-    moved = eta * np.hypot(c.gradient, sqrt(parts.experiment.problem.gradient_noise * p))
+    moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))
     rows = (np.maximum(0.0, 1 - rate * eta), before(said, 0.0), said, moved, 2 * eta * c.gradient, rho)
     found, spread = [c.start], 0.0
     for kept, heard, saying, move, pull, mix in zip(*(row.tolist() for row in rows), strict=True):

@@ -39,9 +39,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpinodes import topology
-from mpinodes.bounds.facts import (
+from mpinodes.bounds.constants import (
     Rounds,
-    algorithm,
     before,
     bound,
     calibrated,
@@ -58,16 +57,16 @@ from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Doubling, StronglyConvex
 
 
-def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
+def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Theorem 2 where steps are those of strongly convex losses, else 3."""
-    weights, at = Weights.of(parts), np.asarray(horizons, dtype=np.int64)
-    strong = isinstance(parts.run.step, StronglyConvex)
+    weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
+    strong = isinstance(setup.run.step, StronglyConvex)
     name = f"Theorem {2 if strong else 3}"
-    broken, norm = _broken(parts, strong), np.linalg.norm(minimizer, axis=-1)
-    region = _region(parts, weights, steps(parts, int(at[-1])))
-    printed = _printed(parts, weights, region, at, norm)
-    own, one = _checked(parts, region, at, norm)
-    noise = "" if _as_paper(parts) else "the noise is not of scale 2L sqrt(d) alpha(t)/epsilon"
+    broken, norm = _broken(setup, strong), np.linalg.norm(minimizer, axis=-1)
+    region = _region(setup, weights, steps(setup, int(at[-1])))
+    printed = _printed(setup, weights, region, at, norm)
+    own, one = _checked(setup, region, at, norm)
+    noise = "" if _as_paper(setup) else "the noise is not of scale 2L sqrt(d) alpha(t)/epsilon"
     return [
         bound(f"{name}, as printed", "agent_regret", printed, first_broken(broken, noise)),
         bound(f"{name}, checked", "network_regret", own, broken),
@@ -75,19 +74,21 @@ def bounds(parts: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(parts: Setup, strong: bool) -> str:
+def _broken(setup: Setup, strong: bool) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
-    graph, rounds, step = parts.topology, parts.experiment.rounds, parts.run.step
+    graph, rounds, step = setup.topology, setup.experiment.rounds, setup.run.step
     sound = graph.period == 1 or topology.is_eulerian(graph, rounds)
     return first_broken(
-        unclipped(parts),
+        unclipped(setup),
         "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",
         "" if topology.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
-        _unfit(step, parts.experiment.problem.regularizer)
+        _unfit(step, setup.experiment.problem.regularizer)
         if strong
         else ("" if step == Doubling(1.0) else "steps are neither 1/(mu (t + 1)) nor doubling"),
-        "gradients are taken at public points, not at x_i" if algorithm(parts).gradient_at == "public" else "",
-        clipped(parts),
+        "gradients are taken at public points, not at x_i"
+        if setup.experiment.algorithm["gradient_at"] == "public"
+        else "",
+        clipped(setup),
     )
 
 
@@ -105,9 +106,9 @@ def _unfit(step: StronglyConvex, regularizer: float) -> str:
     )
 
 
-def _as_paper(parts: Setup) -> bool:
-    printed = algorithm(parts).noise_index == "paper"
-    return not parts.experiment.private or (printed and calibrated(parts))
+def _as_paper(setup: Setup) -> bool:
+    printed = setup.experiment.algorithm["noise_index"] == "paper"
+    return not setup.experiment.private or (printed and calibrated(setup))
 
 
 class Region(NamedTuple):
@@ -119,15 +120,15 @@ class Region(NamedTuple):
     spread: Vector  # S_t
 
 
-def _region(parts: Setup, weights: Weights, alpha: Vector) -> Region:
+def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
     """The recursion of M and S."""
-    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
-    made_with = alpha if algorithm(parts).noise_index == "paper" else before(alpha, 0.0)
-    noise = noise_scales(parts, sqrt(d) * max(parts.run.grad_sensitivity) * made_with)
+    p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
+    made_with = alpha if setup.experiment.algorithm["noise_index"] == "paper" else before(alpha, 0.0)
+    noise = noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * made_with)
     place = weights.places(len(alpha))
     rho = weights.contraction()[place]
     delta = np.linalg.norm(weights.first.sum(axis=2) - 1, axis=1)[place]
-    steep, error = float(largest_gradient(parts)), p.gradient_noise * d
+    steep, error = float(largest_gradient(setup)), p.gradient_noise * d
     center, spread, m, s = np.zeros_like(alpha), np.zeros_like(alpha), 0.0, 0.0
     for t, (a, sigma, r, off) in enumerate(
         zip(alpha.tolist(), noise.tolist(), rho.tolist(), delta.tolist(), strict=True)
@@ -140,21 +141,21 @@ def _region(parts: Setup, weights: Weights, alpha: Vector) -> Region:
     return Region(alpha, noise, center, spread)
 
 
-def _printed(parts: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
-    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
+    p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
     far = float((region.center + region.spread).max()) if p.regularizer else 0.0
-    steep = largest_gradient(parts) + p.regularizer * far
+    steep = largest_gradient(setup) + p.regularizer * far
     total = n * steep
     both = 5 * total + 2 * n * steep
     squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
-    step = parts.run.step
+    step = setup.run.step
     strong = isinstance(step, StronglyConvex)
     growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
-    scale = noise_scales(parts, np.array([sqrt(d) * max(parts.run.grad_sensitivity)]))[0]
-    if not _as_paper(parts):
+    scale = noise_scales(setup, np.array([sqrt(d) * max(setup.run.grad_sensitivity)]))[0]
+    if not _as_paper(setup):
         first = upto(region.noise, at) / scale
         second = upto(region.noise**2 / region.alpha, at) / scale**2
     near = total + 4 * n + 2 * n * steep
@@ -169,11 +170,11 @@ def _printed(parts: Setup, weights: Weights, region: Region, at: Rounds, norm: V
     )
 
 
-def _checked(parts: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
+def _checked(setup: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
     """Of network regret, and of an agent's."""
-    p, n, d = parts.experiment.problem, parts.topology.agents, parts.dimension
+    p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, sigma, center, spread = region
-    lam, steep = p.regularizer, largest_gradient(parts)
+    lam, steep = p.regularizer, largest_gradient(setup)
     gains = n / 2 * np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - lam)
     start = upto(gains * center**2, at) + 2 * norm * upto(gains * center, at) + norm**2 * upto(gains, at)
     rounds = (

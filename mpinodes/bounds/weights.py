@@ -21,12 +21,12 @@ FORGOTTEN = 1e-10
 ROUNDING = 1e-9
 
 
-def matrices(parts: Setup, rounds: int) -> Iterator[Vector]:
+def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
     """W(1), ..., W(rounds), each (n, n), as the agents' own mixing makes them: row i is what agent i hears with."""
-    n, mixing = parts.topology.agents, parts.mixing
+    n, mixing = setup.topology.agents, setup.mixing
     states = [mixing.init(i) for i in range(n)]
     for t in range(1, rounds + 1):
-        places = [parts.topology.neighborhood(t, i) for i in range(n)]
+        places = [setup.topology.neighborhood(t, i) for i in range(n)]
         said = [np.array(mixing.outgoing(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
         weights = np.zeros((n, n))
         for i, place in enumerate(places):
@@ -63,12 +63,12 @@ class Weights:
     loop: int
 
     @classmethod
-    def of(cls, parts: Setup) -> Weights:
+    def of(cls, setup: Setup) -> Weights:
         """Those of a run."""
-        period, most = parts.topology.period, max(1, NUMBERS // parts.topology.agents**2)
+        period, most = setup.topology.period, max(1, NUMBERS // setup.topology.agents**2)
         kept: list[Vector] = []
         with suppress(Diverged):  # beyond the run's own rounds, perhaps
-            for weights in matrices(parts, most if period else min(parts.experiment.rounds, most)):
+            for weights in matrices(setup, most if period else min(setup.experiment.rounds, most)):
                 if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
                     break
                 kept.append(weights)

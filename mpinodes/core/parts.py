@@ -109,7 +109,7 @@ class Run:
     sample_curvature: float
     least_modulus: float
     largest_smoothness: float
-    steps: Step | None
+    steps: Any
     gdp: Callable[[float, float], float] = field(repr=False)
 
     @property

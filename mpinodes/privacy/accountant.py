@@ -98,7 +98,7 @@ class Accountant:
         self,
         horizons: NDArray[np.int64],
         delta: float,
-        claim: Callable[[int], float | Sequence[float]] | None,
+        claim: Callable[[int], float | Sequence[float] | None] | None,
         tight: bool = False,
     ) -> PrivacyLosses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
@@ -131,8 +131,13 @@ class Accountant:
                 network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
             else:
                 network.append(_most(agents[-1]))
-        claimed = [np.broadcast_to(np.nan if claim is None else claim(t), len(keys)) for t in horizons.tolist()]
+        claimed = [np.broadcast_to(_claimed(claim, t), len(keys)) for t in horizons.tolist()]
         return PrivacyLosses(np.array(claimed), agents, network)
+
+
+def _claimed(claim: Callable[[int], float | Sequence[float] | None] | None, t: int) -> float | Sequence[float]:
+    epsilon = claim(t) if claim else None
+    return np.nan if epsilon is None else epsilon
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:

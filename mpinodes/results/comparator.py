@@ -20,8 +20,8 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from mpinodes.core import Vector
-from mpinodes.core.sets import Ball, Box, ProductOfBalls, Set
+from mpinodes.core import Set, Vector
+from mpinodes.core.sets import Ball, Box, ProductOfBalls
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
 from mpinodes.losses.squared_distance import SquaredDistance
 

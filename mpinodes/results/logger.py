@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mpinodes.bounds import Bound, bounds
+from mpinodes.bounds import bounds
 from mpinodes.config.compose import compose
-from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.core import Bound, Diverged, Setup, Vector
+from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.results.comparator import Comparator, best
@@ -165,7 +166,7 @@ class Logger:
             return "a local solver ended short of its tolerance"
         return ""
 
-    def _claim(self) -> Callable[[int], float | Sequence[float]] | None:
+    def _claim(self) -> Callable[[int], float | Sequence[float] | None] | None:
         """The paper's ε by round, for every agent or for each."""
         algorithm, passes = self._parts.algorithm, self._parts.stream.passes
         claims = self._parts.experiment.private and algorithm.claimed_epsilon(1, 1) is not None

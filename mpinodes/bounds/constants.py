@@ -25,65 +25,56 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     return Bound(name, of, finite, applies, broken)
 
 
-def loss_class(parts: Setup) -> Any:
+def loss_class(setup: Setup) -> Any:
     """The class of the losses."""
-    return parts.loss
+    return setup.loss
 
 
-def terms(parts: Setup) -> float:
+def terms(setup: Setup) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
-    return parts.experiment.problem.weight * (1.0 if parts.experiment.problem.average else max(parts.samples))
+    return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
 
-def curvatures(parts: Setup) -> tuple[float, float]:
-    """Between which those of all agents' losses lie, regularizer and all; of a stream of all samples in every round."""
-    e, norm = parts.experiment, parts.stream.feature_norm
-    each = [e.problem.weight * (1.0 if e.problem.average else k) for k in parts.samples]
-    loss = loss_class(parts)
-    most = max(each) * loss.sample_smoothness(norm, norm)
-    return e.problem.regularizer + min(each) * loss.sample_modulus, e.problem.regularizer + most
-
-
-def whole_losses(parts: Setup) -> list[LinearLoss]:
+def whole_losses(setup: Setup) -> list[LinearLoss]:
     """By agent its loss, unclipped; of a stream of all samples in every round."""
-    first: list[Any] = [parts.stream.of(i)(1) for i in range(parts.topology.agents)]
+    first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
 
 
-def largest_gradient(parts: Setup) -> np.float64:
+def largest_gradient(setup: Setup) -> np.float64:
     """L: the most that the clipping leaves of the samples' part of an agent's gradient, in L2."""
-    whole = parts.experiment.privacy.adjacency == "one-round"
-    return np.float64(parts.experiment.clip * (1.0 if whole else terms(parts)))
+    whole = setup.experiment.privacy.adjacency == "one-round"
+    return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
 
-def unclipped(parts: Setup) -> str:
+def unclipped(setup: Setup) -> str:
     """Why nothing bounds the gradients; empty: the clipping does."""
-    return "privacy.clip = inf: nothing bounds the gradients" if isinf(parts.experiment.clip) else ""
+    return "privacy.clip = inf: nothing bounds the gradients" if isinf(setup.experiment.clip) else ""
 
 
-def sample_gradient(parts: Setup, within: float = inf) -> float:
+def sample_gradient(setup: Setup, within: float = inf) -> float:
     """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
-    size = max(block.stop - block.start for block in parts.blocks)
-    norm = float(min(parts.stream.feature_norm, parts.stream.feature_bound * sqrt(size)))
-    loss = loss_class(parts)
+    size = max(block.stop - block.start for block in setup.blocks)
+    norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
+    loss = loss_class(setup)
     return norm + within if issubclass(loss, SquaredDistance) else float(loss.slope_bound() * norm)
 
 
-def clipped(parts: Setup, within: float = inf) -> str:
+def clipped(setup: Setup, within: float = inf) -> str:
     """Why the gradients at points of norms up to this may be other than those of the losses; empty: they are not."""
-    clip = parts.experiment.clip
-    reach = sample_gradient(parts, within)
-    if parts.experiment.privacy.adjacency == "one-round":
-        reach *= terms(parts)
+    clip = setup.experiment.clip
+    reach = sample_gradient(setup, within)
+    if setup.experiment.privacy.adjacency == "one-round":
+        reach *= terms(setup)
     if reach <= clip * (1 + 1e-12):
         return ""
     far = "have no bound" if isinf(reach) else f"may reach {reach:.3g}"
     return f"gradients {far} and privacy.clip = {clip:g} cuts them: they are then not those of the losses"
 
 
-def noise_scales(parts: Setup, sensitivity: Vector) -> Vector:
+def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
     """The Laplace scale of each round, where calibrated noise is for these L1 sensitivities."""
-    e = parts.experiment
+    e = setup.experiment
     if not e.private:
         return np.zeros_like(sensitivity)
     if e.privacy.scale == "calibrated":
@@ -91,19 +82,14 @@ def noise_scales(parts: Setup, sensitivity: Vector) -> Vector:
     return np.full_like(sensitivity, e.privacy.scale / e.epsilon)
 
 
-def calibrated(parts: Setup) -> bool:
+def calibrated(setup: Setup) -> bool:
     """Whether the noise is as the theorems have it, or none."""
-    return not parts.experiment.private or parts.experiment.privacy.scale == "calibrated"
+    return not setup.experiment.private or setup.experiment.privacy.scale == "calibrated"
 
 
-def algorithm(parts: Setup) -> Any:
-    """The algorithm with its fields."""
-    return parts.algorithm
-
-
-def steps(parts: Setup, rounds: int) -> Vector:
+def steps(setup: Setup, rounds: int) -> Vector:
     """α(1), ..., α(rounds)."""
-    return np.array([parts.run.step(t) for t in range(1, rounds + 1)])
+    return np.array([setup.run.step(t) for t in range(1, rounds + 1)])
 
 
 def before(values: Vector, first: float) -> Vector:
