@@ -21,14 +21,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpinodes import run  # which sets the number of BLAS threads
+from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, Launcher, find_world, launcher, say
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from mpinodes.auditing.games import Canary, Ready
     from mpinodes.auditing.probes import Probe
     from mpinodes.auditing.verdicts import Row
     from mpinodes.core import Vector
+    from mpinodes.simulation.job import Job
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -46,17 +50,17 @@ def main(argv: list[str]) -> int:
         prog="python -m mpinodes.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
-    started = run.launcher()
+    started = launcher()
     try:
         words = parser.parse_args(argv).words
         if started is None or started.size == 1:
             return _alone(words)
     except BadInput as error:
-        run.say(f"error: {error}")
-        return run.BAD_INPUT
+        say(f"error: {error}")
+        return BAD_INPUT
     except Exception as error:  # which is no verdict
-        run.say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
-        return run.FAILED
+        say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+        return FAILED
     return _together(words, started)
 
 
@@ -65,51 +69,45 @@ def _alone(words: list[str]) -> int:
     from threadpoolctl import threadpool_limits
 
     from mpinodes.auditing.games import pairs
-    from mpinodes.config import resolve
-    from mpinodes.config import setup as parts
+    from mpinodes.config.compose import compose
     from mpinodes.core import Diverged
-    from mpinodes.simulation import lockstep
+    from mpinodes.simulation import alone
 
     asked = own_run(words, None)
     with threadpool_limits(1), np.errstate(all="ignore"), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            directory, _ = lockstep.run(into(asked, folder / "own"))
+            directory, _ = alone.run(into(asked, folder / "own"))
         except Diverged as error:
-            run.say(f"error: {error}")
-            return run.FAILED
+            say(f"error: {error}")
+            return FAILED
 
         def play(probe: Probe, target: Canary) -> Vector:
-            return pairs(parts.build(resolve.resolve(probe.asked, None)), target, range(PAIRS), seed_of(asked))
+            return pairs(compose(probe.asked, None), target, range(PAIRS), seed_of(asked))
 
         return report(asked, directory, folder, lambda games: [play(*game) for game in games])
 
 
-def _together(words: list[str], started: run.Launcher) -> int:
-    import warnings
+def _together(words: list[str], started: Launcher) -> int:
+    world = find_world(started)
+    if world is None:
+        return BAD_INPUT
+    from mpinodes.simulation.job import Job
 
-    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        run.say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
-        return run.BAD_INPUT
-    world = MPI.COMM_WORLD
-    if world.size == 1:
-        return run._alone(started)
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(world, Path(folder))
-        return job.guarded(lambda: job.audit(words))
+        audit = AuditJob(world, Job(world), Path(folder))
+        return audit.job.guarded(lambda: audit.run(words))
 
 
-class Job(run.Job):
+class AuditJob:
     """One rank's part of an audit: of the run, as ever; of the games, an equal share."""
 
-    def __init__(self, world: Any, folder: Path) -> None:
-        super().__init__(world)
-        self._folder = folder
+    def __init__(self, world: MPI.Comm, job: Job, folder: Path) -> None:
+        self._world, self.job, self._folder = world, job, folder
+        self._logger_rank = world.size - 1
+        self._is_logger = world.rank == self._logger_rank
 
-    def audit(self, words: list[str]) -> int:
+    def run(self, words: list[str]) -> int:
         """Run, then play; returns the exit code, the same on every rank."""
         import tomli_w
 
@@ -123,17 +121,17 @@ class Job(run.Job):
                 file.write_text(tomli_w.dumps(into(asked, self._folder / "own")))
             except BadInput as problem:
                 error = str(problem)
-                run.say(f"error: {error}")
+                say(f"error: {error}")
         assemble(self._world)
         asked, error = self._world.bcast((asked, error), root=self._logger_rank)
         if error:
-            return run.BAD_INPUT
+            return BAD_INPUT
         with contextlib.redirect_stdout(io.StringIO()):  # the run's own summary
-            if code := self.run(argparse.Namespace(words=[str(file)])):
+            if code := self.job.run([str(file)]):
                 return code
         if self._is_logger:
-            assert self._directory is not None
-            code = report(asked, self._directory, self._folder, lambda games: self._deal(asked, games))
+            directory = self._folder / "own"
+            code = report(asked, directory, self._folder, lambda games: self._deal(asked, games))
         else:
             self._deal(asked, [])
             code = 0
@@ -146,15 +144,14 @@ class Job(run.Job):
 
         from mpinodes.auditing.games import pairs
         from mpinodes.auditing.probes import probes
-        from mpinodes.config.compose import build
-        from mpinodes.config.resolve import resolve
+        from mpinodes.config.compose import compose
         from mpinodes.simulation.network import assemble
 
         me, ranks = self._world.rank, self._world.size
         assemble(self._world)
         targets = dict(self._world.bcast([(probe.what, t) for probe, t in games], root=self._logger_rank))
         mine = [
-            pairs(build(resolve(probe.asked, None)), targets[probe.what], range(me, PAIRS, ranks), seed_of(asked))
+            pairs(compose(probe.asked, None), targets[probe.what], range(me, PAIRS, ranks), seed_of(asked))
             for probe in probes(asked.get("algorithm", {}), seed_of(asked), self._folder)
             if probe.what in targets
         ]
@@ -173,12 +170,12 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     Raises:
         BadInput: it is malformed.
     """
-    from mpinodes.config.resolve import resolve
+    from mpinodes.config.compose import compose
     from mpinodes.core.experiment import merge, parse
 
     file = words[0] if words and "=" not in words[0] else None
     asked = parse(file, words[1:] if file else words)
-    whole = resolve(asked, ranks)
+    whole = compose(asked, ranks).experiment
     if file is None and "rounds" not in asked:
         shortest = whole.algorithm.get("gradient_rounds", 0) + 2
         asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
@@ -206,18 +203,18 @@ def report(
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
     from mpinodes.auditing.probes import probes
-    from mpinodes.auditing.replay import Recorded, Transcript
+    from mpinodes.auditing.transcripts import Recorded, Transcript
     from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_run, of_summary, table
 
     seed = seed_of(asked)
     read = Recorded(directory)
-    own = of_run(Transcript(read.parts, read.frames, read.events), seed)
+    own = of_run(Transcript(read.setup, read.frames, read.events), seed)
     ready = prepared(probes(asked.get("algorithm", {}), seed, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
     rows = judged(ready, ratios, alpha, seed)
     name = ready[0][0].summary["algorithm"]
-    again = "" if read.parts.experiment.reproducible else ", whose noise no seed repeats"
+    again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
     told = json.loads((directory / "summary.json").read_text())["privacy"]["network"]
     print(table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own], rows, alpha), flush=True)
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0

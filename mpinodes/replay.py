@@ -24,14 +24,15 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 
-    from mpinodes.auditing.replay import Recorded, replay
+    from mpinodes.auditing.replay import replay
+    from mpinodes.auditing.transcripts import Recorded
 
     try:
         if options.rounds < 1 or options.seed < 0:
             raise BadInput("--rounds must be at least 1, and --seed at least 0")
         with threadpool_limits(1):
             recorded = Recorded(options.run)
-            agents = range(recorded.parts.topology.agents)
+            agents = range(recorded.setup.topology.agents)
             findings = [replay(recorded, i, options.rounds, options.seed) for i in agents]
     except BadInput as error:
         print(f"mpinodes: error: {error}", file=sys.stderr)

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from mpinodes.algorithms.dvp_admm import DVPADMM
-from mpinodes.auditing.replay import Recorded
-from mpinodes.core import Event, Vector
+from mpinodes.auditing.transcripts import Recorded
+from mpinodes.core import Vector
 from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import HEADER
 from mpinodes.losses.logistic import Logistic
-from mpinodes.simulation.agent import HEADER
 
 
 @dataclass(frozen=True)
@@ -68,31 +68,31 @@ def known(recorded: Recorded, agent: int, sample: int) -> Known:
         BadInput: it was another algorithm, loss, or without noise, or agents stopped to tell of their data; or there is
             no such agent or sample.
     """
-    parts = recorded.parts
-    algorithm, experiment = parts.algorithm, parts.experiment
+    setup = recorded.setup
+    algorithm, experiment = setup.algorithm, setup.experiment
     if not (isinstance(algorithm, DVPADMM) and experiment.problem.loss == "logistic" and experiment.private):
         raise BadInput(
             f"{experiment.name} on {experiment.problem.loss} losses, epsilon = {experiment.privacy.epsilon}: the "
             "attack is on noisy penalties, those of dvp-admm and pp-admm on logistic losses"
         )
-    if not 0 <= agent < parts.topology.agents:
-        raise BadInput(f"there is no agent {agent}: the run has {parts.topology.agents}, from 0")
+    if not 0 <= agent < setup.topology.agents:
+        raise BadInput(f"there is no agent {agent}: the run has {setup.topology.agents}, from 0")
     if experiment.privacy.budget and any(experiment.privacy.budget.stops):
         raise BadInput("agents of this run stopped to tell of their data, to keep a budget: there is nothing to infer")
-    loss: Any = parts.losses(agent)(1)
+    loss: Any = setup.losses(agent)(1)
     if not 0 <= sample < len(loss.targets):
         raise BadInput(f"agent {agent} has no sample {sample}: it has {len(loss.targets)}, from 0")
     features = loss.features if isinstance(loss.features, np.ndarray) else loss.features.toarray()
-    said = recorded.frames[:, :, HEADER : HEADER + parts.dimension].swapaxes(0, 1)
+    said = recorded.frames[:, :, HEADER : HEADER + setup.dimension].swapaxes(0, 1)
     return Known(
         own=said[agent],
-        neighbors=said[list(parts.topology.round(1, agent).inn)],
+        neighbors=said[list(setup.topology.neighborhood(1, agent).in_neighbors)],
         features=np.delete(features, sample, axis=0),
         labels=np.delete(loss.targets, sample),
-        weight=algorithm.share[agent] * len(loss.targets),
-        regularizer=algorithm.regularizer,
+        weight=setup.run.sample_weight[agent] * len(loss.targets),
+        regularizer=setup.run.regularizer,
         dual_step=algorithm.theta(agent, np.arange(1, len(recorded.frames))),
-        noise_rate=1 / recorded.events[1:, agent, Event._fields.index("scale")],
+        noise_rate=1 / recorded.events.scale[1:, agent, 0],
     )
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
 
+from mpinodes.auditing.changes import Change, adjacent, changed
 from mpinodes.auditing.probes import Probe
-from mpinodes.auditing.replay import Change, Finding, Recorded, Replayed, Transcript, adjacent, changed, replay
+from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
+from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript
+from mpinodes.config.compose import rebuilt
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
-from mpinodes.simulation import lockstep
-from mpinodes.simulation.agent import open_rows
+from mpinodes.simulation import alone, lockstep
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
 CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from there on
@@ -46,12 +48,12 @@ class Ready(NamedTuple):
     @property
     def shared(self) -> bool:
         """Whether all agents see the same samples."""
-        return bool(self.run.parts.experiment.data["partition"] == "shared")
+        return bool(self.run.setup.experiment.data["partition"] == "shared")
 
     @property
     def gaussian(self) -> bool:
         """Whether all noise is."""
-        return self.run.parts.experiment.privacy.mechanism == "gaussian"
+        return self.run.setup.experiment.privacy.mechanism == "gaussian"
 
 
 class Fixed:
@@ -75,34 +77,34 @@ def prepare(probe: Probe, directory: Path) -> Ready:
     Raises:
         BadInput: it cannot be run.
     """
-    place, summary = lockstep.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
+    place, summary = alone.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
     return Ready(probe, Recorded(place), summary)
 
 
 def replays(run: Transcript, seed: int) -> list[Finding]:
     """Every agent of a run, on adjacent data."""
-    return [replay(run, agent, 12, seed) for agent in range(run.parts.topology.agents)]
+    return [replay(run, agent, 12, seed) for agent in range(run.setup.topology.agents)]
 
 
-def simulate(parts: Setup) -> Transcript:
+def simulate(setup: Setup) -> Transcript:
     """A run with what it said, kept in memory."""
-    rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(parts)], axis=1).transpose(1, 0, 2)
-    _, events, frames = open_rows(parts, rows)
-    return Transcript(parts, frames, events)
+    rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
+    _, events, frames = setup.layout.open(rows)
+    return Transcript(setup, frames, events)
 
 
 def canary(ready: Ready, seed: int) -> Canary:
     """The adjacent data set that moves most, over some runs."""
     rng = np.random.default_rng([seed, 2])
-    parts, rounds = ready.run.parts, ready.run.parts.experiment.rounds
-    everyone = tuple(range(parts.topology.agents))
+    setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
+    everyone = tuple(range(setup.topology.agents))
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else everyone)
         for round in range(1, min(rounds, 4))
-        for change in adjacent(ready.run, agent, round, rng)
+        for change in adjacent(setup, ready.run.losses(agent), agent, round, rng)
     ]
-    pilots = [_seeded(parts, int(s)) for s in rng.integers(2**62, size=PILOTS)]
+    pilots = [_seeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
     runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
     sizes = [
         float(np.mean([_size([run[i] for i in agents], change, ready.gaussian) for run in runs]))
@@ -117,7 +119,8 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
     total = 0.0
     for agent in replayed:
         last = len(agent.messages)
-        (l1, l2), scale = agent.moved(change, last)[0].T, agent.scale[change.round - 1 :]
+        moved, scale = agent.moved(change, last)[0], agent.scale[change.round - 1 :]
+        l1, l2 = moved[..., 0], moved[..., 1]
         moved = np.where(agent.kind[change.round - 1 :] == Kind.LAPLACE, l1, l2)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(moved == 0, 0.0, moved / scale)
@@ -125,28 +128,28 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
     return float(np.sqrt(total)) if gaussian else total
 
 
-def _seeded(parts: Setup, seed: int) -> Setup:
+def _seeded(setup: Setup, seed: int) -> Setup:
     """The same run, noised anew."""
-    return replace(parts, experiment=msgspec.structs.replace(parts.experiment, seed=seed))
+    return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
-def _worlds(parts: Setup, target: Canary) -> tuple[Setup, Setup]:
+def _worlds(setup: Setup, target: Canary) -> tuple[Setup, Setup]:
     """The run on its own data, and on adjacent data."""
-    rounds = range(1, parts.experiment.rounds + 1)
-    own = [parts.stream.of(agent) for agent in range(parts.topology.agents)]
+    rounds = range(1, setup.experiment.rounds + 1)
+    own = [setup.stream.of(agent) for agent in range(setup.topology.agents)]
     other = [
-        changed(loss, parts.stream.samples(agent), target.change) if agent in target.agents else loss
+        changed(loss, setup.stream.samples(agent), target.change) if agent in target.agents else loss
         for agent, loss in enumerate(own)
     ]
-    one, two = (Fixed(parts.stream, [[loss(t) for t in rounds] for loss in losses]) for losses in (own, other))
-    return replace(parts, stream=one), replace(parts, stream=two)
+    one, two = (Fixed(setup.stream, [[loss(t) for t in rounds] for loss in losses]) for losses in (own, other))
+    return replace(setup, stream=cast(Any, one)), replace(setup, stream=cast(Any, two))
 
 
-def pairs(parts: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
+def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
     """Log-likelihood ratios of some of many runs on each of two data sets, no draw of one used in another: (k, 2)."""
     if np.isinf(target.size):
         return np.empty((len(which), 2))
-    worlds = _worlds(parts, target)
+    worlds = _worlds(setup, target)
     found = np.empty((len(which), 2))
     for k, pair in enumerate(which):
         for world, run in enumerate(worlds):
@@ -163,7 +166,7 @@ def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
     """What many runs show."""
     if np.isinf(target.size):  # a message without noise tells for certain
         return CERTAIN
-    delta = ready.run.parts.experiment.privacy.delta
+    delta = ready.run.setup.experiment.privacy.delta
     return told_apart(ratios[:, 0], ratios[:, 1], delta, alpha, ready.gaussian)
 
 
@@ -182,17 +185,17 @@ class Guesses(NamedTuple):
 
 def guess(ready: Ready) -> Guesses:
     """Guess the sign of every sample's target by the message that first carries it, all before it being known."""
-    run, parts = ready.run, ready.run.parts
-    everyone = [Replayed(run, agent) for agent in range(parts.topology.agents)]
+    run, setup = ready.run, ready.run.setup
+    everyone = [Replayed(run, agent) for agent in range(setup.topology.agents)]
     telling = [everyone] if ready.shared else [[agent] for agent in everyone]
     right = made = secrets = 0
-    for t in range(1, parts.experiment.rounds):
+    for t in range(1, setup.experiment.rounds):
         for agents in telling:
             loss: Any = run.losses(agents[0].agent)(t)
-            sample = parts.stream.samples(agents[0].agent)(t)[0]
+            sample = setup.stream.samples(agents[0].agent)(t)[0]
             change = Change(t, sample, loss.features[0], -float(loss.targets[0]))
             ratio = sum(agent.log_ratio(change, t + 1) for agent in agents)
-            shift = sum(float(agent.moved(change, t + 1)[0][-1, 0] / agent.scale[t]) for agent in agents)
+            shift = sum(float((agent.moved(change, t + 1)[0][-1, :, 0] / agent.scale[t]).sum()) for agent in agents)
             secrets += 1
             if shift > 0 and abs(ratio) >= CLEAR * shift:
                 made, right = made + 1, right + (ratio > 0)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from mpinodes.auditing.replay import Replayed
 from mpinodes.auditing.statistics import signs_agree, two_sided
+from mpinodes.auditing.transcripts import Replayed
 from mpinodes.core import Kind, Vector
 
 LAGS = 4  # rounds apart, for which draws are compared
@@ -26,7 +26,7 @@ class Check(NamedTuple):
     p: float
 
 
-class Noise(NamedTuple):
+class NoiseTests(NamedTuple):
     """All tests of the noise.
 
     Attributes:
@@ -44,30 +44,32 @@ class Noise(NamedTuple):
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
-def examine(replayed: list[Replayed]) -> Noise:
+def examine(replayed: list[Replayed]) -> NoiseTests:
     """Test the noise of all agents of a run."""
-    kinds = {int(k) for agent in replayed for k, scale in zip(agent.kind, agent.scale, strict=True) if scale > 0}
+    kinds = {int(k) for agent in replayed for k in agent.kind[agent.scale > 0]}
     drawn = _standardized(replayed)
     used = np.isfinite(drawn)
     if not used.any():
-        return Noise(0, 1.0, [])
+        return NoiseTests(0, 1.0, [])
     assert len(kinds) == 1  # an experiment has one mechanism
     kind = kinds.pop()
     ratio, checks = (_radial if kind == Kind.PURE else _by_coordinate)(drawn, kind)
     independent = [Check(name, p) for name, p in _dependence(drawn).items()]
-    return Noise(int(used.sum()), ratio, [*checks, *independent])
+    return NoiseTests(int(used.sum()), ratio, [*checks, *independent])
 
 
 def _standardized(replayed: list[Replayed]) -> Vector:
-    """Noise over scale, (rounds, agents, d); nan where there is none."""
-    rounds = len(replayed[0].messages)
-    found = np.full((rounds, len(replayed), len(replayed[0].said(1))), np.nan)
-    for i, agent in enumerate(replayed):
+    """Noise over scale, (rounds, agents and vectors, d); nan where there is none."""
+    each = []
+    for agent in replayed:
+        rounds, vectors = agent.scale.shape
+        found = np.full((rounds, vectors, len(agent.said(1)) // vectors), np.nan)
         for t in range(1, rounds + 1):
-            noise = agent.drawn(t)
-            if noise is not None:
-                found[t - 1, i] = noise / agent.scale[t - 1]
-    return found
+            for vector, noise in enumerate(agent.drawn(t)):
+                if noise is not None:
+                    found[t - 1, vector] = noise / agent.scale[t - 1, vector]
+        each.append(found)
+    return np.concatenate(each, axis=1)
 
 
 def _by_coordinate(drawn: Vector, kind: int) -> tuple[float, list[Check]]:

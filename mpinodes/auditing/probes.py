@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mpinodes.config import registry
-from mpinodes.config.resolve import find_algorithm
+from mpinodes.config.requirements import AlgorithmClass
 from mpinodes.core import Vector
 from mpinodes.core.experiment import Tree, merge
 
@@ -81,13 +81,13 @@ def probes(section: Tree, seed: int, folder: Path) -> list[Probe]:
         BadInput: there is no such algorithm.
     """
     section = section if {"name", "path"} & section.keys() else {"name": "dpsda-ps"} | section
-    algorithm = find_algorithm(section)
+    algorithm = registry.chosen(registry.ALGORITHMS, section)
     name = _family(algorithm)
     words = {key: value for key, value in section.items() if isinstance(value, str)}
     return list(_probes(algorithm, name, words, seed, folder))
 
 
-def _probes(algorithm: Any, name: str, words: Tree, seed: int, folder: Path) -> Iterator[Probe]:
+def _probes(algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path) -> Iterator[Probe]:
     always: Tree = {
         "report": False, "record": {"transcript": True}, "data": {"name": "file", "shuffle": False, "epochs": 1},
         "seed": seed, "repeats": 1, "name": "probe",
@@ -110,25 +110,26 @@ def _probes(algorithm: Any, name: str, words: Tree, seed: int, folder: Path) -> 
         yield Probe("every sample, one run", merge(seen[0], last), secret=True)
 
 
-def _family(algorithm: Any) -> str:
+def _family(algorithm: AlgorithmClass) -> str:
     """The name of the algorithm of ours that a class is or extends; empty: none."""
-    ours = {registry.find("algorithms", name, "algorithm.name"): name for name in registry.names("algorithms")}
+    names = registry.names(registry.ALGORITHMS)
+    ours = {registry.find(registry.ALGORITHMS, name): name for name in names}
     return next((ours[base] for base in algorithm.__mro__ if base in ours), "")
 
 
-def _whole(algorithm: Any) -> bool:
-    return bool(getattr(algorithm, "whole_data", False))
+def _whole(algorithm: AlgorithmClass) -> bool:
+    return algorithm.whole_data
 
 
-def _agents(algorithm: Any, joint: int) -> int:
+def _agents(algorithm: AlgorithmClass, joint: int) -> int:
     """How many, each of one coordinate."""
-    return SMALL if algorithm.decomposable else getattr(algorithm, "only_agents", joint)
+    return SMALL if algorithm.decomposable else algorithm.only_agents or joint
 
 
-def _kind(algorithm: Any, folder: Path) -> Tree:
+def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
     """The experiment that fits a kind of algorithms, on data of its own."""
     graph = {"topology": {"name": "complete", "agents": SMALL}}
-    if getattr(algorithm, "solves", False):
+    if algorithm.solves:
         file = _write(folder / "labels.npz", np.ones((2 * SMALL, 1)), np.tile([1.0, -1.0], SMALL))
         data: Tree = {"file": file, "targets": "labels", "batch": "all", "bound": 1.0}
         problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
@@ -143,7 +144,7 @@ def _kind(algorithm: Any, folder: Path) -> Tree:
         } | graph
     agents = _agents(algorithm, JOINT)
     problem = {"loss": "least-squares", "set": "box", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}
-    if getattr(algorithm, "unconstrained", False):
+    if algorithm.unconstrained:
         problem["set"] = "none"
     return {
         "rounds": FEW,
@@ -155,20 +156,20 @@ def _kind(algorithm: Any, folder: Path) -> Tree:
     }
 
 
-def _first_far(algorithm: Any, agents: int, folder: Path) -> str:
+def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path) -> str:
     """The first target of agent 0, or of all, far away; the others 0."""
     targets = np.zeros((agents, 2 * FEW))
     targets[0, 0] = FAR
     return _targets(algorithm, targets, folder / "first")
 
 
-def _secrets(algorithm: Any, agents: int, seed: int, folder: Path) -> str:
+def _secrets(algorithm: AlgorithmClass, agents: int, seed: int, folder: Path) -> str:
     """All targets far away, of random signs."""
     rng = np.random.default_rng([seed, 1])
     return _targets(algorithm, FAR * rng.choice([-1.0, 1.0], (agents, MANY)), folder / "secret")
 
 
-def _targets(algorithm: Any, targets: Vector, path: Path) -> str:
+def _targets(algorithm: AlgorithmClass, targets: Vector, path: Path) -> str:
     """A file for each agent's targets, (agents, rounds), with d = 1; of shared losses one, with d = agents."""
     if not algorithm.decomposable:
         return _write(path.with_suffix(".npz"), np.ones(targets.T.shape), targets[0])

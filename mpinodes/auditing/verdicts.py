@@ -6,9 +6,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
-from mpinodes.auditing.noise import Noise, examine
-from mpinodes.auditing.replay import SLACK, Finding, NotThatRun, Replayed, Transcript
+from mpinodes.auditing.noise import NoiseTests, examine
+from mpinodes.auditing.replay import SLACK, Finding
 from mpinodes.auditing.statistics import Shown
+from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
 from mpinodes.core import Vector
 from mpinodes.results.summary import number
 
@@ -58,7 +59,7 @@ def of_replay(findings: list[Finding]) -> Row:
     return Row("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
 
 
-def of_noise(noise: Noise, alpha: float) -> Row:
+def of_noise(noise: NoiseTests, alpha: float) -> Row:
     """Whether the noise is what the events say."""
     if not noise.checks:
         return Row("noise", "none to test", "no noise, no privacy", False)
@@ -72,7 +73,7 @@ def of_noise(noise: Noise, alpha: float) -> Row:
 def of_run(run: Transcript, seed: int) -> list[Row]:
     """A run: what was heard, replay, noise."""
     try:
-        agents = [Replayed(run, agent) for agent in range(run.parts.topology.agents)]
+        agents = [Replayed(run, agent) for agent in range(run.setup.topology.agents)]
         for agent in agents:
             agent.require_same_run(run)
     except NotThatRun as error:

@@ -160,7 +160,7 @@ def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[
 
 def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
     """B_0, ..., B_T; rho: of the rounds after."""
-    a, p = two_stage(setup), setup.dimension
+    p = setup.dimension
     rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
     said = sqrt(p) * c.noise
     moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))

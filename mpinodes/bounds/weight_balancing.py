@@ -76,7 +76,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 def _broken(setup: Setup, strong: bool) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
-    graph, rounds, step = setup.topology, setup.experiment.rounds, setup.run.step
+    graph, rounds, step = setup.topology, setup.experiment.rounds, setup.run.steps
     sound = graph.period == 1 or topology.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(setup),
@@ -150,7 +150,7 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
     total = n * steep
     both = 5 * total + 2 * n * steep
     squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
-    step = setup.run.step
+    step = setup.run.steps
     strong = isinstance(step, StronglyConvex)
     growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1

@@ -7,7 +7,7 @@ numbers of the message's leakage, and its frame where the transcript is recorded
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.messages import HIDDEN_KIND, RELEASED, UNKNOWN_KIND, Leakage, Query, Vector, leakage_width
+from mpinodes.core.messages import HIDDEN_KIND, UNKNOWN_KIND, Leakage, Query, Vector
 
 
 class Kind(IntEnum):
@@ -65,6 +65,7 @@ class Event(NamedTuple):
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
+COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
@@ -152,8 +153,29 @@ class Events:
         """One after the other, by round."""
         return cls(np.concatenate([chunk.data for chunk in chunks]))
 
+    @classmethod
+    def of_columns(cls, layout: Layout, columns: Mapping[str, Vector]) -> Events:
+        """From the variables of a record, as `columns` gives them; those of one vector or part lack that axis."""
+        shape = columns[COLUMN.format("event", "kind")].shape[:2]
+        data = np.zeros(shape, layout.record)
+        for group in ("event", "leakage"):
+            for name in data[group].dtype.names or ():
+                into = data[group][name]
+                into[...] = columns[COLUMN.format(group, name)].reshape(into.shape)
+        return cls(data)
+
+    def columns(self) -> dict[str, Vector]:
+        """All columns by their names in a record: (rounds, agents, ...); axes of one vector or part are left out."""
+        found = {}
+        for group in ("event", "leakage"):
+            for name in self.data[group].dtype.names or ():
+                column = self.data[group][name]
+                kept = [size for size in column.shape[2:] if size > 1]
+                found[COLUMN.format(group, name)] = column.reshape(*column.shape[:2], *kept)
+        return found
+
     def copy(self) -> Events:
-        """A copy that what they were read from may be overwritten under."""
+        """A copy, for rows that are written anew."""
         return Events(self.data.copy())
 
     def event(self, name: str) -> Vector:
@@ -246,11 +268,3 @@ class Events:
         for name in TELEMETRY:
             data["event"][name] = 0.0
         return data.tobytes()
-
-
-def leakage_names(layout: Layout) -> tuple[str, ...]:
-    """The names of the columns of leakages."""
-    return tuple(layout.record["leakage"].names or ())
-
-
-__all__ = ["NOTHING_SAID", "RELEASED", "Event", "Events", "Kind", "Layout", "leakage_names", "leakage_width"]

@@ -121,7 +121,8 @@ class Run:
         """
         if self.steps is None:
             raise ValueError("this algorithm takes no steps along a gradient: it has takes_steps = False")
-        return self.steps
+        step: Step = self.steps
+        return step
 
 
 class Bound(NamedTuple):

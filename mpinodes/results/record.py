@@ -21,7 +21,7 @@ import numpy as np
 from mpinodes import __version__
 from mpinodes.core import Event, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events, Layout, leakage_names
+from mpinodes.core.events import Events, Layout
 from mpinodes.core.experiment import Experiment
 
 RUNS = "runs"
@@ -126,9 +126,9 @@ class Record:
         self._events = Event._fields if len(layout.vectors) == 1 else ()
         for name in Event._fields:
             self._variable(f"event_{name}", ("round", "agent"))
-        for name in leakage_names(layout):
+        self._leakage = tuple(layout.record["leakage"].names or ())
+        for name in self._leakage:
             self._variable(f"leakage_{name}", ("round", "agent"))
-        self._leakage = leakage_names(layout)
         if training_loss:
             self._variable("training_loss", ("round",))
         if decisions:

@@ -1,0 +1,263 @@
+"""What a run has said, and one agent run against it.
+
+Given all that was said, an agent's next message is a function of its data: running it on its own data and on adjacent
+data against the same transcript gives the change of every message. Where the noise is inside a minimization, what the
+two densities of the release differ by stands in for the change, times the noise's scale. Only the transcript, the
+events and the experiment are read; ξ and all else that is not data is the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes import load
+from mpinodes.auditing.changes import Change, changed
+from mpinodes.config.compose import compose
+from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
+from mpinodes.core.errors import BadInput
+from mpinodes.core.events import TELEMETRY, Event, Events
+from mpinodes.core.experiment import parse
+from mpinodes.core.messages import HEADER
+from mpinodes.privacy.penalty import log_density
+from mpinodes.simulation.step import Arrivals, State, Step
+
+ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
+PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)
+
+
+class NotThatRun(BadInput):
+    """What was said does not follow from experiment, data, code and what was said before."""
+
+
+class Transcript:
+    """What a run has said.
+
+    Attributes:
+        setup: of the run.
+        frames: (rounds, agents, words) on the links.
+        events: (rounds, agents).
+        losses: by agent, by round.
+    """
+
+    def __init__(self, setup: Setup, frames: Vector, events: Events) -> None:
+        self.setup, self.frames, self.events = setup, frames, events
+        self.losses = lru_cache(setup.stream.of)
+
+
+class Recorded(Transcript):
+    """That of a run directory."""
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            data = load(directory)
+            asked = parse(str(directory / "experiment.toml"), [])
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{directory}: not a run directory ({error})") from error
+        if "transcript" not in data:
+            raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
+        setup = compose(asked, ranks=None)
+        events = Events.of_columns(setup.layout, {str(name): data[name].values for name in data.variables})
+        super().__init__(setup, data.transcript.values, events)
+        rounds = setup.experiment.rounds
+        if setup.algorithm.settled_below:  # it may have ended before its time
+            rounds = min(rounds, len(self.frames))
+        wanted = (rounds, setup.topology.agents, setup.frame_width)
+        if self.frames.shape != wanted:
+            raise BadInput(
+                f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
+            )
+        for t, receiver in enumerate(data.receiver.values, 1):
+            if {(j, i) for j, i in np.argwhere(receiver).tolist()} != setup.topology.edges(t):
+                raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
+
+
+class Replayed:
+    """One agent, run against a transcript from any round on.
+
+    Attributes:
+        agent: who.
+        kind, scale: of its noise: (rounds, vectors).
+        messages: by round, on its own data.
+    """
+
+    def __init__(self, recorded: Transcript, agent: int) -> None:
+        self._setup, self._frames, self.agent = recorded.setup, recorded.frames, agent
+        self._step = Step(recorded.setup, agent)
+        self._own = self._step.losses
+        self._vectors = len(recorded.setup.algorithm.vectors)
+        self._end = HEADER + self._vectors * recorded.setup.dimension
+        self.kind, self.scale = recorded.events.kind[:, agent], recorded.events.scale[:, agent]
+        self._states: list[State] = []
+        self.messages = list(self._original())
+        if isinstance(recorded, Recorded):
+            self.require_same_run(recorded)
+
+    def said(self, t: int) -> Vector:
+        """The recorded releases of round t, side by side: (vectors x d,)."""
+        return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
+
+    def heard(self, t: int) -> Inbox | None:
+        """What the agent heard in round t, if it did not end there."""
+        return self._states[t].heard
+
+    def require_same_run(self, recorded: Transcript) -> None:
+        """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases.
+
+        Of noise that cannot be drawn again only the scales and sensitivities can be compared.
+
+        Raises:
+            NotThatRun: they are not.
+        """
+        out = np.empty(self._end - HEADER)
+        reproducible = self._setup.experiment.reproducible
+        for t, message in enumerate(self.messages, 1):
+            events, _ = self._step.releaser.release(message, t, self._states[t - 1].heard, out)
+            said = self.said(t)
+            rounding = max(event.rounding_l1 for event in events) / self._setup.dimension
+            near = np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()) + rounding)
+            if not reproducible and any(event.scale > 0 for event in events):
+                near = True  # other noise was drawn, and a local solve depends on it
+            told = recorded.events[t - 1, self.agent]
+            names = PRICED if not reproducible else Event._fields
+            now = [[event._asdict()[name] for event in events] for name in names]
+            if not (near and np.allclose(now, [told.event(name) for name in names], 1e-9, equal_nan=True)):
+                raise NotThatRun(
+                    f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
+                    "experiment, data and code give now"
+                )
+
+    def _arrivals(self, state: State) -> Arrivals:
+        senders = state.here.senders
+        frames = {j: self._frames[state.here.t - 1, j] for j in senders}
+        return Arrivals.of(self._setup, self.agent, senders, frames)
+
+    def _original(self) -> Iterator[Message]:
+        """The messages on the agent's own data; keeps the state at every round."""
+        state = self._step.start()
+        for _ in range(len(self._frames)):
+            self._states.append(state)
+            yield self._step.message(state)
+            state = self._step.receive(state, self._arrivals(state), self._own(state.here.t))
+
+    def _adjacent(self, change: Change, last: int, losses: Callable[[int], Loss]) -> Iterator[tuple[int, Message]]:
+        """The messages on adjacent losses, from the changed round on."""
+        state = self._states[change.round - 1]
+        for t in range(change.round, last + 1):
+            yield t, self._step.message(state)
+            if t < last:
+                state = self._step.receive(state, self._arrivals(state), losses(t))
+
+    def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
+        """How far messages on adjacent data are from those on the agent's own, to round `last`.
+
+        Returns:
+            By message, vector, and norm (L1, L2): (r, vectors, 2). And whether what was said of their sensitivity is
+            the same on both, as it must be: it is public.
+        """
+        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
+        hidden = len(self._setup.algorithm.hidden)
+        moved, public = [], True
+        for t, message in self._adjacent(change, last, losses):
+            own = self.messages[t - 1]
+            public &= _public(message, hidden, self._vectors) == _public(own, hidden, self._vectors)
+            moved.append(self._apart(t, own, message, losses))
+        return np.array(moved), public
+
+    def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
+        if isinstance(own, Solve) and isinstance(other, Solve):
+            return [self._diverged(t, other, losses(other.uses))]
+        one, two = _values(own), _values(other)
+        if len(one) != len(two):
+            return [[np.inf, np.inf]] * self._vectors
+        return [sizes(b - a, a) for a, b in zip(one, two, strict=True)] or [[0.0, 0.0]] * self._vectors
+
+    def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
+        """What the log densities of the release of round t differ by, times the scale; without noise, two centers."""
+        x, scale, own = self.said(t), float(self.scale[t - 1, 0]), self._own(ask.uses)
+        if scale == 0:
+            return sizes(ask.step * (adjacent.grad(x) - own.grad(x)), x)
+        one, other = (log_density(x, ask, loss, scale) for loss in (own, adjacent))  # type: ignore[arg-type]
+        return [scale * abs(one - other)] * 2
+
+    def log_ratio(self, change: Change, last: int) -> float:
+        """By how much likelier what was said to round `last` is on the agent's own data: a logarithm; ±inf: certain."""
+        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
+        total = 0.0
+        for t, message in self._adjacent(change, last, losses):
+            own, other = self._log_density(t, self.messages[t - 1], self._own), self._log_density(t, message, losses)
+            total += 0.0 if own == other else own - other  # both −inf: rounding
+        return total
+
+    def drawn(self, t: int) -> list[Vector | None]:
+        """The noise in each vector of the release of round t: (d,); None: it has none, or is rounded."""
+        message = self.messages[t - 1]
+        if isinstance(message, Solve):
+            hidden = self.scale[t - 1, 0] == 0 or message.grid
+            return [None if hidden else self._off(t, message, self._own)]
+        pairs = zip(_values(message), self._said(t), self.scale[t - 1], strict=False)
+        return [None if scale == 0 else said - value for value, said, scale in pairs] or [None] * self._vectors
+
+    def _said(self, t: int) -> list[Vector]:
+        return np.split(self.said(t), self._vectors)
+
+    def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
+        """What must have been added to the center for the release of round t to come of it."""
+        x = self.said(t)
+        return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
+
+    def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
+        """Of what was said in round t, up to a constant that is the same for all data."""
+        if isinstance(message, Solve):
+            scale = float(self.scale[t - 1, 0])
+            if scale == 0:
+                slack = 10 * message.step * message.tolerance
+                return 0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf
+            return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
+        vectors = zip(_values(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
+        return sum(_density(said - value, said, kind, float(scale)) for value, said, kind, scale in vectors)
+
+
+def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:
+    """The logarithm of what noise of this law has at a point, up to a constant."""
+    if scale == 0:
+        return 0.0 if sizes(off, said)[1] == 0 else -np.inf
+    if kind == Kind.LAPLACE:
+        return -float(np.abs(off).sum()) / scale
+    return -float(off @ off) / (2 * scale**2) if kind == Kind.GAUSSIAN else -float(np.linalg.norm(off)) / scale
+
+
+def _values(message: Message) -> list[Vector]:
+    """The clean vectors of a message; of one without data, none."""
+    if isinstance(message, Query):
+        return [message.value]
+    return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []
+
+
+def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
+    """All that a message says of itself, which no data may tell on."""
+    if isinstance(message, Query):
+        facts = (message.l1, message.l2, message.uses, message.calibration, message.value.shape)
+        return (*facts, message.leaks.numbers(hidden, vectors))
+    if isinstance(message, Queries):
+        each = [(n, p.l1, p.l2, p.calibration, p.value.shape) for n, p in message.vectors.items()]
+        return (*each, message.uses, message.leaks.numbers(hidden, vectors))
+    if isinstance(message, Solve):
+        return (
+            message.center.tobytes(), message.step, message.near.tobytes(), message.uses, message.l2,
+            message.log_volume, message.calibration, message.tolerance, message.stretch, message.leaks, message.grid,
+        )  # fmt: skip
+    return (type(message),)
+
+
+def sizes(moved: Vector, message: Vector) -> list[float]:
+    """L1 and L2 of a difference, less what rounding makes: a difference of messages is not exact to their last bits."""
+    floor = ROUNDING * max(1.0, float(np.abs(message).max()))
+    return [
+        max(float(np.abs(moved).sum()) - floor * len(moved), 0.0),
+        max(float(np.linalg.norm(moved)) - floor, 0.0),
+    ]
