@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import command, mpirun, run_alone, run_mpi
+from tests.helpers.running import command, mpirun, run_alone, run_mpi
 
 SELF_LOOP = '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 1}, {"source": 1, "target": 1}]}'
 APART = '{"nodes": [{"id": 0}, {"id": 1}, {"id": 2}], "edges": [{"source": 0, "target": 1}]}'

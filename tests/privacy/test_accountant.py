@@ -12,34 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from mpinodes.core.protocol import Event, Kind
+from mpinodes.core.protocol import Kind
 from mpinodes.privacy import curves
-from mpinodes.privacy.accountant import Accountant, price
+from mpinodes.privacy.accountant import Accountant
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
-
-DELTA = 1e-5
-
-
-def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> np.ndarray:
-    """(rounds, fields of an Event); by default public points, round t - 1 first carried by message t."""
-    made = np.zeros((rounds, len(Event._fields)))
-    defaults = {
-        "kind": kind, "scale": 1.0, "draws": 1.0, "l1": 1.0, "l2": 1.0,
-        "uses": np.arange(rounds), "hidden_gain": 0.0, "hidden_cap": 0.0, "hidden_keep": 0.0,
-    }  # fmt: skip
-    for name, value in (defaults | fields).items():
-        made[:, Event._fields.index(name)] = value
-    return made
-
-
-def by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
-def loss(one_agent: np.ndarray, groups=by_round, agents: int = 1, tight: bool = False):
-    return price([open_ledger(one_agent, Uses.of(one_agent, groups))], [agents], len(one_agent), DELTA, tight)
-
+from tests.helpers.accounting import DELTA, by_round, events, loss
 
 # ---- curves
 

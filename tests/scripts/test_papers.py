@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpinodes.config.resolve import resolve
 from mpinodes.core.experiment import parse
-from tests.conftest import CHECKOUT, command
-
-PAPERS = CHECKOUT / "scripts" / "papers"
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
-
-def drawn(script: str, folder: Path, *pictures: str, words: Sequence[str] = ()) -> str:
-    done = command([sys.executable, str(PAPERS / script), str(folder), "--quick", *words], folder, limit=60)
-    assert done.code == 0, done.err
-    for picture in pictures:
-        assert (folder / picture).read_bytes().startswith(SIGNATURE)
-        assert f"figure: {folder / picture}" in done.out
-    return done.out
-
-
-def numbers(text: str, line: str) -> list[float]:
-    """All numbers on the first line that begins so."""
-    found = re.search(rf"^\s*{re.escape(line)}(.*)$", text, re.MULTILINE)
-    assert found, f"no line {line!r} in:\n{text}"
-    return [float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?", found[1])]
+from tests.helpers.figures import PAPERS, drawn, numbers
+from tests.helpers.parts import resolved
 
 
 def test_weights_converge_on_eulerian_digraphs_and_blow_up_on_random_ones(tmp_path):
@@ -149,4 +128,4 @@ def test_every_file_is_an_experiment(path, tmp_path):
         lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
         (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")
         pairs += [f"data.dir={tmp_path}"]
-    assert resolve(parse(str(path), pairs), ranks=None).name.startswith(path.stem[:8])
+    assert resolved(parse(str(path), pairs)).name.startswith(path.stem[:8])
