@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import mpinodes
+from mpinodes.simulation.agent import row_width
 from tests.helpers.matrix_forms import METHODS
-from tests.helpers.parts import run_of
+from tests.helpers.parts import parts_of, run_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import run_alone, run_mpi
 
@@ -138,6 +139,29 @@ def test_agents_with_data_of_their_own_do_the_same_under_mpi_and_in_lockstep(nam
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
 
 
+def length_of_chunks(last: str, ends: int, rounds: int) -> int:
+    """Rounds of a chunk, so that the last of a run that ends in a round is as it should be."""
+    match last:
+        case "empty" | "full":
+            return max(k for k in range(2, rounds // 8 + 1) if ends % k == 0)  # no chunk is longer
+        case "partial":
+            return 7 if ends % 7 else 5
+        case _:
+            return ends + 3
+
+
+def sizes_of_chunks(run) -> list[int]:
+    """Of all chunks of rows that the logger took and that had rows in them."""
+    lines = (run / "progress.jsonl").read_text().splitlines()
+    return np.diff([0, *(json.loads(line)["round"] for line in lines)]).tolist()
+
+
+def wanted_sizes(last: str, ends: int, length: int) -> list[int]:
+    whole, rest = divmod(ends, length)
+    assert {"empty": rest == 0, "full": rest == 0, "partial": whole > 0 < rest, "only": whole == 0}[last]
+    return [length] * whole + [rest] * (rest > 0)
+
+
 @pytest.mark.parametrize(
     ("agents", "shape", "last"),
     [(5, "path", "empty"), (11, "path", "partial"), (11, "ring", "full"), (5, "ring", "only")],
@@ -147,24 +171,21 @@ def test_a_run_that_stops_early_does_so_in_the_same_round_under_mpi_and_in_locks
     edges = [{"source": k, "target": k + 1} for k in range(agents - 1)]
     edges += [{"source": agents - 1, "target": 0}] * (shape == "ring")
     (tmp_path / "graph.json").write_text(json.dumps({"nodes": [{"id": k} for k in range(agents)], "edges": edges}))
-    words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "algorithm.stop=0.01", "report=false"]
-    words += ["record.decisions=true", "record.transcript=true"]
-    words += [f"topology.file={tmp_path / 'graph.json'}", "topology.undirected=true", "data.points=7"]
-    run_of(tmp_path / "first", " ".join([*words, "rounds=1200"]))
-    first = mpinodes.load(tmp_path / "first")
+    words = "algorithm.name=two-stage-gaussian algorithm.gradient_rounds=5 algorithm.stop=0.01 data.points=7 "
+    words += f"record.decisions=true record.transcript=true topology.file={tmp_path / 'graph.json'} "
+    words += "topology.undirected=true report=false"
+    first = mpinodes.load(run_of(tmp_path / "first", f"{words} rounds=1200"))
     ends = first.sizes["round"]
     rounds = ends if last == "full" else 1200
-    divides = [k for k in range(2, rounds // 8 + 1) if ends % k == 0]
-    length = {"empty": divides[-1:], "partial": [7 if ends % 7 else 5], "full": divides[-1:], "only": [ends + 3]}[last][
-        0
-    ]
-    width = first.sizes["coordinate"] + 12 + first.sizes["word"]
-    words += [f"rounds={rounds}", f"record.chunk={8 * width * length}"]
-    done = run_mpi(agents + 1, *words, "output.dir=mpi", cwd=tmp_path)
+    length = length_of_chunks(last, ends, rounds)
+    words += f" rounds={rounds}"
+    words += f" record.chunk={8 * row_width(parts_of(words)) * length}"
+    done = run_mpi(agents + 1, *words.split(), "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
-    run_of(tmp_path / "lockstep", " ".join(words))
+    run_of(tmp_path / "lockstep", words)
     assert mpinodes.load(tmp_path / "mpi").sizes["round"] == ends < 1000
     assert summary_of(tmp_path / "mpi")["rounds"] == ends
+    assert sizes_of_chunks(tmp_path / "mpi") == wanted_sizes(last, ends, length)
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
     assert np.array_equal(mpinodes.load(tmp_path / "mpi").decision, first.decision)
 
