@@ -14,7 +14,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def drawn(script: str, folder: Path, *pictures: str, words: Sequence[str] = ()) -> str:
-    done = command([sys.executable, str(PAPERS / script), str(folder), "--quick", *words], folder, limit=60)
+    done = command([sys.executable, str(PAPERS / script), str(folder), "--quick", *words], folder)
     assert done.code == 0, done.err
     for picture in pictures:
         assert (folder / picture).read_bytes().startswith(SIGNATURE)

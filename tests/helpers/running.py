@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-LIMIT = 120.0  # seconds for a parallel test
+LIMIT = 300.0  # seconds, after which a command counts as hung: far above what any needs on a busy machine
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
 
 
