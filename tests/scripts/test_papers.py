@@ -114,6 +114,16 @@ def test_at_equal_proven_epsilon_runs_keep_their_budgets(tmp_path):
     assert re.search(r"Least regret at ε = 0\.5: [\w-]+ \(\d.*\); ε = 4: dola", out)
 
 
+def test_the_attack_finds_the_sample_and_the_growth_of_private_penalties(tmp_path):
+    out = drawn("admm_attack.py", tmp_path, "admm-attack.png")
+    dvp, known, assumed, fitted, *_, growth = numbers(out, "1000 ")
+    assert dvp > 0.95
+    assert min(known, assumed, fitted) > 0.85
+    assert growth == pytest.approx(1.002, abs=1e-4)
+    assert "η known, the sample is inferred: holds" in out
+    assert "η private, that is impossible: does not hold" in out
+
+
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
     pairs = ["topology.agents=4"]
