@@ -1,10 +1,11 @@
 """Draw a picture of every file in topologies/ beside it, and of small generated graphs in topologies/generated/.
 
-python scripts/draw_topologies.py
+python scripts/draw_topologies.py, or with another directory than topologies/: python scripts/draw_topologies.py DIR
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ def draw(graph: topology.Topology, picture: Path, dpi: int) -> None:
     draw_topology(shown).savefig(picture, dpi=dpi)
 
 
-for path in sorted(topology.folder().glob("*.json")):
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else topology.folder()
+for path in sorted(folder.glob("*.json")):
     draw(topology.read(path), path.with_suffix(".png"), dpi=100)
-generated = topology.folder() / "generated"
+generated = folder / "generated"
 generated.mkdir(exist_ok=True)
 for name in registry.names("topology"):
     draw(registry.find("topology", name, "")(**EXAMPLES[name]), generated / f"{name}.png", dpi=60)

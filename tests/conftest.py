@@ -10,62 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).parent.parent
-LIMIT = 120.0  # seconds for a parallel test
-THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
-
-
-def mpirun() -> list[str]:
-    """The mpirun that fits this Python's mpi4py: the one beside it, or the system's."""
-    beside = Path(sys.executable).parent / "mpirun"
-    command = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"]
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    if "Open MPI" in version or "prrte" in version.lower():
-        command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-    return command
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished command."""
-
-    code: int
-    out: str
-    err: str
-
-
-def command(words: list[str], cwd: Path, limit: float = LIMIT, env: dict[str, str] | None = None) -> Done:
-    """Run a command in a process group of its own, which is gone afterwards whatever happened."""
-    process = subprocess.Popen(
-        words, cwd=cwd, env=os.environ | THREADS | (env or {}), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        pytest.fail(f"no end within {limit:g} s: {' '.join(words)}\n{out[-2000:]}\n{err[-2000:]}", pytrace=False)
-    return Done(process.returncode, out, err)
-
-
-def run_mpi(ranks: int, *words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
-    """mpirun -n RANKS python -m MODULE WORDS."""
-    return command([*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
-
-
-def run_alone(*words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
-    """Python -m MODULE WORDS."""
-    return command([sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
+from tests.helpers.running import command, mpirun
 
 
 def _in_world(config: pytest.Config) -> bool:

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from mpi4py import MPI
 from mpinodes.config.resolve import resolve
 from mpinodes.config.compose import build
 from mpinodes.core import Setup
+from mpinodes.core import sets
 from mpinodes.core.experiment import parse
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
@@ -40,6 +42,7 @@ CASES = {
     "default": ["data.epochs=20", "rounds=5000"],
     "d784": ["rounds=400"],
 }
+QUICK = 40  # rounds
 
 
 class Images:
@@ -68,18 +71,14 @@ class Images:
         return {}
 
 
-def parts_of(case: str) -> Setup:
-    parts = build(resolve(parse(None, CASES[case]), ranks=8)) if case == "default" else None
-    if parts is None:
-        from dataclasses import replace
-
-        from mpinodes.core import sets
-
-        small = build(resolve(parse(None, ["data.name=olr", "problem.set=ball", *CASES[case]]), ranks=8))
-        blocks = sets.blocks(784, 7)
-        algorithm = replace(small.algorithm, blocks=blocks)
-        parts = replace(small, stream=Images(5.0), dimension=784, blocks=blocks, algorithm=algorithm)
-    return parts
+def parts_of(case: str, quick: bool) -> Setup:
+    words = [*CASES[case], *[f"rounds={QUICK}"] * quick]
+    if case == "default":
+        return build(resolve(parse(None, words), ranks=8))
+    small = build(resolve(parse(None, ["data.name=olr", "problem.set=ball", *words]), ranks=8))
+    blocks = sets.blocks(784, 7)
+    algorithm = replace(small.algorithm, blocks=blocks)
+    return replace(small, stream=Images(5.0), dimension=784, blocks=blocks, algorithm=algorithm)
 
 
 def with_mpinodes(world: MPI.Comm, parts: Setup, wait) -> float:
@@ -237,7 +236,7 @@ def stages(world: MPI.Comm, parts: Setup, wait) -> dict[str, float]:
             c = clock()
             agent.hear(round, network.frames)
             spent[:3] += b - a, c - b, clock() - c
-        channel.close()
+        channel.close(e.rounds)
         network.close()
         assemble(comm)
     agents.Free(), comm.Free()
@@ -250,6 +249,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", choices=list(CASES), action="append")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, once: whether it runs, not how fast")
     options = parser.parse_args()
     world = MPI.COMM_WORLD
     if world.size != 8:
@@ -257,9 +257,9 @@ def main() -> int:
         return 2
     wait = make_wait(world)
     for case in options.case or CASES:
-        parts = parts_of(case)
+        parts = parts_of(case, options.quick)
         taken = []
-        for _ in range(options.repeats + 1):
+        for _ in range(2 if options.quick else options.repeats + 1):
             taken.append((with_mpinodes(world, parts, wait), bare(world, parts, wait)))
         if world.rank == 0:
             rates = [(parts.experiment.rounds / a, parts.experiment.rounds / b) for a, b in taken[1:]]

@@ -106,7 +106,7 @@ def fitted(runs: list[Attacked], shown: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def main() -> None:
     asked = arguments(__doc__).parse_args()
-    rounds, seeds = (1000, 3) if asked.quick else (5000, 24)
+    rounds, seeds = (600, 2) if asked.quick else (5000, 24)
     shown = log_spaced(rounds, 30)
     shown = shown[shown >= FIRST]
     below = asked.output.absolute() / "runs" / "admm-attack"

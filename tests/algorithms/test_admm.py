@@ -2,189 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import exp, inf, log1p, sqrt
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from scipy.stats import beta, gamma, kstest, spearmanr
 
-import mpinodes
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
 from mpinodes.auditing.replay import Change, Recorded, Replayed, replay
-from mpinodes.config import setup as pt
-from mpinodes.config.resolve import resolve
-from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.core import Event, Kind, Query
+from mpinodes.core import Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.privacy.penalty import log_density
-from mpinodes.simulation.agent import HEADER
-from mpinodes.simulation.lockstep import simulate
-from tests.conftest import CHECKOUT
 from tests.helpers import reference
+from tests.helpers.accounting import field
+from tests.helpers.admm import C1, ITERATIONS, NOISY, TOLERANCE, UNLIKE, Setting, samples
+from tests.helpers.parts import decisions, parts_of, rows_of, run_of
+from tests.helpers.records import read, released, summary_of
+from tests.helpers.running import CHECKOUT
 
 NAMES = ["admm", "m-admm", "dvp-admm", "pp-admm", "pvp-admm"]
-NOISY = ["dvp-admm", "pp-admm", "pvp-admm"]
-ITERATIONS = 16
-TOLERANCE = 1e-12
-C1 = 0.25  # of the logistic loss
 ADULT = CHECKOUT.parent / "shared" / "data" / "adult"
-
-Each = float | tuple[float, ...]  # for all agents, or for each
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One experiment, as mpinodes is asked for it and as the paper writes it."""
-
-    name: str
-    iterations: int = ITERATIONS
-    topology: str = "ring"
-    sizes: tuple[int, ...] = (20, 20, 20, 20, 20)
-    dimension: int = 4
-    weight: float = 10.0
-    regularizer: float = 0.1
-    dual_step: Each = 0.5
-    dual_growth: float = 1.0
-    penalty: Each = 0.5
-    penalty_growth: Each = 1.02
-    cap: float = inf
-    rate: Each = 3.0
-    rate_growth: Each = 1.01
-    epsilon: float = inf
-    seed: int = 0
-    grid: float = 0.0
-    tolerance: float = TOLERANCE
-    delta: float = 1e-5
-
-    @property
-    def asked(self):
-        """Nested dictionaries, without an output directory."""
-        algorithm = {"name": self.name, "tolerance": self.tolerance}
-        algorithm |= {"dual_step": self.dual_step, "dual_growth": self.dual_growth}
-        if self.name in ("m-admm", "pp-admm"):
-            algorithm |= {"penalty": self.penalty, "penalty_growth": self.penalty_growth, "penalty_cap": self.cap}
-        if self.name in NOISY:
-            algorithm |= {"noise_rate": self.rate, "noise_growth": self.rate_growth}
-        if self.name in ("dvp-admm", "pp-admm"):
-            algorithm |= {"grid": self.grid}
-        return {
-            "rounds": self.iterations + 1, "seed": self.seed, "report": False, "algorithm": algorithm,
-            "record": {"decisions": True, "transcript": True},
-            "topology": {"name": self.topology, "agents": self.n},
-            "data": {
-                "name": "unit-ball", "dimension": self.dimension, "total": sum(self.sizes),
-                "partition": "uneven", "sizes": self.sizes,
-            },
-            "problem": {"weight": self.weight, "regularizer": self.regularizer},
-            "privacy": {
-                "epsilon": "inf" if self.epsilon == inf else self.epsilon,
-                "mechanism": "gamma-norm" if self.name in NOISY else "none", "delta": self.delta,
-            },
-        }  # fmt: skip
-
-    @property
-    def n(self):
-        return len(self.sizes)
-
-    @cached_property
-    def parts(self):
-        return pt.build(resolve(self.asked, ranks=None))
-
-    @cached_property
-    def adjacency(self):
-        return reference.adjacency(self.n, self.parts.topology.edges(1))
-
-    @property
-    def neighbours(self):
-        return self.adjacency.sum(axis=1)
-
-    @property
-    def share(self):
-        return self.weight / np.array(self.sizes)
-
-    @cached_property
-    def data(self):
-        return samples(self.parts)
-
-    def theta(self, t):
-        return np.ones(self.n) * self.dual_step * self.dual_growth ** (t - 1)
-
-    def eta(self, t):
-        if self.name not in ("m-admm", "pp-admm"):
-            return self.theta(t)
-        return np.minimum(np.ones(self.n) * self.penalty * np.array(self.penalty_growth) ** (t - 1), self.cap)
-
-    def alpha(self, t):
-        """Of the noise e, privacy.epsilon included."""
-        return self.epsilon * np.ones(self.n) * self.rate * np.array(self.rate_growth) ** (t - 1)
-
-    def scale(self, t):
-        return np.zeros(self.n) if self.name not in NOISY or self.epsilon == inf else 1 / self.alpha(t)
-
-    def run(self, where):
-        return mpinodes.run_lockstep(self.asked | {"output": {"dir": str(where / "run")}})
-
-    def expected(self):
-        return reference.admm(
-            self.iterations, self.data, self.adjacency, self.weight, self.regularizer, self.theta, self.eta,
-            self.scale, seed=self.seed, primal=self.name == "pvp-admm", grid=self.grid,
-        )  # fmt: skip
-
-    def proven(self, t):
-        """Of iteration t, by agent."""
-        modulus = self.regularizer + 2 * self.eta(t) * self.neighbours
-        if self.name == "pvp-admm":
-            return self.alpha(t) * (2 * self.share + 2 * self.tolerance) / modulus
-        noise = self.alpha(t) * self.share / (self.eta(t) * self.neighbours)
-        return noise + np.log1p(self.share * C1 / modulus)
-
-    def claimed(self, t):
-        """Of iteration t, by agent: the summand of P_i(T)."""
-        if self.name == "pvp-admm":
-            return self.alpha(t) * 2 * self.share / (self.regularizer + 2 * self.eta(t) * self.neighbours)
-        return self.share * (1.4 * C1 + self.alpha(t)) / (self.eta(t) * self.neighbours)
-
-
-def samples(parts):
-    """Of every agent, dense."""
-    losses = [parts.stream.of(i)(1) for i in range(parts.topology.agents)]
-    dense = [a if isinstance(a := loss.features, np.ndarray) else a.toarray() for loss in losses]
-    return [(x, loss.targets) for x, loss in zip(dense, losses, strict=True)]
-
-
-def read(run, name):
-    """A variable of the record: xarray takes longer to open one than most runs here."""
-    with h5py.File(run / "record.h5") as file:
-        return file[name][:]
-
-
-def released(run, dimension):
-    """(rounds, n, d)."""
-    return read(run, "transcript")[:, :, HEADER : HEADER + dimension]
-
-
-def summary(run):
-    return json.loads((run / "summary.json").read_text())
 
 
 # ---- the matrix form
 
 PLAIN = Setting("admm")
-UNLIKE = Setting(
-    "admm", topology="erdos-renyi", sizes=(15, 40, 25, 18, 60, 13), weight=12.0, seed=5,
-    dual_step=(0.5, 0.6, 0.45, 0.5, 0.55, 0.4), dual_growth=1.01, penalty=(0.55, 0.65, 0.6, 0.55, 0.6, 0.8),
-    penalty_growth=(1.01, 1.03, 1.1, 1.2, 1.02, 1.05), cap=2.0, rate=(3.0, 2.0, 5.0, 1.0, 3.0, 4.0),
-    rate_growth=(1.01, 1.0, 1.02, 1.05, 1.1, 1.01),
-)  # fmt: skip
 BARE = Setting("admm", topology="complete", sizes=(5, 9, 7), weight=1.0, regularizer=0.0, seed=2, dimension=1)
 DITHERED = replace(UNLIKE, grid=1e-3, epsilon=0.7)
 
@@ -207,7 +55,7 @@ def test_a_run_equals_the_matrix_form(setting, tmp_path):
     wanted = [np.zeros(setting.n)] + [setting.scale(t) for t in range(1, setting.iterations + 1)]
     np.testing.assert_allclose(read(run, "event_scale"), wanted, rtol=1e-13)
     assert np.abs(np.diff(found, axis=0)).max() > 0.01
-    assert summary(run)["solver"]["unsolved"] == 0
+    assert summary_of(run)["solver"]["unsolved"] == 0
 
 
 def test_the_settings_differ_in_all_that_agents_may_differ_in():
@@ -233,16 +81,13 @@ SAME = [
 
 @pytest.mark.parametrize(("one", "other"), SAME, ids=lambda s: s.name)
 def test_an_algorithm_is_another_with_some_keys_set_bit_for_bit(one, other):
-    rows = [np.concatenate([chunk.copy() for chunk in simulate(s.parts)], axis=1) for s in (one, other)]
+    rows = [rows_of(s.parts) for s in (one, other)]
     np.testing.assert_array_equal(*rows)
-    assert len(rows[0]) == one.n
+    assert rows[0].shape[1] == one.n
 
 
 def test_without_noise_primal_perturbation_is_admm():
-    one, other = (
-        np.concatenate([chunk[:, :, :4].copy() for chunk in simulate(Setting(name).parts)], axis=1)
-        for name in ("admm", "pvp-admm")
-    )
+    one, other = (decisions(Setting(name).parts) for name in ("admm", "pvp-admm"))
     np.testing.assert_array_equal(one, other)
 
 
@@ -324,12 +169,11 @@ GEOMETRIC = CAPPED | {"penalty_cap": inf}
 def gaps(where, algorithm, data, regularizer, rounds=101):
     """What Σ_i O_i at every agent's last decision is above its least, and the run."""
     asked = {
-        "rounds": rounds, "report": False, "algorithm": algorithm, "data": data | SIZES, "topology": {"agents": 5},
+        "rounds": rounds, "algorithm": algorithm, "data": data | SIZES, "topology": {"agents": 5},
         "problem": {"weight": 20.0, "regularizer": regularizer}, "record": {"decisions": True},
-        "output": {"dir": str(where / "run")},
     }  # fmt: skip
-    run = mpinodes.run_lockstep(asked)
-    together = samples(pt.build(resolve(asked, ranks=None)))
+    run = run_of(where / "run", asked)
+    together = samples(parts_of(asked))
     assert [len(y) for _, y in together] == SIZES["sizes"]
     best = reference.erm_minimizer(together, 20.0, regularizer)
 
@@ -363,7 +207,7 @@ def test_with_penalties_that_grow_without_a_cap_all_agents_stall_far_above(tmp_p
 def test_gap_and_training_loss_are_the_objectives_of_the_paper(tmp_path):
     """Σ_i O_i over N agents of unlike shares, and the mean over agents of the mean over their own samples."""
     gap, run, last, together = gaps(tmp_path, GEOMETRIC, BALL, 0.15, rounds=12)
-    told = summary(run)
+    told = summary_of(run)
     np.testing.assert_allclose(np.array(told["optimality_gap"]) * 5, gap, rtol=1e-8)
     means = [np.logaddexp(0, -y * (x @ f)).mean() for (x, y), f in zip(together, last, strict=True)]
     assert told["training_loss"] == pytest.approx(np.mean(means), rel=1e-12)
@@ -535,7 +379,7 @@ def test_the_papers_bound_is_no_less_where_its_conditions_hold():
 def test_what_is_proven_and_claimed_of_a_run_is_the_sum_over_its_iterations(name, tmp_path):
     setting = replace(UNLIKE, name=name, epsilon=0.5)
     run = setting.run(tmp_path)
-    told = summary(run)["privacy"]
+    told = summary_of(run)["privacy"]
     each = range(1, setting.iterations + 1)
     proven, claimed = (np.cumsum([of(t) for t in each], axis=0) for of in (setting.proven, setting.claimed))
     found = [agent["proven_pure"] for agent in told["agents"]]
@@ -555,7 +399,7 @@ def test_what_is_proven_and_claimed_of_a_run_is_the_sum_over_its_iterations(name
 
 @pytest.mark.parametrize("name", NOISY)
 def test_where_a_solver_falls_short_nothing_is_proven(name, tmp_path):
-    told = summary(Setting(name, epsilon=0.5, tolerance=1e-30).run(tmp_path))
+    told = summary_of(Setting(name, epsilon=0.5, tolerance=1e-30).run(tmp_path))
     assert told["solver"]["unsolved"] > 0
     assert 0 < told["solver"]["largest_residual"] < 1e-10
     for loss in (*told["privacy"]["agents"], told["privacy"]["network"]):
@@ -571,7 +415,7 @@ def test_the_largest_penalties_of_the_paper_are_no_hurdle_to_the_solver(name, tm
         name, 100, weight=10.0, penalty=(0.55, 0.65, 0.6, 0.55, 0.6), penalty_growth=(1.01, 1.03, 1.1, 1.2, 1.02),
         epsilon=0.5, tolerance=1e-10,
     )  # fmt: skip
-    told = summary(setting.run(tmp_path))
+    told = summary_of(setting.run(tmp_path))
     assert told["solver"]["unsolved"] == 0
     if name == "pp-admm":
         proven = sum(setting.proven(t) for t in range(1, 101))
@@ -601,8 +445,8 @@ def slips(setting):
 def test_rounding_turns_what_solvers_leave_into_a_part_of_delta(name, tmp_path):
     unlike = {"dual_step": (0.5, 0.6, 0.7, 0.5, 0.8), "penalty": (0.5, 0.7, 0.7, 0.6, 0.9)}
     setting = replace(ROUNDED, name=name, sizes=(20, 30, 25, 40, 35), **unlike)
-    told = summary(setting.run(tmp_path))["privacy"]
-    exact = summary(replace(setting, grid=0.0, delta=setting.delta / 2).run(tmp_path / "exact"))["privacy"]
+    told = summary_of(setting.run(tmp_path))["privacy"]
+    exact = summary_of(replace(setting, grid=0.0, delta=setting.delta / 2).run(tmp_path / "exact"))["privacy"]
     for i, (loss, of_exact) in enumerate(zip(told["agents"], exact["agents"], strict=True)):
         assert loss["proven_pure"] is None
         assert loss["proven"] == of_exact["proven"] > 0
@@ -618,7 +462,7 @@ def test_rounding_turns_what_solvers_leave_into_a_part_of_delta(name, tmp_path):
     ids=["much to lose", "solvers that leave much", "a fine grid"],
 )
 def test_where_that_part_is_more_than_half_of_delta_nothing_is_proven(setting, tmp_path):
-    told = summary(setting.run(tmp_path))
+    told = summary_of(setting.run(tmp_path))
     assert told["solver"]["unsolved"] == 0
     for loss in (*told["privacy"]["agents"], told["privacy"]["network"]):
         assert loss["proven"] is loss["proven_pure"] is None
@@ -645,7 +489,7 @@ def test_and_nearly_as_far_where_two_samples_pull_with_all_their_force_against_e
     """Far from 0, where a sample's pull is 1 and bends no more: it is mirrored at the line through 0 and the point."""
     recorded = Recorded(LOUD.run(tmp_path))
     replayed, (x, y) = Replayed(recorded, 0), LOUD.data[0]
-    claims = recorded.events[:, 0, Event._fields.index("l2")]
+    claims = recorded.events[:, 0, field("l2")]
     np.testing.assert_allclose(claims[1:], [2 * (10 / 30 + TOLERANCE) / (0.1 + 2 * 0.5 * 2)] * 6, rtol=1e-12)
     ratios = []
     for t in range(3, 8):
@@ -716,10 +560,8 @@ BAD = [
 
 @pytest.mark.parametrize(("words", "message"), BAD)
 def test_conditions_of_the_theorems_are_checked_and_name_the_agent(words, message, tmp_path):
-    pairs = ["data.total=100", "rounds=6", "problem.weight=10", "topology.agents=5", "report=false"]
-    asked = ex.parse(None, [*pairs, *words.split(), f"output.dir={tmp_path}/run"])
     with pytest.raises(BadInput) as caught:
-        mpinodes.run_lockstep(asked)
+        run_of(tmp_path / "run", f"data.total=100 rounds=6 problem.weight=10 topology.agents=5 {words}")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
@@ -727,18 +569,16 @@ def test_conditions_of_the_theorems_are_checked_and_name_the_agent(words, messag
 
 def test_conditions_that_only_just_hold_are_accepted(tmp_path):
     """C = B, η = θ, and 2c₁ a little below: and without noise the theorem on privacy asks for nothing."""
-    words = "algorithm.name=pp-admm problem.weight=20 algorithm.penalty_growth=1 rounds=3 data.total=100 report=false"
-    pairs = [*words.split(), "topology.agents=5"]
+    words = "algorithm.name=pp-admm algorithm.penalty_growth=1 rounds=3 data.total=100 topology.agents=5"
     theta = (0.5 - 0.15) / 4
-    for number, more in enumerate(([f"algorithm.dual_step={theta + 1e-6}"], ["privacy.epsilon=inf"])):
-        more = [*more, "problem.weight=30"] if number else more
-        mpinodes.run_lockstep(ex.parse(None, [*pairs, *more, f"output.dir={tmp_path}/run-{number}"]))
+    run_of(tmp_path / "run-0", f"{words} problem.weight=20 algorithm.dual_step={theta + 1e-6}")
+    run_of(tmp_path / "run-1", f"{words} problem.weight=30 privacy.epsilon=inf")
     with pytest.raises(BadInput, match=r"2 c1 = 0\.5 is not below"):
-        mpinodes.run_lockstep(ex.parse(None, [*pairs, f"algorithm.dual_step={theta - 1e-6}"]))
+        run_of(tmp_path / "run-2", f"{words} problem.weight=20 algorithm.dual_step={theta - 1e-6}")
 
 
 def test_where_c_is_above_b_by_a_little_the_message_does_not_say_that_1_is_above_1(tmp_path):
     words = "algorithm.name=pp-admm problem.weight=20.01 rounds=3 data.total=100 topology.agents=5"
     with pytest.raises(BadInput, match="above the theorem's 1") as caught:
-        mpinodes.run_lockstep(ex.parse(None, [*words.split(), f"output.dir={tmp_path}/run"]))
+        run_of(tmp_path / "run", words)
     assert "C/B = 1 times" not in str(caught.value)

@@ -7,13 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import mpinodes
 from mpinodes.auditing.replay import Recorded, replay
 from mpinodes.config import registry
 from mpinodes.config import setup as pt
-from mpinodes.config.resolve import ALGORITHM_FACTS, resolve
+from mpinodes.config.resolve import ALGORITHM_FACTS
 from mpinodes.core import Inbox, Start
-from mpinodes.simulation.lockstep import simulate
+from tests.helpers.parts import decisions, parts_of, run_of
 
 
 def settings(name: str) -> dict:
@@ -29,9 +28,8 @@ VARIANTS = [
 everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
-def parts_of(name: str, variant: dict, **sections) -> pt.Setup:
-    asked = {"algorithm": {"name": name, **variant}, "rounds": 30}
-    return pt.build(resolve(asked | sections, ranks=None))
+def built(name: str, variant: dict, **sections) -> pt.Setup:
+    return parts_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
 
 
 def frozen(said) -> list:
@@ -61,7 +59,7 @@ def some_states(parts: pt.Setup):
 
 @everywhere
 def test_messages_and_updates_are_pure(name, variant):
-    parts = parts_of(name, variant)
+    parts = built(name, variant)
     for state, place, inbox, losses in some_states(parts):
         before, heard = frozen(state), [r.copy() for r in inbox.releases]
         assert same(*(frozen(parts.algorithm.message(state, place)) for _ in range(2)))
@@ -74,7 +72,7 @@ def test_messages_and_updates_are_pure(name, variant):
 
 @everywhere
 def test_the_state_is_immutable_and_the_first_message_holds_no_data(name, variant):
-    parts = parts_of(name, variant)
+    parts = built(name, variant)
     state, place, *_ = next(iter(some_states(parts)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(state, dataclasses.fields(state)[0].name, None)
@@ -120,35 +118,24 @@ def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant
     if not of_rounds(name) and not hasattr(registry.find("algorithms", name, ""), "solves"):
         sections = sections | {"privacy": {"clip": 0.5}}
     short = {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
-    run = mpinodes.run_lockstep(
-        {
-            "algorithm": {"name": name, **variant, **short},
-            "rounds": 20,
-            "report": False,
-            "record": {"transcript": True},
-            "output": {"dir": str(tmp_path / "run")},
-            **sections,
-        }
-    )
-    recorded = Recorded(run)
+    asked = {"algorithm": {"name": name, **variant, **short}, "rounds": 20, "record": {"transcript": True}}
+    recorded = Recorded(run_of(tmp_path / "run", asked | sections))
     agents = {0, recorded.parts.topology.agents - 1}
     assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)
 
 
 @everywhere
 def test_with_noise_going_to_zero_the_run_becomes_the_one_without(name, variant):
-    quiet = parts_of(name, variant, privacy={"scale": 1e-13} if of_rounds(name) else {"epsilon": 1e11})
+    quiet = built(name, variant, privacy={"scale": 1e-13} if of_rounds(name) else {"epsilon": 1e11})
     if name == "two-stage-gaussian":  # whose noise falls like the root of epsilon only
-        quiet = parts_of(name, variant | {"noise_scale": 1e-13})
-    silent = parts_of(name, variant, privacy={"epsilon": "inf"})
-    d = quiet.dimension
-    one, other = (np.concatenate([c[:, :, :d].copy() for c in simulate(p)], axis=1) for p in (quiet, silent))
-    np.testing.assert_allclose(one, other, atol=1e-9)
+        quiet = built(name, variant | {"noise_scale": 1e-13})
+    silent = built(name, variant, privacy={"epsilon": "inf"})
+    np.testing.assert_allclose(decisions(quiet), decisions(silent), atol=1e-9)
 
 
 @everywhere
 def test_it_says_what_its_paper_claims(name, variant):
-    algorithm = parts_of(name, variant).algorithm
+    algorithm = built(name, variant).algorithm
     if name in ("dpps", "dpsr", "admm", "m-admm"):  # whose papers are not at hand, or that are not private
         assert not hasattr(algorithm, "claim")
         return

@@ -7,7 +7,6 @@ from functools import partial
 from math import exp, log, sqrt
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -19,11 +18,12 @@ from mpinodes.config import setup as pt
 from mpinodes.core import experiment as ex
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.results import summary
-from mpinodes.simulation.agent import HEADER, Agent, row_width
-from tests.algorithms.test_decomposable import slope, told
-from tests.algorithms.test_dpsda import parts_of
-from tests.conftest import run_alone
+from mpinodes.simulation.agent import HEADER, row_width
 from tests.helpers import reference
+from tests.helpers.matrix_forms import slope
+from tests.helpers.parts import Lockstep, parts_of, run_of, told
+from tests.helpers.records import frames_foretold, summary_of
+from tests.helpers.running import run_alone
 
 TWO = "algorithm.name=two-stage-gaussian"
 HUANG = "algorithm.name=huang-dp"
@@ -163,14 +163,6 @@ def test_the_predecessor_equals_its_equations_in_matrices(words, noise):
 # ----------------------------------------------------------------------------------------------------- the hand-over
 
 
-def recorded(where: Path, words: str) -> Path:
-    return mpinodes.run_lockstep(ex.parse(None, [*words.split(), "report=false", f"output.dir={where}"]))
-
-
-def summary_of(run: Path) -> dict:
-    return json.loads((run / "summary.json").read_text())
-
-
 def releases(run: Path) -> tuple[np.ndarray, np.ndarray]:
     """(rounds, n, d) of the frames on the links, and W of the links themselves: nothing but what is overheard."""
     record = mpinodes.load(run)
@@ -192,7 +184,7 @@ def overheard_gradients(run: Path, stages: int, radius: float, eta: float) -> tu
 def test_a_clean_hand_over_gives_the_last_gradient_away_and_a_noised_one_does_not(handover, stages, tmp_path):
     words = f"{MEAN} algorithm.gradient_rounds={stages} algorithm.handover={handover} record.transcript=true"
     words += " data.radius=50 problem.radius=50 privacy.epsilon=50"  # x(T) lies inside the box
-    run = recorded(tmp_path / "run", f"{TWO} {words} rounds={stages + 3}")
+    run = run_of(tmp_path / "run", f"{TWO} {words} rounds={stages + 3}")
     found, z = overheard_gradients(run, stages, 50.0, 1 / (7 * stages))
     parts = parts_of(f"{TWO} {words} rounds={stages + 3}")
     sums = np.array([parts.stream.of(i)(1).features.sum(axis=0) for i in range(5)])
@@ -212,32 +204,11 @@ def test_a_clean_hand_over_gives_the_last_gradient_away_and_a_noised_one_does_no
         assert network["rule"] == "GDP"
 
 
-def frames_foretold(run: Path, stages: int, stop: float) -> None:
-    """From T + 2 on, each frame is computed from the frames before it."""
-    record = mpinodes.load(run)
-    frames, d = record.transcript.values, record.sizes["coordinate"]
-    body, hops = slice(HEADER, HEADER + d), max(1, nx.diameter(nx.from_numpy_array(record.receiver.values[0])))
-    sends = record.receiver.values[0]
-    each = 2 / (3 * reference.laplacian_max(len(sends), set(map(tuple, np.argwhere(sends).tolist()))))
-    for t in range(stages + 2, len(frames) + 1):
-        before = frames[t - 2]
-        for i in range(record.sizes["agent"]):
-            heard = sorted([*np.flatnonzero(sends[:, i]).tolist(), i])
-            row = [1 - each * (len(heard) - 1) if j == i else each for j in heard]
-            mixed = row[0] * before[heard[0], body]
-            for weight, j in zip(row[1:], heard[1:], strict=True):
-                mixed = mixed + weight * before[j, body]
-            moved = np.linalg.norm(mixed - before[i, body])
-            known = np.bitwise_or.reduce(before[heard, 2].astype(int))
-            moving = (2 * known + (moved > stop * np.linalg.norm(before[i, body]))) % 2**hops if stop else 0
-            np.testing.assert_array_equal(frames[t - 1, i], [t, 1.0, moving, *mixed])
-
-
 @pytest.mark.parametrize("stop", [0.0, 0.003])
 @pytest.mark.parametrize("handover", ["clean", "noised"])
 def test_stage_two_says_nothing_that_was_not_said(handover, stop, tmp_path):
     words = f"{TWO} {MEAN} topology.name=ring algorithm.gradient_rounds=4 rounds=120 record.transcript=true"
-    run = recorded(tmp_path / "run", f"{words} algorithm.handover={handover} algorithm.stop={stop}")
+    run = run_of(tmp_path / "run", f"{words} algorithm.handover={handover} algorithm.stop={stop}")
     frames_foretold(run, 4, stop)
     record = mpinodes.load(run)
     assert not record.event_uses.values[5:].any()
@@ -245,7 +216,7 @@ def test_stage_two_says_nothing_that_was_not_said(handover, stop, tmp_path):
 
 
 def test_a_replay_on_adjacent_data_moves_no_message_of_stage_two(tmp_path):
-    run = Recorded(recorded(tmp_path / "run", f"{TWO} {MEAN} algorithm.gradient_rounds=4 rounds=9 "
+    run = Recorded(run_of(tmp_path / "run", f"{TWO} {MEAN} algorithm.gradient_rounds=4 rounds=9 "
                             "record.transcript=true"))  # fmt: skip
     for i in range(5):
         found = replay(run, i, rounds=2, seed=0)
@@ -293,7 +264,7 @@ def test_exact_accounting_takes_the_share_of_theorem_1s_noise_that_it_should(eps
 def test_exact_noise_spends_all_that_is_allowed_and_the_theorems_less(epsilon, delta, shape, tmp_path):
     words = f"{SMALL} privacy.epsilon={epsilon} privacy.delta={delta}"
     for name in ("theorem-1", "exact", *["theorem-2"] * (not shape)):
-        run = recorded(tmp_path / name, f"{words} algorithm.calibration={name} {shape}")
+        run = run_of(tmp_path / name, f"{words} algorithm.calibration={name} {shape}")
         lost = summary_of(run)["privacy"]["network"]
         assert lost["proven"] == pytest.approx(m_of(spent(run).max(), delta), abs=1e-9)
         if name == "exact":
@@ -354,7 +325,7 @@ def test_the_steps_take_the_users_modulus_and_curvature():
 
 def test_claimed_and_proven_losses_of_agents_with_shares_of_their_own(tmp_path):
     words = f"{TWO} {UNEVEN} problem.average=true algorithm.gradient_rounds=6 rounds=12"
-    run = recorded(tmp_path / "run", f"{words} privacy.epsilon=2 privacy.delta=1e-4")
+    run = run_of(tmp_path / "run", f"{words} privacy.epsilon=2 privacy.delta=1e-4")
     parts = parts_of(f"{words} privacy.epsilon=2 privacy.delta=1e-4")
     t = np.arange(1, 7)
     noise = np.array([theorem_2(parts, int(s)) for s in t])
@@ -370,7 +341,7 @@ def test_claimed_and_proven_losses_of_agents_with_shares_of_their_own(tmp_path):
 
 
 def test_the_loss_grows_through_stage_one_and_stays_in_stage_two(tmp_path):
-    record = mpinodes.load(recorded(tmp_path / "run", f"{TWO} {MEAN} algorithm.gradient_rounds=6 rounds=14"))
+    record = mpinodes.load(run_of(tmp_path / "run", f"{TWO} {MEAN} algorithm.gradient_rounds=6 rounds=14"))
     proven, at = record.epsilon_proven_network.values, record.horizon.values
     assert proven[at == 1] == 0
     assert (np.diff(proven[at <= 7]) > 0).all()
@@ -378,7 +349,7 @@ def test_the_loss_grows_through_stage_one_and_stays_in_stage_two(tmp_path):
 
 
 def test_the_predecessor_is_pure_and_within_its_epsilon(tmp_path):
-    lost = summary_of(recorded(tmp_path / "run", f"{HUANG} {MEAN} rounds=200"))["privacy"]["network"]
+    lost = summary_of(run_of(tmp_path / "run", f"{HUANG} {MEAN} rounds=200"))["privacy"]["network"]
     assert lost["claimed"] == 4
     # Σ (p − q) q^(t−1)/p^t = 1 over all rounds
     assert lost["proven_pure"] == pytest.approx(4 * (1 - (0.9 / 0.95) ** 199), rel=1e-12)
@@ -389,7 +360,7 @@ def test_a_delta_that_would_let_samples_be_published_is_warned_of(delta, warned,
     """35 points: 0.1/35 is 0.00286."""
     large = delta == "1e-3"
     points = "data.points=100 topology.agents=10" if large else ""
-    run = recorded(tmp_path / "run", f"{SMALL} privacy.delta={delta} {points}")
+    run = run_of(tmp_path / "run", f"{SMALL} privacy.delta={delta} {points}")
     samples = 1000 if large else 35
     words = " ".join(summary.text(summary_of(run), run).split())
     warning = f"δ = {float(delta):g} is not well below 1/{samples}, one over the number of samples"
@@ -417,15 +388,11 @@ def on_a_path(folder: Path) -> str:
 
 def leaves(parts: pt.Setup) -> list[int]:
     """By agent the round after which it leaves; all live on till the last has left, or to the end (then 0)."""
-    n, row = parts.topology.agents, np.empty(row_width(parts))
-    agents, left = [Agent(i, parts) for i in range(n)], [0] * n
+    network, left = Lockstep(parts), [0] * parts.topology.agents
     for t in range(1, parts.experiment.rounds + 1):
-        spoken = [agent.speak(t, row) for agent in agents]
-        frames = {i: agent.frame.copy() for i, agent in enumerate(agents)}
-        for i, (agent, round) in enumerate(zip(agents, spoken, strict=True)):
-            agent.hear(round, frames)
-            if agent.left and not left[i]:
-                left[i] = t
+        network.speak(t)
+        network.hear()
+        left = [t if agent.left and not before else before for agent, before in zip(network.agents, left, strict=True)]
         if all(left):
             break
     return left
@@ -481,26 +448,26 @@ def test_at_the_end_no_release_changes_by_more_than_the_stop(shape, dimension, s
 @pytest.mark.parametrize("stop", [0.0, 0.002])
 def test_one_agent_alone_goes_through_stage_one(stop, tmp_path):
     words = f"{TWO} {MEAN} topology.agents=1 algorithm.gradient_rounds=5 rounds=20 algorithm.stop={stop}"
-    assert mpinodes.load(recorded(tmp_path / "run", words)).sizes["round"] >= 7
+    assert mpinodes.load(run_of(tmp_path / "run", words)).sizes["round"] >= 7
 
 
 def test_the_record_and_the_summary_end_with_the_stop(tmp_path):
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5"
-    run = recorded(tmp_path / "run", words)
+    run = run_of(tmp_path / "run", words)
     record, ends = mpinodes.load(run), leaves(parts_of(words))[0]
     assert record.sizes["round"] == record["round"].values[-1] == record.horizon.values[-1] == ends
     assert summary_of(run)["rounds"] == ends
     assert np.isfinite(record.loss).all()
     assert f"{ends} rounds" in summary.text(summary_of(run), run)
     assert json.loads((run / "progress.jsonl").read_text().splitlines()[-1])["round"] == ends
-    unstopped = mpinodes.load(recorded(tmp_path / "on", f"{words} algorithm.stop=0 rounds={ends}"))
+    unstopped = mpinodes.load(run_of(tmp_path / "on", f"{words} algorithm.stop=0 rounds={ends}"))
     np.testing.assert_array_equal(record.decision_last[-1], unstopped.decision_last[-1])
 
 
 def test_a_stop_does_not_change_what_is_proven(tmp_path):
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5"
     stopped, whole = (
-        summary_of(recorded(tmp_path / name, f"{words} {more}"))["privacy"]["network"]
+        summary_of(run_of(tmp_path / name, f"{words} {more}"))["privacy"]["network"]
         for name, more in (("stopped", ""), ("whole", "algorithm.stop=0"))
     )
     assert stopped == whole
@@ -508,7 +475,7 @@ def test_a_stop_does_not_change_what_is_proven(tmp_path):
 
 def test_repeats_may_stop_in_different_rounds(tmp_path):
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 repeats=3"
-    run = recorded(tmp_path / "run", words)
+    run = run_of(tmp_path / "run", words)
     ends = [mpinodes.load(run / f"repeat-{r}").sizes["round"] for r in range(3)]
     assert len(set(ends)) > 1
     assert mpinodes.load(run).sizes["repeat"] == 3
@@ -516,7 +483,7 @@ def test_repeats_may_stop_in_different_rounds(tmp_path):
 
 def test_a_stopped_run_can_be_replayed(tmp_path):
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 record.transcript=true"
-    assert not replay(Recorded(recorded(tmp_path / "run", words)), 0, rounds=1, seed=0).exceeded
+    assert not replay(Recorded(run_of(tmp_path / "run", words)), 0, rounds=1, seed=0).exceeded
 
 
 @pytest.mark.parametrize("rounds", [600, 61])
@@ -525,8 +492,8 @@ def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
     """In lockstep; under MPI in tests/cli."""
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 rounds={rounds} record.decisions=true"
     width = row_width(parts_of(words))
-    one = mpinodes.load(recorded(tmp_path / "one", words))
-    other = mpinodes.load(recorded(tmp_path / "other", f"{words} record.chunk={8 * width * length}"))
+    one = mpinodes.load(run_of(tmp_path / "one", words))
+    other = mpinodes.load(run_of(tmp_path / "other", f"{words} record.chunk={8 * width * length}"))
     assert chunk_rounds(8 * width * length, width, rounds) == min(length, rounds // 8)
     for name in ("decision", "event_scale", "event_uses", "horizon", "round", "decision_last"):
         np.testing.assert_array_equal(one[name], other[name])
@@ -569,6 +536,6 @@ def test_a_noise_shape_holds_positive_numbers(value):
 
 
 def test_nothing_is_claimed_where_no_noise_is_drawn(tmp_path):
-    lost = summary_of(recorded(tmp_path / "run", f"{SMALL} privacy.mechanism=none"))["privacy"]
+    lost = summary_of(run_of(tmp_path / "run", f"{SMALL} privacy.mechanism=none"))["privacy"]
     assert lost["noise"] is None
     assert (lost["network"]["claimed"], lost["network"]["proven"]) == (None, None)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.replay import Recorded
 from mpinodes.core.errors import BadInput
+from tests.helpers.parts import run_of
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP, REGULARIZER = 0.5, 0.3 / AGENTS
@@ -174,13 +174,13 @@ def test_fewer_rounds_tell_what_the_first_of_more_tell():
 def recorded(tmp_path, epsilon=1.0, rounds=41, **algorithm):
     """Agents of 20, 30, 40 and 50 samples on a ring: each has two neighbours and one that is none."""
     experiment = {
-        "rounds": rounds, "report": False, "record": {"transcript": True}, "output": {"dir": str(tmp_path / "run")},
+        "rounds": rounds, "record": {"transcript": True},
         "algorithm": {"name": "pp-admm", "noise_growth": 1.0} | algorithm,
         "data": {"name": "unit-ball", "dimension": 5, "total": 140, "partition": "uneven", "sizes": [20, 30, 40, 50]},
         "topology": {"name": "ring", "agents": 4}, "privacy": {"epsilon": epsilon},
         "problem": {"weight": 15.0, "regularizer": 0.1},
     }  # fmt: skip
-    return Recorded(mpinodes.run_lockstep(experiment))
+    return Recorded(run_of(tmp_path / "run", experiment))
 
 
 @pytest.mark.parametrize("agent", [0, 2])

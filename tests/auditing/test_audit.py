@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import mpinodes
 from mpinodes import audit
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import examine
@@ -17,15 +16,14 @@ from mpinodes.auditing.replay import Recorded, Replayed, replay
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
-from mpinodes.config.resolve import resolve
-from mpinodes.config.compose import build
-from mpinodes.core import Event
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.simulation import agent as agents
 from mpinodes.simulation import lockstep
+from tests.helpers.accounting import field
+from tests.helpers.parts import parts_of, resolved, run_of
 
 ALPHA = 0.002
 SMALL = {
@@ -44,7 +42,7 @@ def small(name: str, **algorithm) -> dict:
 
 def own_rows(asked: dict) -> dict:
     """What the audit says of a run, by what was looked at."""
-    return {row.what: row for row in of_run(simulate(build(resolve(asked, None))), seed=0)}
+    return {row.what: row for row in of_run(simulate(parts_of(asked)), seed=0)}
 
 
 def refuted(rows) -> set[str]:
@@ -75,14 +73,14 @@ def test_a_sound_run_passes(name):
 def test_gamma_norm_noise_hides_changes_by_their_l2_size(tmp_path):
     """In ten dimensions a change within its L2 sensitivity is above it in L1."""
     asked = {"rounds": 56, "record": {"transcript": True}, "algorithm": {"name": "pvp-admm"}}
-    run = simulate(build(resolve(asked, None)))
+    run = simulate(parts_of(asked))
     assert 0.1 < max(f.direct for f in [replay(run, 3, 1, 0)]) <= 1
 
 
 def test_a_run_that_ended_before_its_time_passes(tmp_path):
-    asked = small("two-stage-gaussian") | {"rounds": 60, "report": False, "output": {"dir": str(tmp_path / "run")}}
+    asked = small("two-stage-gaussian") | {"rounds": 60}
     asked["algorithm"] |= {"stop": 0.01}
-    run = Recorded(mpinodes.run_lockstep(asked))
+    run = Recorded(run_of(tmp_path / "run", asked))
     assert len(run.frames) < 60
     assert not any(row.refuted for row in of_run(run, 0))
 
@@ -97,9 +95,9 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
 
 def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     alarms = []
-    parts = build(resolve(small("dola"), None))
+    parts = parts_of(small("dola"))
     for seed in range(100):
-        experiment = resolve(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}}, None)
+        experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
         run = simulate(replace(parts, experiment=experiment))
         noise = examine([Replayed(run, i) for i in range(3)])
         assert len(noise.checks) == 6
@@ -378,7 +376,7 @@ def test_a_log_ratio_is_that_of_the_densities(tmp_path):
     target = canary(ready, 0)
     assert (target.agents, target.change.round, target.size) == ((0,), 1, pytest.approx(1.0))
     replayed = Replayed(ready.run, 0)
-    y, b = replayed.said(2)[0], ready.run.events[1, 0, Event._fields.index("scale")]
+    y, b = replayed.said(2)[0], ready.run.events[1, 0, field("scale")]
     m, other = replayed.messages[1].value[0], replayed.messages[1].value[0]
     moved = replayed.moved(target.change, 2)[0][-1, 0]
     other = m - moved if m > 0 else m + moved  # the gradient's sign is turned

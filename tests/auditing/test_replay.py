@@ -10,6 +10,8 @@ from mpinodes import replay as command
 from mpinodes.auditing.replay import Recorded, Replayed, adjacent, claimed, replay
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.agent import HEADER
+from tests.helpers.accounting import events
+from tests.helpers.parts import run_of
 
 RUNS = [
     {"algorithm": {"name": "dpsda-ps"}},
@@ -25,8 +27,7 @@ RUNS = [
 
 
 def recorded(tmp_path, **experiment):
-    sections = {"rounds": 28, "report": False, "record": {"transcript": True}, "output": {"dir": str(tmp_path / "run")}}
-    return mpinodes.run_lockstep(sections | experiment)
+    return run_of(tmp_path / "run", {"rounds": 28, "record": {"transcript": True}} | experiment)
 
 
 @pytest.mark.parametrize("experiment", RUNS, ids=str)
@@ -66,12 +67,9 @@ def test_a_change_moves_nothing_before_its_round(tmp_path):
 
 
 def test_the_bound_is_the_ledgers_recursion():
-    from mpinodes.core import Event
-
-    events = np.zeros((4, len(Event._fields)))
-    events[:, 4], events[:, 6], events[:, 7], events[:, 8] = 2.0, (0, 0.5, 10, 0.5), 3.0, (0, 0, 0, 0.25)
+    made = events(4, l2=2.0, hidden_gain=(0, 0.5, 10, 0.5), hidden_cap=3.0, hidden_keep=(0, 0, 0, 0.25))
     carried = np.array([False, True, False, False])
-    assert claimed(events, carried).tolist() == [0.0, 2.0, 3.0, 2.25]
+    assert claimed(made, carried).tolist() == [0.0, 2.0, 3.0, 2.25]
 
 
 LIE = """
@@ -155,7 +153,7 @@ def test_a_wrong_step_index_is_caught(tmp_path, lie, monkeypatch):
 
 
 def test_a_run_without_a_transcript_is_refused(tmp_path, capsys):
-    run = mpinodes.run_lockstep({"rounds": 4, "report": False, "output": {"dir": str(tmp_path / "run")}})
+    run = run_of(tmp_path / "run", "rounds=4")
     assert command.main([str(run)]) == 2
     assert "run it again with record.transcript=true" in capsys.readouterr().err
     with pytest.raises(BadInput, match="not a run directory"):

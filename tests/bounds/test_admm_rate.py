@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mpinodes.bounds.admm import contraction, distance, sharp_contraction
-from tests.scripts.test_papers import drawn, numbers
+from tests.helpers.figures import drawn, numbers
 
 THETA = 0.5
 ROUNDS = 60

@@ -12,10 +12,10 @@ from mpinodes.bounds import bounds
 from mpinodes.bounds.weights import Weights, matrices
 from mpinodes.core import Setup
 from mpinodes.core.schedules import Doubling, InverseSqrt
-from mpinodes.results import comparator, regret
-from mpinodes.simulation.lockstep import simulate
-from tests.algorithms import test_dpsda
+from mpinodes.results import comparator
+from tests.helpers import parts as helpers
 from tests.helpers import reference
+from tests.helpers.parts import metered
 
 UNCUT = "privacy.clip=3.2"  # no gradient of a block of digits is longer
 SMALL = "data.total=2000 topology.agents=4"
@@ -27,9 +27,9 @@ def parts_of(words: str) -> Setup:
     """With doubling or 1/√t put in afterwards for weight balancing, whose default step.offset they refuse."""
     for kind, step in [("doubling", Doubling()), ("inverse-sqrt", InverseSqrt())]:
         if words.startswith(BALANCING) and f"step.kind={kind}" in words:
-            parts = test_dpsda.parts_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
+            parts = helpers.parts_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
             return replace(parts, algorithm=replace(parts.algorithm, step=step))
-    return test_dpsda.parts_of(words)
+    return helpers.parts_of(words)
 
 
 def found(words: str, horizons=None, minimizer=None):
@@ -245,9 +245,7 @@ def test_no_run_costs_more_than_a_checked_bound_that_applies(words):
     totals = []
     for seed in range(10):
         parts = parts_of(f"{words} data.seed=0 seed={seed}")
-        meter = regret.make_meter(parts, at)
-        for rows in simulate(parts):
-            meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
+        meter = metered(parts, at)
         totals.append(meter.total)
     everything = meter.everything
     best = [comparator.best(everything.upto(t), first.feasible, meter.mean[-1]) for t in at.tolist()]

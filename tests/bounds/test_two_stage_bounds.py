@@ -7,15 +7,13 @@ from math import inf, log, sqrt
 import numpy as np
 import pytest
 
-from mpinodes import load as load_run
-from mpinodes import run_lockstep
+from mpinodes import load
 from mpinodes.bounds import bounds
 from mpinodes.bounds.facts import clipped
-from mpinodes.results import comparator, regret
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.results import comparator
 from mpinodes.streams.labelled import in_memory
 from mpinodes.streams.mean import Mean
-from tests.algorithms.test_dpsda import parts_of
+from tests.helpers.parts import metered, parts_of, run_of
 
 T = 20
 BASE = f"algorithm.name=two-stage-gaussian topology.agents=6 algorithm.gradient_rounds={T} rounds=40 data.seed=3"
@@ -145,9 +143,7 @@ def errors_of(words: str, seeds: int, at=AT):
     mean, each = [], []
     for seed in range(seeds):
         parts = parts_of(f"{words} seed={seed}")
-        meter = regret.make_meter(parts, at.copy())
-        for rows in simulate(parts):
-            meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
+        meter = metered(parts, at.copy())
         if not seed:
             best = comparator.best(meter.everything.upto(1), parts.feasible, meter.mean[-1]).point
         mean.append(((meter.last - best) ** 2).sum(axis=1))
@@ -262,11 +258,8 @@ def test_a_cut_of_squared_distances_is_one_within_the_set_alone():
 
 
 def test_the_record_has_every_agents_error_and_both_bounds(tmp_path):
-    run = run_lockstep({
-        "algorithm": {"name": "two-stage-gaussian", "gradient_rounds": 5}, "rounds": 9, "topology": {"agents": 4},
-        "record": {"decisions": True}, "output": {"dir": str(tmp_path / "run")}, "report": False,
-    })  # fmt: skip
-    data = load_run(run)
+    words = "algorithm.name=two-stage-gaussian algorithm.gradient_rounds=5 rounds=9 topology.agents=4"
+    data = load(run_of(tmp_path / "run", f"{words} record.decisions=true"))
     last = data.decision.isel(round=data.horizon.values - 1).values
     best = data.comparator_point.values[-1]
     np.testing.assert_allclose(data.agent_decision_error, ((last - best) ** 2).sum(axis=2), rtol=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpinodes import audit
-from tests.conftest import run_mpi
+from tests.helpers.running import run_mpi
 
 
 def test_over_mpi_it_prints_a_table_and_leaves_nothing_behind(tmp_path):

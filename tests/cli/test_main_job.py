@@ -9,21 +9,11 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes.core import experiment as ex
-from tests.algorithms.test_decomposable import METHODS
-from tests.conftest import run_alone, run_mpi
-
-
-def same_bits(one, other) -> list[str]:
-    """The variables in which two records differ."""
-    a, b = mpinodes.load(one), mpinodes.load(other)
-    assert set(a) == set(b)
-    return [name for name in a if not np.array_equal(a[name], b[name], equal_nan=True)]
-
-
-def in_process(words: list[str]) -> None:
-    """The same words, in lockstep, here: a process less to start."""
-    mpinodes.run_lockstep(ex.parse(None, words))
+from mpinodes.simulation.agent import row_width
+from tests.helpers.matrix_forms import METHODS
+from tests.helpers.parts import parts_of, run_of
+from tests.helpers.records import same_bits, summary_of
+from tests.helpers.running import run_alone, run_mpi
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +35,7 @@ def test_the_main_job_runs_without_arguments_from_any_directory(main_job):
 
 
 def test_its_summary_says_what_the_contract_lists(main_job):
-    summary = json.loads((main_job[1] / "summary.json").read_text())
+    summary = summary_of(main_job[1])
     assert summary["algorithm"] == "dpsda-ps"
     assert (summary["agents"], summary["rounds"], summary["seed"]) == (7, 284, 0)
     assert len(summary["agent_regret"]) == 7
@@ -144,9 +134,32 @@ def test_agents_with_data_of_their_own_do_the_same_under_mpi_and_in_lockstep(nam
     words += ["rounds=9", "record.decisions=true", "record.transcript=true", "report=false"]
     done = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
-    in_process([*words, f"topology.agents={ranks - 1}", f"output.dir={tmp_path}/lockstep"])
+    run_of(tmp_path / "lockstep", " ".join([*words, f"topology.agents={ranks - 1}"]))
     assert mpinodes.load(tmp_path / "mpi").decision.shape[:2] == (9, ranks - 1)
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
+
+
+def length_of_chunks(last: str, ends: int, rounds: int) -> int:
+    """Rounds of a chunk, so that the last of a run that ends in a round is as it should be."""
+    match last:
+        case "empty" | "full":
+            return max(k for k in range(2, rounds // 8 + 1) if ends % k == 0)  # no chunk is longer
+        case "partial":
+            return 7 if ends % 7 else 5
+        case _:
+            return ends + 3
+
+
+def sizes_of_chunks(run) -> list[int]:
+    """Of all chunks of rows that the logger took and that had rows in them."""
+    lines = (run / "progress.jsonl").read_text().splitlines()
+    return np.diff([0, *(json.loads(line)["round"] for line in lines)]).tolist()
+
+
+def wanted_sizes(last: str, ends: int, length: int) -> list[int]:
+    whole, rest = divmod(ends, length)
+    assert {"empty": rest == 0, "full": rest == 0, "partial": whole > 0 < rest, "only": whole == 0}[last]
+    return [length] * whole + [rest] * (rest > 0)
 
 
 @pytest.mark.parametrize(
@@ -158,24 +171,21 @@ def test_a_run_that_stops_early_does_so_in_the_same_round_under_mpi_and_in_locks
     edges = [{"source": k, "target": k + 1} for k in range(agents - 1)]
     edges += [{"source": agents - 1, "target": 0}] * (shape == "ring")
     (tmp_path / "graph.json").write_text(json.dumps({"nodes": [{"id": k} for k in range(agents)], "edges": edges}))
-    words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "algorithm.stop=0.01", "report=false"]
-    words += ["record.decisions=true", "record.transcript=true"]
-    words += [f"topology.file={tmp_path / 'graph.json'}", "topology.undirected=true", "data.points=7"]
-    in_process([*words, "rounds=1200", f"output.dir={tmp_path}/first"])
-    first = mpinodes.load(tmp_path / "first")
+    words = "algorithm.name=two-stage-gaussian algorithm.gradient_rounds=5 algorithm.stop=0.01 data.points=7 "
+    words += f"record.decisions=true record.transcript=true topology.file={tmp_path / 'graph.json'} "
+    words += "topology.undirected=true report=false"
+    first = mpinodes.load(run_of(tmp_path / "first", f"{words} rounds=1200"))
     ends = first.sizes["round"]
     rounds = ends if last == "full" else 1200
-    divides = [k for k in range(2, rounds // 8 + 1) if ends % k == 0]
-    length = {"empty": divides[-1:], "partial": [7 if ends % 7 else 5], "full": divides[-1:], "only": [ends + 3]}[last][
-        0
-    ]
-    width = first.sizes["coordinate"] + 12 + first.sizes["word"]
-    words += [f"rounds={rounds}", f"record.chunk={8 * width * length}"]
-    done = run_mpi(agents + 1, *words, "output.dir=mpi", cwd=tmp_path)
+    length = length_of_chunks(last, ends, rounds)
+    words += f" rounds={rounds}"
+    words += f" record.chunk={8 * row_width(parts_of(words)) * length}"
+    done = run_mpi(agents + 1, *words.split(), "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
-    in_process([*words, f"output.dir={tmp_path}/lockstep"])
+    run_of(tmp_path / "lockstep", words)
     assert mpinodes.load(tmp_path / "mpi").sizes["round"] == ends < 1000
-    assert json.loads((tmp_path / "mpi" / "summary.json").read_text())["rounds"] == ends
+    assert summary_of(tmp_path / "mpi")["rounds"] == ends
+    assert sizes_of_chunks(tmp_path / "mpi") == wanted_sizes(last, ends, length)
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
     assert np.array_equal(mpinodes.load(tmp_path / "mpi").decision, first.decision)
 
@@ -184,13 +194,13 @@ def test_three_repeats_are_three_runs_with_the_next_seeds(tmp_path):
     words = ["algorithm.name=dola", "data.total=100", "rounds=9", "seed=4", "record.decisions=true", "report=false"]
     done = run_mpi(4, *words, "repeats=3", "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
-    alone = [*words, "topology.agents=3"]
-    in_process([*alone, "repeats=3", f"output.dir={tmp_path}/lockstep"])
+    alone = " ".join([*words, "topology.agents=3"])
+    run_of(tmp_path / "lockstep", f"{alone} repeats=3")
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
     whole = mpinodes.load(tmp_path / "mpi")
     first = []
     for r in range(3):
-        in_process([*alone, f"seed={4 + r}", f"output.dir={tmp_path}/alone-{r}"])
+        run_of(tmp_path / f"alone-{r}", f"{alone} seed={4 + r}")
         for way in ("mpi", "lockstep"):
             assert same_bits(tmp_path / f"alone-{r}", tmp_path / way / f"repeat-{r}") == []
         single = mpinodes.load(tmp_path / f"alone-{r}")
@@ -211,11 +221,8 @@ def test_a_run_never_overwrites_another(tmp_path):
     assert "not empty; a run never overwrites" in done.err
 
 
-def test_a_batch_log_gets_a_tidy_line_now_and_then_and_progress_is_a_file(tmp_path, monkeypatch):
-    done = run_alone(
-        "--lockstep", "data.name=olr", "rounds=400", "report=false", "record.chunk=1", "output.dir=run", cwd=tmp_path
-    )
-    assert done.err == ""  # done within the first few seconds
+def test_progress_is_a_file(tmp_path):
+    run_of(tmp_path / "run", "data.name=olr rounds=400 record.chunk=1")
     lines = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [*range(1, 401)]
     assert lines[-1]["average_fitness"] > 0

@@ -13,16 +13,17 @@ from mpinodes.config import setup as pt
 from mpinodes.config.resolve import resolve
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
+from tests.helpers import parts
 
 
 def resolved(words: str = "", ranks: int | None = 8) -> ex.Experiment:
-    return resolve(ex.parse(None, words.split()), ranks)
+    return parts.resolved(words, ranks)
 
 
 @pytest.mark.parametrize("name", registry.names("algorithms"))
 def test_an_algorithms_name_alone_is_enough(name):
-    parts = pt.build(resolved(f"algorithm.name={name}", ranks=None))
-    assert pt.check(parts, ranks=parts.topology.agents + 1) >= 1
+    built = parts.parts_of(f"algorithm.name={name}")
+    assert pt.check(built, ranks=built.topology.agents + 1) >= 1
 
 
 def test_a_file_with_overrides_on_top(tmp_path):
@@ -71,12 +72,12 @@ def test_inf_may_be_written_as_a_number_or_as_a_word():
 
 def test_calibrated_noise_is_the_papers():
     """Scale 2n√d_i·clip/ε for agent i, by Remark 5."""
-    parts = pt.build(resolved("privacy.scale=calibrated privacy.epsilon=0.5 privacy.clip=2"))
-    state = parts.algorithm.init(ex.np.zeros(64))
-    for i, block in enumerate(parts.blocks):
-        query = parts.algorithm.message(state, parts.topology.round(1, i))
+    built = pt.build(resolved("privacy.scale=calibrated privacy.epsilon=0.5 privacy.clip=2"))
+    state = built.algorithm.init(ex.np.zeros(64))
+    for i, block in enumerate(built.blocks):
+        query = built.algorithm.message(state, built.topology.round(1, i))
         assert query.l1 == pytest.approx(2 * 7 * math.sqrt(block.stop - block.start) * 2, rel=1e-15)
-        event = parts.mechanism.release(query, 1, pt.Seeds(0, pt.Purpose.NOISE, i), ex.np.empty(64))
+        event = built.mechanism.release(query, 1, pt.Seeds(0, pt.Purpose.NOISE, i), ex.np.empty(64))
         assert event.scale == pytest.approx(query.l1 / 0.5, rel=1e-15)
 
 

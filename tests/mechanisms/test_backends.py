@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from math import sqrt
 
@@ -25,10 +24,10 @@ from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
-from tests.algorithms.test_dpsda import parts_of
-from tests.cli.test_main_job import same_bits
-from tests.conftest import run_mpi
-from tests.privacy.test_accountant import DELTA, by_round, events, loss
+from tests.helpers.accounting import DELTA, by_round, events, field, loss
+from tests.helpers.parts import parts_of, run_of
+from tests.helpers.records import same_bits, summary_of
+from tests.helpers.running import run_mpi
 
 BACKENDS = ("numpy", "lattice", "opendp")
 LAWS = [Law(Kind.LAPLACE, 3.0), Law(Kind.GAUSSIAN, 3.0)]
@@ -42,9 +41,8 @@ def released(name: str, law: Law, value: np.ndarray, t: int = 1, agent: int = 0,
 
 def run(tmp_path, name: str = "run", **experiment):
     """In lockstep; returns the directory and the summary."""
-    sections = {"rounds": 12, "report": False, "record": {"transcript": True}, "output": {"dir": str(tmp_path / name)}}
-    directory = mpinodes.run_lockstep(sections | experiment)
-    return directory, json.loads((directory / "summary.json").read_text())
+    directory = run_of(tmp_path / name, {"rounds": 12, "record": {"transcript": True}} | experiment)
+    return directory, summary_of(directory)
 
 
 # ---- streams
@@ -269,7 +267,7 @@ def test_a_run_on_the_lattice_replays_and_every_release_is_on_it(tmp_path, exper
     directory, summary = run(tmp_path, noise={"backend": "lattice"}, **experiment)
     assert command.main([str(directory)]) == 0
     recorded = Recorded(directory)
-    scale = recorded.events[:, :, Event._fields.index("scale")]
+    scale = recorded.events[:, :, field("scale")]
     d = recorded.parts.dimension
     g = np.exp2(np.floor(np.log2(np.where(scale > 0, scale, 1.0))) - 20)
     whole = recorded.frames[:, :, 3 : 3 + d] / g[:, :, None]
@@ -277,8 +275,8 @@ def test_a_run_on_the_lattice_replays_and_every_release_is_on_it(tmp_path, exper
     np.testing.assert_array_equal(whole[scale > 0], np.rint(whole[scale > 0]))
     assert np.abs(whole).max() < 2**53
     noised = recorded.events[scale > 0]
-    np.testing.assert_array_equal(noised[:, Event._fields.index("grain_l1")], d * g[scale > 0])
-    np.testing.assert_allclose(noised[:, Event._fields.index("grain_l2")], sqrt(d) * g[scale > 0], rtol=1e-15)
+    np.testing.assert_array_equal(noised[:, field("grain_l1")], d * g[scale > 0])
+    np.testing.assert_allclose(noised[:, field("grain_l2")], sqrt(d) * g[scale > 0], rtol=1e-15)
     assert summary["reproducible"]
     assert summary["privacy"]["noise"]["backend"] == "lattice"
     assert summary["privacy"]["noise"]["grain"] == (d * g[scale > 0] / scale[scale > 0]).max()

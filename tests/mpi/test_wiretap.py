@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mpinodes.simulation.agent import HEADER
-from tests.helpers import reference
+from tests.helpers import matrix_forms, reference
+from tests.helpers.admm import UNLIKE
+from tests.helpers.parts import parts_of, told
+from tests.helpers.records import frames_foretold
 
 SET_UP = {"bcast", "allgather", "Split", "Dup", "Split_type", "Ibarrier", "Free"}
 TO_THE_LOGGER = {"Isend", "Irecv"}
@@ -87,18 +91,13 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
 def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatch, algorithm, weights, push_sum):
     from mpi4py import MPI
 
-    from mpinodes.config import setup as pt
-    from mpinodes.config.resolve import resolve
-    from mpinodes.core import experiment as ex
-    from tests.algorithms.test_dpsda import expected
-
     world = MPI.COMM_WORLD
     if world.size != 8:
         pytest.skip("7 agents and the logger need exactly 8 ranks")
     words = [f"algorithm.name={algorithm}", "rounds=60", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = pt.build(resolve(ex.parse(None, words), 8))
-    reference_run = expected(parts, weights, push_sum=push_sum)
+    parts = parts_of(" ".join(words), 8)
+    reference_run = matrix_forms.dpsda(parts, weights, push_sum=push_sum)
     me, d = world.rank, parts.dimension
 
     errors = strangers(calls, sent[0][2] if sent else None, me, logger=7)
@@ -124,18 +123,13 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     """All five methods in one world of any size; the frames equal the papers', and lockstep's bit for bit."""
     from mpi4py import MPI
 
-    from mpinodes.config import setup as pt
-    from mpinodes.config.resolve import resolve
-    from mpinodes.core import experiment as ex
-    from tests.algorithms.test_decomposable import METHODS, expected, told
-
     world = MPI.COMM_WORLD
     me, logger, errors = world.rank, world.size - 1, []
-    for name in METHODS:
+    for name in matrix_forms.METHODS:
         words = [f"algorithm.name={name}", "data.total=500", "rounds=6", "report=false"]
         calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/{name}"], monkeypatch)
-        parts = pt.build(resolve(ex.parse(None, [*words, "record.transcript=true"]), world.size))
-        wanted, lockstep = expected(parts), told(parts)
+        parts = parts_of(" ".join([*words, "record.transcript=true"]), world.size)
+        wanted, lockstep = matrix_forms.decomposable(parts), told(parts)
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
         told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
         may_tell = {i for t in range(1, 7) for j, i in parts.topology.edges(t) if j == me}
@@ -162,8 +156,6 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
 def test_of_a_local_solve_the_release_alone_crosses_a_link(mpi_tmp_path, monkeypatch):
     """Of PP the minimizer with the noise in it, of PVP the minimizer with noise on it: never the one without."""
     from mpi4py import MPI
-
-    from tests.algorithms.test_admm import UNLIKE, replace
 
     world = MPI.COMM_WORLD
     me, logger, errors = world.rank, world.size - 1, []
@@ -208,17 +200,13 @@ def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(han
     from mpi4py import MPI
 
     from mpinodes import load
-    from mpinodes.config import setup as pt
-    from mpinodes.config.resolve import resolve
-    from mpinodes.core import experiment as ex
-    from tests.algorithms.test_two_stage import frames_foretold
 
     world = MPI.COMM_WORLD
     me, logger = world.rank, world.size - 1
     words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "rounds=300", "algorithm.stop=0.003"]
     words += [f"algorithm.handover={handover}", "topology.name=ring", "record.transcript=true", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = pt.build(resolve(ex.parse(None, words), world.size))
+    parts = parts_of(" ".join(words), world.size)
     errors = strangers(calls, sent[0][2] if sent else None, me, logger)
     if me == logger:
         frames_foretold(mpi_tmp_path / "run", 5, 0.003)

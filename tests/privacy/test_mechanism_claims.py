@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-import mpinodes
-from mpinodes.core import experiment as ex
 from mpinodes.core import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.laplace import Laplace
-from tests.algorithms.test_decomposable import told
-from tests.algorithms.test_dpsda import parts_of
+from tests.helpers.parts import parts_of, run_of, told
+from tests.helpers.records import summary_of
 
 
 def test_laplace_noise_has_its_law_and_scale():
@@ -71,16 +69,7 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
 
 
 def test_a_run_without_clipping_reports_unproven_as_null(tmp_path):
-    from mpinodes import run_lockstep
-
-    run = run_lockstep(
-        {
-            "privacy": {"clip": "inf", "scale": 3.0},
-            "rounds": 5,
-            "report": False,
-            "output": {"dir": str(tmp_path / "run")},
-        }
-    )
+    run = run_of(tmp_path / "run", "privacy.clip=inf privacy.scale=3 rounds=5")
     text = (run / "summary.json").read_text()
     privacy = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))["privacy"]
     assert privacy["network"] == {"claimed": 5.0, "proven_pure": None, "proven": None, "rule": "unproven"}
@@ -94,10 +83,8 @@ EPSILON = 0.7
 
 def privacy_of(words: str, tmp_path) -> dict:
     """The summary's `privacy` of a lockstep run of three agents and ten rounds."""
-    always = f"topology.agents=3 data.total=30 data.dimension=4 privacy.epsilon={EPSILON} privacy.clip=0.5 report=false"
-    asked = ex.parse(None, [*always.split(), *words.split(), f"output.dir={tmp_path}/run"])
-    summary = json.loads((mpinodes.run_lockstep(asked) / "summary.json").read_text())
-    return summary["privacy"]
+    always = f"topology.agents=3 data.total=30 data.dimension=4 privacy.epsilon={EPSILON} privacy.clip=0.5"
+    return summary_of(run_of(tmp_path / "run", f"{always} {words}"))["privacy"]
 
 
 def pure(words: str, tmp_path) -> float:

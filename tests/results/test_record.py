@@ -15,6 +15,7 @@ import xarray as xr
 import mpinodes
 from mpinodes.core import Event
 from mpinodes.results.record import Record
+from tests.helpers.parts import run_of
 
 KILLED = """
 import os, signal, sys
@@ -39,14 +40,7 @@ def test_a_killed_run_keeps_every_chunk_that_was_written(tmp_path):
 
 
 def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):
-    run = mpinodes.run_lockstep(
-        {
-            "rounds": 30,
-            "report": False,
-            "record": {"decisions": True, "chunk": 1000},
-            "output": {"dir": str(tmp_path / "run")},
-        }
-    )
+    run = run_of(tmp_path / "run", "rounds=30 record.decisions=true record.chunk=1000")
     with xr.open_dataset(run / "record.h5", engine="h5netcdf") as lazily:
         assert lazily.sizes == {"round": 30, "agent": 7, "coordinate": 64, "horizon": lazily.sizes["horizon"]}
         assert lazily.decision.sel(round=30, agent=6).shape == (64,)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 import mpinodes
-from mpinodes.core import experiment as ex
 from mpinodes.core import sets
 from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
@@ -22,7 +19,8 @@ from mpinodes.losses.logistic import Logistic
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
-from tests.algorithms.test_dpsda import parts_of
+from tests.helpers.parts import decisions, parts_of, run_of
+from tests.helpers.records import summary_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
 RUNS = ["rounds=40 record.chunk=3000", "data.name=olr rounds=40", "algorithm.name=dpcda rounds=40 data.batch=3"]
@@ -227,11 +225,6 @@ def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
     check_own(parts)
 
 
-def summary_of(words: str, tmp_path) -> dict:
-    run = mpinodes.run_lockstep(ex.parse(None, [*words.split(), "report=false", f"output.dir={tmp_path}/run"]))
-    return json.loads((run / "summary.json").read_text())
-
-
 def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tmp_path):
     """Against SLSQP's minimum of F; F is a mean over agents and rounds."""
     words = (
@@ -244,10 +237,10 @@ def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tm
     def whole(x: np.ndarray) -> float:
         return sum(f[i](t, x) for i in range(n) for t in range(1, 11)) / (10 * n)
 
-    x = np.concatenate([rows.copy() for rows in simulate(parts)], axis=1)[:, :, :3]
+    x = decisions(parts).transpose(1, 0, 2)
     least = minimize(whole, np.zeros(3), method="SLSQP", tol=1e-12, options={"ftol": 1e-14}).fun
     wanted = [whole(x[j].mean(axis=0)) - least for j in range(n)]
-    found = summary_of(words, tmp_path)["optimality_gap"]
+    found = summary_of(run_of(tmp_path / "run", words))["optimality_gap"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-9)
     assert min(found) > 0
 
@@ -266,7 +259,7 @@ def test_dynamic_regret_is_against_the_best_of_every_round(tmp_path):
         b = np.concatenate([stream(t).targets for stream in streams] + [np.zeros(3)])
         found = lsq_linear(a, b, (-1, 1), method="bvls", tol=1e-14)
         least.append(2 * found.cost), path.append(found.x)
-    summary = summary_of(words, tmp_path)
+    summary = summary_of(run_of(tmp_path / "run", words))
     fitness = summary["average_fitness"] * 9
     assert summary["dynamic_regret"] == pytest.approx(fitness - sum(least), rel=1e-7)
     assert summary["dynamic_regret"] > summary["network_regret"]

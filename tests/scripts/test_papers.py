@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpinodes.config.resolve import resolve
 from mpinodes.core.experiment import parse
-from tests.conftest import CHECKOUT, command
-
-PAPERS = CHECKOUT / "scripts" / "papers"
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
-
-def drawn(script: str, folder: Path, *pictures: str, words: Sequence[str] = ()) -> str:
-    done = command([sys.executable, str(PAPERS / script), str(folder), "--quick", *words], folder, limit=60)
-    assert done.code == 0, done.err
-    for picture in pictures:
-        assert (folder / picture).read_bytes().startswith(SIGNATURE)
-        assert f"figure: {folder / picture}" in done.out
-    return done.out
-
-
-def numbers(text: str, line: str) -> list[float]:
-    """All numbers on the first line that begins so."""
-    found = re.search(rf"^\s*{re.escape(line)}(.*)$", text, re.MULTILINE)
-    assert found, f"no line {line!r} in:\n{text}"
-    return [float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?", found[1])]
+from tests.helpers.figures import PAPERS, drawn, numbers
+from tests.helpers.parts import resolved
 
 
 def test_weights_converge_on_eulerian_digraphs_and_blow_up_on_random_ones(tmp_path):
@@ -135,6 +114,15 @@ def test_at_equal_proven_epsilon_runs_keep_their_budgets(tmp_path):
     assert re.search(r"Least regret at ε = 0\.5: [\w-]+ \(\d.*\); ε = 4: dola", out)
 
 
+def test_the_attack_finds_the_sample_and_the_growth_of_private_penalties(tmp_path):
+    out = drawn("admm_attack.py", tmp_path, "admm-attack.png")
+    dvp, known, assumed, fitted, *_, growth = numbers(out, "600 ")
+    assert dvp > 0.9
+    assert min(known, assumed, fitted) > 0.8
+    assert growth == pytest.approx(1.002, abs=2e-4)
+    assert "η private, that is impossible: does not hold" in out
+
+
 @pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_file_is_an_experiment(path, tmp_path):
     pairs = ["topology.agents=4"]
@@ -149,4 +137,4 @@ def test_every_file_is_an_experiment(path, tmp_path):
         lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
         (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")
         pairs += [f"data.dir={tmp_path}"]
-    assert resolve(parse(str(path), pairs), ranks=None).name.startswith(path.stem[:8])
+    assert resolved(parse(str(path), pairs)).name.startswith(path.stem[:8])

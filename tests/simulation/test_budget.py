@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import mpinodes
 from mpinodes.auditing.replay import Recorded, Replayed, replay
-from mpinodes.config.resolve import resolve
-from mpinodes.config.compose import build
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.core import Event
 from mpinodes.simulation.agent import HEADER
 from mpinodes.simulation.budget import Dry, events, within_budget
+from tests.helpers.accounting import field
+from tests.helpers.parts import parts_of, resolved, run_of
+from tests.helpers.records import summary_of
 
 RUNS = [
     "algorithm.name=dpsda-ps rounds=40",
@@ -34,8 +32,8 @@ RUNS = [
 
 
 def run(words: str, tmp_path) -> tuple[dict, object]:
-    directory = mpinodes.run_lockstep(ex.parse(None, [*words.split(), "report=false", f"output.dir={tmp_path}/run"]))
-    return json.loads((directory / "summary.json").read_text()), directory
+    directory = run_of(tmp_path / "run", words)
+    return summary_of(directory), directory
 
 
 @pytest.mark.parametrize(
@@ -60,9 +58,9 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
-    parts = build(resolve(ex.parse(None, words.split()), ranks=None))
+    parts = parts_of(words)
     dry = Dry(**{name: getattr(parts, name) for name in parts.__dataclass_fields__})
-    public = slice(0, Event._fields.index("residual"))  # what follows is of the solver
+    public = slice(0, field("residual"))  # what follows is of the solver
     np.testing.assert_array_equal(events(dry)[:, :, public], events(parts)[:, :, public])
 
 
@@ -130,4 +128,4 @@ def test_a_resolved_budget_runs_again_to_the_same_bits(tmp_path):
 )
 def test_a_budget_that_cannot_be_kept_is_refused(words, error):
     with pytest.raises(BadInput, match=error):
-        within_budget(resolve(ex.parse(None, words.split()), ranks=None))
+        within_budget(resolved(words))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.config import setup as pt
-from mpinodes.config.resolve import resolve
-from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
@@ -17,7 +14,7 @@ from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
 from mpinodes.streams.unit_ball import UnitBall
-from tests.algorithms.test_dpsda import parts_of
+from tests.helpers.parts import parts_of, resolved
 
 
 def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:
@@ -264,7 +261,7 @@ def test_samples_outside_the_accounted_domain_are_refused(tmp_path):
     """Mushrooms of other values than 0 and 1: smoothness would be accounted a hundred times too small."""
     (tmp_path / "mushrooms").write_text("1 1:10 2:1\n2 3:1\n1 4:1\n2 1:1\n")
     words = f"algorithm.name=dpsr data.name=mushrooms data.dir={tmp_path} data.train=1 topology.agents=2 rounds=2"
-    parts = pt.build(resolve(ex.parse(None, words.split()), None))
+    parts = parts_of(words)
     with pytest.raises(BadInput, match=r"training sample \d+ \(from 0\) has a feature of size 10, above 1"):
         [parts.stream.of(i) for i in range(2)]
 
@@ -273,13 +270,13 @@ def test_a_file_of_a_hundred_million_features_is_asked_about(tmp_path):
     (tmp_path / "typo.libsvm").write_text("1 99999999:1\n-1 1:1\n")
     words = f"algorithm.name=dola data.file={tmp_path}/typo.libsvm topology.agents=1 rounds=1"
     with pytest.raises(BadInput, match=r"set data\.columns=99999999"):
-        resolve(ex.parse(None, words.split()), None)
+        resolved(words)
 
 
 def test_a_fixed_noise_scale_goes_with_shared_losses_only():
-    dola = resolve(ex.parse(None, ["algorithm.name=dola", "data.name=digits", "rounds=9"]), 8)
+    dola = resolved("algorithm.name=dola data.name=digits rounds=9", 8)
     assert (dola.privacy.scale, dola.privacy.clip) == ("calibrated", 1.0)
-    assert resolve(ex.parse(None, ["algorithm.name=dpsda-ps", "data.name=digits"]), 8).privacy.scale == 4.5
+    assert resolved("algorithm.name=dpsda-ps data.name=digits", 8).privacy.scale == 4.5
 
 
 # ---- adult

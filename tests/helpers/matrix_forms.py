@@ -1,0 +1,123 @@
+"""What runs with settings of the package ought to be, by `reference`: the papers' equations in matrix form."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from mpinodes.config import setup as pt
+from tests.helpers import reference
+
+METHODS = ["weight-balancing", "dola", "dola-minibatch", "dpps", "dpsr"]
+
+
+def sample_gradients(parts: pt.Setup):
+    """The unclipped gradients of the samples of round t, from features and targets alone."""
+    losses = parts.stream.of(0)
+
+    def gradients(t: int, y: np.ndarray) -> np.ndarray:
+        a, b = losses(t).features, losses(t).targets
+        m = a @ y
+        slope = -b / (1 + np.exp(b * m)) if parts.experiment.problem.loss == "logistic" else 2 * (m - b)
+        return slope[:, None] * a
+
+    return gradients
+
+
+def dpsda(parts: pt.Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
+    e = parts.experiment
+    project = {"ball": reference.ball, "box": reference.box}[e.problem.set](e.problem.radius)
+    n = parts.topology.agents
+    return reference.dpsda(
+        e.rounds, parts.dimension, n, sample_gradients(parts), lambda t: weights(n, parts.topology.edges(t)), project,
+        push_sum=push_sum, seed=e.seed, clip=e.clip, xi=e.problem.gradient_noise,
+        scale=float(e.privacy.scale) / e.epsilon if e.private else 0.0,
+        public=e.algorithm["gradient_at"] == "public",
+    )  # fmt: skip
+
+
+def slope(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
+    match loss:
+        case "hinge":
+            return np.where(b * m < 1, -b, 0.0)
+        case "logistic":
+            return -b / (1 + np.exp(b * m))
+        case "absolute":
+            return np.sign(m - b)
+        case _:
+            return 2 * (m - b)
+
+
+def gradients(parts: pt.Setup, regularizer: float) -> reference.Gradients:
+    """Every agent's gradient at a point of its own, from features and targets alone."""
+    e = parts.experiment
+    n = parts.topology.agents
+    streams = [parts.stream.of(i) for i in range(n)]
+    divisor = e.data["batch"] if e.problem.average else 1
+
+    def of(t: int, i: int, x: np.ndarray) -> np.ndarray:
+        a, b = streams[i](t).features, streams[i](t).targets
+        samples = slope(e.problem.loss, a @ x, b)[:, None] * a
+        if e.privacy.adjacency == "one-round":
+            data = reference.clipped(samples.sum(axis=0, keepdims=True) / divisor, e.clip)
+        else:
+            data = reference.clipped(samples, e.clip) / divisor
+        if e.problem.gradient_noise:
+            error = reference.draws(e.seed, reference.GRADIENT_NOISE, i, t)
+            data += error.normal(0.0, sqrt(e.problem.gradient_noise), len(x))
+        return data + regularizer * x
+
+    return lambda t, points: np.stack([of(t, i, points[i]) for i in range(n)])
+
+
+def step(parts: pt.Setup) -> reference.Step:
+    e = parts.experiment
+    modulus = e.problem.regularizer / (2 if e.algorithm["name"] == "weight-balancing" else 1)
+    offset, initial = e.step.get("offset", 0), e.step.get("initial", 1)
+    return {
+        "strongly-convex": lambda t: 1 / (modulus * (t + offset)),
+        "inverse-sqrt": lambda t: initial / sqrt(t),
+        "doubling": lambda t: initial / sqrt(2 ** np.floor(np.log2(t))),
+    }[e.step["kind"]]
+
+
+def doubly_stochastic(parts: pt.Setup):
+    """Weights by round, and what agents say of them."""
+    n, edges = parts.topology.agents, parts.topology.edges
+    name = parts.experiment.algorithm["mixing"]
+    if name == "laplacian":
+        drawn = "each-round" in parts.experiment.topology["name"] or parts.experiment.topology["name"] == "matchings"
+        largest = n if drawn else reference.laplacian_max(n, edges(1))
+        return lambda t: reference.laplacian(n, edges(t), largest), lambda t: np.zeros((n, 0))
+    weights = {"metropolis": reference.metropolis, "lazy-metropolis": reference.lazy_metropolis}[name]
+    return lambda t: weights(n, edges(t)), lambda t: reference.adjacency(n, edges(t)).sum(axis=1)
+
+
+def decomposable(parts: pt.Setup) -> reference.Run:
+    """The same run in matrices."""
+    e, d, n, edges = parts.experiment, parts.dimension, parts.topology.agents, parts.topology.edges
+    radius = e.problem.radius
+    project = {"ball": reference.ball(radius), "box": reference.box(radius), "none": lambda x: x}[e.problem.set]
+    name, lam, alpha, run = e.algorithm["name"], e.problem.regularizer, step(parts), reference.Run(e.seed)
+    mean_of_samples = e.problem.average and e.privacy.adjacency == "one-sample"
+    changed = e.clip / (e.data["batch"] if mean_of_samples else 1)
+    unit = 2 * changed * sqrt(d) / e.epsilon  # 0 where ε = ∞
+    hidden = gradients(parts, lam)
+    if name == "weight-balancing":
+        start = 1 / n if e.topology["name"] == "eulerian" or n == 1 else 1 / len(edges(1))
+        return reference.weight_balancing(
+            run, e.rounds, d, hidden, lambda t: reference.adjacency(n, edges(t)), start, alpha, unit,
+            public=e.algorithm["gradient_at"] == "public", corrected=e.algorithm["noise_index"] == "corrected",
+        )  # fmt: skip
+    if name == "dpps":
+        matrices = lambda t: reference.column_stochastic(n, edges(t))  # noqa: E731
+        return reference.dpps(run, e.rounds, d, hidden, matrices, project, alpha, unit)
+    if name == "dpsr":
+        return reference.dpsr(run, e.rounds, d, hidden, reference.uniform(n, edges(1)), project, alpha, unit)
+    matrices, said = doubly_stochastic(parts)
+    phi = lam if name == "dola-minibatch" else 0.0
+    return reference.dola(
+        run, e.rounds, d, gradients(parts, lam - phi), matrices, said, project, alpha, unit,
+        phi=phi, public=e.algorithm.get("regularizer_at") == "public",
+    )  # fmt: skip

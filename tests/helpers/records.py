@@ -1,0 +1,57 @@
+"""Finished runs, read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import networkx as nx
+import numpy as np
+
+import mpinodes
+from mpinodes.simulation.agent import HEADER
+from tests.helpers import reference
+
+
+def summary_of(run: Path) -> dict:
+    return json.loads((run / "summary.json").read_text())
+
+
+def read(run, name):
+    """A variable of the record: xarray takes longer to open one than most runs here."""
+    with h5py.File(run / "record.h5") as file:
+        return file[name][:]
+
+
+def released(run, dimension):
+    """(rounds, n, d)."""
+    return read(run, "transcript")[:, :, HEADER : HEADER + dimension]
+
+
+def same_bits(one, other) -> list[str]:
+    """The variables in which two records differ."""
+    a, b = mpinodes.load(one), mpinodes.load(other)
+    assert set(a) == set(b)
+    return [name for name in a if not np.array_equal(a[name], b[name], equal_nan=True)]
+
+
+def frames_foretold(run: Path, stages: int, stop: float) -> None:
+    """From T + 2 on, each frame is computed from the frames before it."""
+    record = mpinodes.load(run)
+    frames, d = record.transcript.values, record.sizes["coordinate"]
+    body, hops = slice(HEADER, HEADER + d), max(1, nx.diameter(nx.from_numpy_array(record.receiver.values[0])))
+    sends = record.receiver.values[0]
+    each = 2 / (3 * reference.laplacian_max(len(sends), set(map(tuple, np.argwhere(sends).tolist()))))
+    for t in range(stages + 2, len(frames) + 1):
+        before = frames[t - 2]
+        for i in range(record.sizes["agent"]):
+            heard = sorted([*np.flatnonzero(sends[:, i]).tolist(), i])
+            row = [1 - each * (len(heard) - 1) if j == i else each for j in heard]
+            mixed = row[0] * before[heard[0], body]
+            for weight, j in zip(row[1:], heard[1:], strict=True):
+                mixed = mixed + weight * before[j, body]
+            moved = np.linalg.norm(mixed - before[i, body])
+            known = np.bitwise_or.reduce(before[heard, 2].astype(int))
+            moving = (2 * known + (moved > stop * np.linalg.norm(before[i, body]))) % 2**hops if stop else 0
+            np.testing.assert_array_equal(frames[t - 1, i], [t, 1.0, moving, *mixed])

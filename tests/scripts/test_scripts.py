@@ -1,0 +1,71 @@
+"""All other scripts, in a small form."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpinodes import topology
+from tests.helpers.running import CHECKOUT, Done, command, mpirun
+
+SCRIPTS = CHECKOUT / "scripts"
+TESTED = {"bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py"}
+
+
+def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
+    done = command([*before, sys.executable, str(SCRIPTS / script), *words], cwd)
+    assert done.code == 0, done.err
+    return done
+
+
+def test_every_script_is_run_by_a_test():
+    """Those of scripts/papers in `test_papers` and in tests/bounds, write_topology.py in tests/topology."""
+    texts = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py"))
+    for path in SCRIPTS.rglob("*.py"):
+        name = path.relative_to(SCRIPTS).as_posix()
+        if path.parent.name == "papers" and path.name != "shared.py":
+            assert f'drawn("{path.name}"' in texts, name
+        elif path.name != "shared.py":
+            assert name in TESTED or f"import {path.stem}\n" in texts, name
+
+
+def test_noise_is_timed(tmp_path):
+    lines = run("bench/noise.py", "--turns", "1", cwd=tmp_path).out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        [law, str(d)] for law in ("laplace", "gaussian") for d in (10, 64, 784)
+    ]
+    assert all(" us (" in line for line in lines[1:])
+
+
+def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
+    out = run("bench/round.py", "--quick", cwd=tmp_path, before=(*mpirun(), "-n", "8")).out
+    found = re.findall(r"^(\w+): mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)", out, re.MULTILINE)
+    assert [case for case, *_ in found] == ["default", "d784"]
+    for ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
+        assert ratio == pytest.approx(ours / bare, abs=0.01 + 0.01 * ratio)
+
+
+def test_two_checkouts_are_timed_in_turn(tmp_path):
+    words = ("--old", str(CHECKOUT), "--new", str(CHECKOUT), "--ranks", "3", "--quick", "algorithm.name=dola")
+    first, last = run("bench/pairs.py", *words, "topology.name=ring", cwd=tmp_path).out.splitlines()
+    assert first.startswith("old ")
+    assert last.startswith("median of 1: ")
+
+
+def test_data_are_counted(tmp_path):
+    (tmp_path / "mushrooms").write_text("1 1:1 2:1\n2 3:1\n1 4:1\n")
+    out = run("count_data.py", str(tmp_path), cwd=tmp_path).out
+    assert out.startswith("mushrooms: 3 rows (")
+    assert "4 features, 1.33 non-zeros a row; 1: 2, 2: 1" in out
+
+
+def test_topologies_are_drawn_beside_their_files(tmp_path):
+    """Given a folder, from there instead of from the package's."""
+    shutil.copy(topology.folder() / "seven-agent-digraph.json", tmp_path)
+    run("draw_topologies.py", str(tmp_path), cwd=tmp_path)
+    pictures = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
+    assert pictures == sorted(["seven-agent-digraph.png", *(f"generated/{name}.png" for name in topology.KINDS)])
