@@ -10,7 +10,7 @@ from mpinodes.auditing.noise import Noise, examine
 from mpinodes.auditing.replay import SLACK, Finding, NotThatRun, Replayed, Transcript
 from mpinodes.auditing.statistics import Shown
 from mpinodes.core.protocol import Vector
-from mpinodes.results.summary import number
+from mpinodes.results.privacy_words import number
 
 FALSE_ALARM = 0.01  # of a whole audit, at most
 OF_NOISE = 0.1  # the noise tests' part of it

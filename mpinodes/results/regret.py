@@ -34,7 +34,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,17 @@ from mpinodes.config.setup import Parts
 from mpinodes.core.protocol import Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss, stack
+from mpinodes.results import asked
+from mpinodes.results.gathered import Gathered, accuracy
 
 NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
-ROWS_AT_ONCE = 4096  # of features turned into numbers
 
 
 class Rounds(NamedTuple):
     """What a stretch of rounds gave."""
 
-    loss: Vector  # (rounds,) the summand of network regret
-    consensus_error: Vector  # (rounds,)
+    decisions: Vector  # (rounds, k, d)
+    losses: Vector  # (rounds, 2 + n) the summands of the sums
     training_loss: Vector | None  # (rounds,)
 
 
@@ -75,10 +76,10 @@ class Meter(ABC):
         self._rounds = parts.experiment.rounds
         self._losses: list[Any] = [parts.stream.of(i) for i in range(deciders)]
         self._regularizer = parts.experiment.problem.regularizer
-        self._linear = getattr(parts.algorithm, "average", "uniform") == "linear"
+        self._linear = asked.averaging(parts) == "linear"
         self._labelled: Mapping[str, Source] = parts.stream.labelled()
         self._constant = parts.experiment.data.get("batch") == "all"
-        self._offline = getattr(parts.algorithm, "offline", None)
+        self._judged_by = asked.judged_by(parts)
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + parts.topology.agents)
@@ -86,7 +87,7 @@ class Meter(ABC):
         self.total = np.zeros((h, len(self._sum_f)))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
         self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
-        self.judged = np.zeros((h if self._offline else 0, deciders, d))
+        self.judged = np.zeros((h if self._judged_by else 0, deciders, d))
         self.whole = np.zeros((h, deciders))
 
     @cached_property
@@ -131,11 +132,7 @@ class Meter(ABC):
         self._latest = x[-1], average[-1]
         self._seen, self._weight = int(rounds[-1]), float(weights[-1])
         self._sum_x, self._sum_f = sums[-1], totals[-1]
-        spread = estimates - estimates.mean(axis=1, keepdims=True)
-        error = np.sqrt((spread**2).sum(axis=2).mean(axis=1))
-        return Rounds(values[:, 0], error, self._training_loss(x))
-
-    has_training_loss: ClassVar[bool] = False
+        return Rounds(x, values, self._training_loss(x))
 
     def _training_loss(self, decisions: Vector) -> Vector | None:
         """(rounds, k, d) -> (rounds,), of losses that stay the same."""
@@ -157,8 +154,8 @@ class Meter(ABC):
         for name, source in self._labelled.items():
             right = accuracy(np.concatenate([average, last]), source)
             self.accuracy[name][at] = right.reshape(2, -1)
-        if self._offline:
-            self.judged[at] = last if self._offline == "last" else average
+        if self._judged_by:
+            self.judged[at] = last if self._judged_by == "last" else average
             summands = len(self._losses) * (1 if self._constant else self._rounds)
             self.whole[at] = [self._objective.value(point) / summands for point in self.judged[at]]
 
@@ -223,8 +220,6 @@ class Decomposable(Meter):
 class Constant(Decomposable):
     """Of agents' own losses that are the same in every round, over as many samples as each has."""
 
-    has_training_loss: ClassVar[bool] = True
-
     def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
         super().__init__(parts, horizons)
         self._own = [loss(1) for loss in self._losses]
@@ -254,41 +249,3 @@ def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
     if not parts.algorithm.decomposable:
         return Nondecomposable(parts, horizons)
     return (Constant if parts.experiment.data.get("batch") == "all" else Decomposable)(parts, horizons)
-
-
-class Gathered(NamedTuple):
-    """All samples of a run, round by round, agent by agent, to be summed up to any round.
-
-    Attributes:
-        kind: the class of the loss.
-        features, targets: of all samples.
-        samples: of all owners in one round; 0: the same ones come in every round, and stand here once.
-        divisor: of each owner's loss, or of each sample.
-        regularizer: of one round: λ times the number of owners.
-    """
-
-    kind: type[LinearLoss]
-    features: Any
-    targets: Vector
-    samples: int
-    divisor: float | Vector
-    regularizer: float
-
-    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
-        number = rounds - first + 1
-        regularizer = number * self.regularizer
-        if not self.samples:
-            return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
-        rows = slice((first - 1) * self.samples, rounds * self.samples)
-        return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
-
-
-def accuracy(points: Vector, source: Source) -> Vector:
-    """Share of samples whose label ±1 is the sign of a·x, for every point x: (k, d) -> (k,)."""
-    right = np.zeros(len(points))
-    for start in range(0, len(source.targets), ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(source.targets)))
-        signs = np.asarray(source.features(rows) @ points.T) > 0
-        right += (signs == (source.targets[rows] > 0)[:, None]).sum(axis=0)
-    return right / len(source.targets)

@@ -17,7 +17,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.protocol import Loss, Solved, Vector
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.results.logger import groups
+from mpinodes.results.accounting import groups
 from mpinodes.simulation.agent import open_rows
 from mpinodes.simulation.lockstep import simulate
 

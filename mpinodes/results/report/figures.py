@@ -52,6 +52,11 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
                 path = target / f"{name}.png"
                 figure.savefig(path)
                 drawn[title] = path
+        for metric in summary["metrics"]:
+            if metric["figure"] and metric["variable"] in data:
+                path = target / f"{metric['variable']}.png"
+                _of_metric(data[metric["variable"]], metric, summary).savefig(path)
+                drawn[metric["label"].capitalize()] = path
     return drawn
 
 
@@ -73,37 +78,55 @@ def _title(axes: Axes, summary: Json) -> None:
     axes.set_title(f"{summary['algorithm']} on {summary['data']}, {summary['agents']} agents{repeats}", fontsize=9)
 
 
+def _of_metric(values: xr.DataArray, metric: Json, summary: Json) -> Figure:
+    """A metric that was asked for, by round or horizon; of agents their range and mean."""
+    figure, axes = _axes()
+    along = "horizon" if "horizon" in values.dims else "round"
+    t = values[along].values
+    if metric["per_round"]:
+        values = values / values[along]
+    if metric["unit"] == "share":
+        values = 100 * values
+    if "agent" in values.dims:
+        rest = [dim for dim in values.dims if dim != along]
+        axes.fill_between(t, values.min(rest), values.max(rest), color=AGENT, alpha=0.3, lw=0)
+        values = values.mean("agent")
+    _line(axes, t, values, NETWORK)
+    _log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
+    axes.set(xlabel="rounds", ylabel=metric["label"] + " (%)" * (metric["unit"] == "share"))
+    _title(axes, summary)
+    return figure
+
+
 def regret(data: xr.Dataset, summary: Json) -> Figure:
-    """R(T)/T of the network, of every agent, and of the running average; per agent too where each has its losses."""
+    """R(T)/T of the network, of every agent, and of the running average."""
     figure, axes = _axes()
     t = data.horizon.values
-    unit = data.horizon * (summary["agents"] if summary["decomposable"] else 1)
-    agents = data.agent_regret / unit
+    agents = data.agent_regret / data.horizon
     if agents.sizes["agent"] > 1:
         rest = [dim for dim in agents.dims if dim != "horizon"]
         axes.fill_between(
             t, agents.min(rest), agents.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most"
         )
-    _line(axes, t, data.network_regret / unit, NETWORK, marker="o", ms=3, label="network")
-    average = data.network_regret_average_iterate / unit
+    _line(axes, t, data.network_regret / data.horizon, NETWORK, marker="o", ms=3, label="network")
+    average = data.network_regret_average_iterate / data.horizon
     _line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
     if "dynamic_regret" in data:
-        _line(axes, t, data.dynamic_regret / unit, CLAIM, marker="^", ms=3, label="network, dynamic")
-    _bounds(axes, data, summary, unit)
+        _line(axes, t, data.dynamic_regret / data.horizon, CLAIM, marker="^", ms=3, label="network, dynamic")
+    _bounds(axes, data, summary)
     axes.axhline(0, color="black", lw=0.8)
-    per = "R(T) / (nT)" if summary["decomposable"] else "R(T) / T"
     _log(axes, "x")
-    axes.set(xlabel="horizon T (rounds)", ylabel=per)
+    axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")
     _title(axes, summary)
     axes.legend()
     return figure
 
 
-def _bounds(axes: Axes, data: xr.Dataset, summary: Json, unit: xr.DataArray) -> None:
+def _bounds(axes: Axes, data: xr.Dataset, summary: Json) -> None:
     """The theorems' bounds that apply and end within the figure."""
     low, top = axes.get_ylim()
     for bound in summary["bounds"]:
-        values = data[bound["variable"]] / unit
+        values = data[bound["variable"]] / data.horizon
         if "regret" in bound["of"] and bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
             label = f"{bound['name']}: {BOUNDED[bound['of']]}"
             _line(axes, data.horizon.values, values, CLAIM, ls="--", label=label)
