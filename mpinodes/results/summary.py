@@ -92,7 +92,7 @@ def _row(s: Json, metric: Json) -> Row:
 
     spread, each = at(s.get("spread"), key), at(s, key.removesuffix("_mean")) if key.endswith("_mean") else None
     shown = f"{number(at(s, key)):>10}"
-    if spread:
+    if spread and spread["std"] is not None:
         shown += f" ± {spread['std']:.1%}" if share else f" ± {spread['std']:.2g}"
     if each and None not in each:
         shown += f"    (agents {number(min(each))} to {number(max(each))})"
