@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes import topology
-from mpinodes.results.report.figures import draw_topology
+from mpinodes.results.report.graph import draw_topology
 
 SHOWN = 3  # rounds of a graph that never repeats
 

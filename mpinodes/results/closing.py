@@ -21,7 +21,7 @@ FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "bounds": theorems.combine, "versions": same,
-    "seconds": total, "rounds_per_second": same,
+    "seconds": total, "rounds_per_second": same,  # the latter is made of the sums
 }  # fmt: skip
 
 

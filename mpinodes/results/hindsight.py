@@ -10,7 +10,7 @@ from mpinodes.core.protocol import Vector
 from mpinodes.core.sets import Set
 from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.gathered import Gathered
-from mpinodes.results.regret import Meter
+from mpinodes.results.meter import Meter
 
 NEGLIGIBLE = 1e-3  # of a regret
 

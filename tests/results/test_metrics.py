@@ -105,7 +105,7 @@ def test_a_users_metric_is_told_of_everywhere(own, repeats, tmp_path):
 
 def test_what_may_be_asked_for(tmp_path):
     assert registry.names("metrics") == ["comparator-distance", "disagreement"]
-    words = "algorithm.name=dola-minibatch rounds=12 data.total=600 report=false"
+    words = "algorithm.name=dola-minibatch rounds=12 data.total=900 report=false"
     directory, found = run(words, tmp_path, metrics=registry.names("metrics"), decisions=True)
     record = mpinodes.load(directory)
     y = record.decision.values
@@ -172,8 +172,8 @@ def stands(word: str, numbers: list[float]) -> bool:
     [
         "rounds=30",
         "rounds=30 data.name=olr record.dynamic_regret=true repeats=2",
-        "algorithm.name=dola-minibatch rounds=20 data.total=600",
-        "algorithm.name=pp-admm rounds=12 data.total=300 repeats=2",
+        "algorithm.name=dola-minibatch rounds=20 data.total=900",
+        "algorithm.name=pp-admm rounds=12 data.total=700 problem.weight=30 repeats=2",
     ],
 )
 def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
@@ -202,7 +202,7 @@ def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
 
 
 def test_average_fitness_is_one_number(tmp_path):
-    directory, found = run("algorithm.name=dola-minibatch rounds=20 data.total=600 report=false", tmp_path)
+    directory, found = run("algorithm.name=dola-minibatch rounds=20 data.total=900 report=false", tmp_path)
     text = summary.text(found, directory)
     assert f"{found['average_fitness']:.4g}" in text
     line = json.loads((directory / "progress.jsonl").read_text().splitlines()[-1])

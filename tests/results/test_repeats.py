@@ -12,7 +12,7 @@ from mpinodes.core import experiment as ex
 from mpinodes.results import accounting, closing, evaluator
 from mpinodes.results.combining import combine, largest, least, mean, same, spreads, total, worst
 
-ADMM = "algorithm.name=pp-admm rounds=8 data.total=300 repeats=3 report=false"
+ADMM = "algorithm.name=pp-admm rounds=8 data.total=700 problem.weight=30 repeats=3 report=false"
 
 
 def repeated(words: str, where) -> tuple[dict, list[dict]]:
