@@ -52,9 +52,9 @@ def worst(found: Sequence[float | None]) -> float | None:
     return None if any(value is None for value in found) else largest(found)
 
 
-def all_of(found: Sequence[bool]) -> bool:
-    """Whether it holds of every repeat."""
-    return all(found)
+def longest(found: Sequence[list[Any]]) -> list[Any]:
+    """Of lists, the first of the longest: one that has what others leave out."""
+    return max(found, key=len)
 
 
 def first_words(found: Sequence[str]) -> str:

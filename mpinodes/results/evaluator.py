@@ -14,7 +14,7 @@ from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.core.protocol import Vector
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import asked
-from mpinodes.results.combining import RULES, Rules, nested
+from mpinodes.results.combining import RULES, Rules, longest, nested
 from mpinodes.results.hindsight import best_fixed, best_of_rounds
 from mpinodes.results.record import Variable, Variables
 from mpinodes.results.regret import make_meter
@@ -94,10 +94,10 @@ class Evaluator:
         shown = [
             {
                 "variable": metric.name, "key": shown_key(metric), "label": label(metric), "unit": metric.unit,
-                "per_round": metric.per_round, "figure": metric in extra and "coordinate" not in metric.dims,
+                "per_round": metric.per_round, "figure": metric in extra,
             }
             for metric in self._metrics
-            if metric.summarized and metric.shown and metric.name in self._last
+            if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
         ]  # fmt: skip
         return _without_empty(nested(found)) | {"metrics": shown}
 
@@ -112,7 +112,7 @@ def rules(record: Record) -> Rules:
     found = {
         key: RULES[metric.repeats] for metric in metrics(record) if metric.summarized for key in _told(metric, None, 1)
     }
-    return nested(found) | {"metrics": RULES["same"]}
+    return nested(found) | {"metrics": longest}
 
 
 def key(metric: type[Metric] | Metric) -> str:
@@ -150,7 +150,8 @@ def _without_empty(tree: Json) -> Json:
     return filled
 
 
-def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
+def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:
+    values = np.asarray(found, dtype=float)
     if values.ndim != len(metric.dims) or len(values) != length:
         raise TypeError(
             f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"

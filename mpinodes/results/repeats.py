@@ -65,6 +65,8 @@ def _combine_records(path: Path, records: list[Path]) -> None:
         for name, dataset in first.items():
             dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
             by_horizon = dimensions[:1] == ["horizon"] and "coordinate" not in dimensions
+            if any(name not in source for source in sources):
+                continue
             of_metric = dimensions[:1] == ["round"] and "long_name" in dataset.attrs
             if name in ("horizon", "round") or not (by_horizon or of_metric):
                 continue

@@ -103,6 +103,33 @@ def test_a_users_metric_is_told_of_everywhere(own, repeats, tmp_path):
         assert (directory / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_metric_may_have_nothing_to_tell_of_a_run(tmp_path):
+    """Where one repeat of four has no value, those of all have none, and say so."""
+    text = EXCESS.replace("return ", "return None if run.total[-1, 0] < CUT else ")
+    _, plain = run(f"{OWN} repeats=4 report=false", tmp_path / "plain")
+    cut = plain["spread"]["average_fitness"]["min"] * 24 + 1e-9
+    (tmp_path / "excess.py").write_text(text.replace("from", f"CUT = {cut}\nfrom", 1).replace("largest", "mean"))
+    directory, found = run(f"{OWN} repeats=4", tmp_path, metrics=[str(tmp_path / "excess.py")])
+    assert found["excess"] is None
+    assert "excess" not in mpinodes.load(directory)
+    assert found["metrics"][-1]["key"] == "excess_per_round"
+    assert re.search(r"excess +none", summary.text(found, directory))
+
+
+def test_of_coordinates_no_number_is_printed(tmp_path):
+    text = EXCESS.replace('("horizon",)', '("horizon", "coordinate")').replace("run.total[:, 0] -", "run.best #")
+    (tmp_path / "excess.py").write_text(text)
+    directory, found = run(f"{OWN} report=false", tmp_path, metrics=[str(tmp_path / "excess.py")])
+    assert found["excess"] == mpinodes.load(directory).comparator_point.values[-1].tolist()
+    assert "excess" not in summary.text(found, directory)
+
+
+def test_values_of_another_shape_are_refused(tmp_path):
+    (tmp_path / "excess.py").write_text(EXCESS.replace("return run.total[:, 0] -", "return run.best #"))
+    with pytest.raises(TypeError, match="metric 'excess' gave values of shape"):
+        run(f"{OWN} report=false", tmp_path, metrics=[str(tmp_path / "excess.py")])
+
+
 def test_what_may_be_asked_for(tmp_path):
     assert registry.names("metrics") == ["comparator-distance", "disagreement"]
     words = "algorithm.name=dola-minibatch rounds=12 data.total=900 report=false"
