@@ -17,10 +17,17 @@ def load(run: str | Path) -> xarray.Dataset:
 
     Raises:
         FileNotFoundError: the directory holds no `record.h5`.
+        mpinodes.core.errors.BadInput: it was made by a version of mpinodes with another layout of records.
     """
     import xarray
 
-    return xarray.load_dataset(Path(run) / "record.h5", engine="h5netcdf")
+    from mpinodes.results.versions import require_version
+
+    # A metric's unit may be seconds, and is not to make times of its numbers.
+    record = xarray.load_dataset(Path(run) / "record.h5", engine="h5netcdf", decode_times=False)
+    found = record.attrs.get("version")
+    require_version(None if found is None else int(found), str(run))
+    return record
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.results.report.figures import draw_topology
+from mpinodes.results.report.graph import draw_topology
 
 SHOWN = 3  # rounds of a graph that never repeats
 

@@ -145,6 +145,10 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     dynamic_regret: Annotated[
         bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
     ] = False
+    metrics: Annotated[
+        tuple[str, ...],
+        Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),
+    ] = ()
     chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
         65536
     )

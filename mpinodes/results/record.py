@@ -11,18 +11,19 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes import __version__
-from mpinodes.core import Event, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events, Layout
 from mpinodes.core.experiment import Experiment
+from mpinodes.results.versions import VERSION
 
 RUNS = "runs"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
@@ -99,84 +100,85 @@ def fresh_file(path: Path) -> h5py.File:
     return h5py.File(path, "w", track_order=True)
 
 
+class Variable(NamedTuple):
+    """An array for record.h5.
+
+    Attributes:
+        dims: of its axes.
+        values: (...) of that many axes.
+        label, unit: what people call it.
+    """
+
+    dims: tuple[str, ...]
+    values: NDArray[Any]
+    label: str = ""
+    unit: str = ""
+
+
+Variables = Mapping[str, Variable]
+
+
 class Record:
     """`record.h5`, open for appending."""
 
-    def __init__(
-        self,
-        path: Path,
-        agents: int,
-        dimension: int,
-        attributes: dict[str, Any],
-        decisions: bool = False,
-        words: int = 0,
-        training_loss: bool = False,
-        layout: Layout | None = None,
-    ) -> None:
+    def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any]) -> None:
         self._file = fresh_file(path)
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
+        self._file.attrs["version"] = VERSION
         self._rounds = 0
         # Looking a dataset up by its name costs as much as a small write to it.
-        self._growing = {"round": self._dimension("round", 0, np.int64, unlimited=True)}
-        self._dimension("agent", agents, np.int64)[:] = np.arange(agents)
-        self._dimension("coordinate", dimension, np.int64)[:] = np.arange(dimension)
-        self._variable("loss", ("round",))
-        self._variable("consensus_error", ("round",))
-        assert layout
-        self._events = Event._fields if len(layout.vectors) == 1 else ()
-        for name in Event._fields:
-            self._variable(f"event_{name}", ("round", "agent"))
-        self._leakage = tuple(layout.record["leakage"].names or ())
-        for name in self._leakage:
-            self._variable(f"leakage_{name}", ("round", "agent"))
-        if training_loss:
-            self._variable("training_loss", ("round",))
-        if decisions:
-            self._variable("decision", ("round", "agent", "coordinate"))
-        if words:  # floats of a frame
-            self._dimension("word", words, np.int64)[:] = np.arange(words)
-            self._dimension("neighbor", agents, np.int64)[:] = np.arange(agents)
-            self._variable("transcript", ("round", "agent", "word"))
-            self._variable("receiver", ("round", "agent", "neighbor"))
+        self._growing = {"round": self._dimension("round", 0)}
+        self._dimension("agent", agents)
+        self._dimension("coordinate", dimension)
         self._file.flush()
 
-    def _dimension(self, name: str, size: int, kind: Any, unlimited: bool = False) -> Any:
+    def _dimension(self, name: str, size: int) -> Any:
+        """A dimension whose coordinate counts from 0; that of rounds grows."""
+        unlimited = name == "round"
         dataset = self._file.create_dataset(
-            name, (size,), kind, maxshape=(None,) if unlimited else (size,), chunks=(1024,) if unlimited else None
+            name,
+            data=np.arange(size),
+            maxshape=(None,) if unlimited else (size,),
+            chunks=(1024,) if unlimited else None,
         )
         dataset.make_scale(name)
         return dataset
 
-    def _variable(self, name: str, dimensions: tuple[str, ...], values: Vector | None = None) -> None:
-        shape = tuple(self._file[dimension].shape[0] for dimension in dimensions)
-        unlimited = dimensions[0] == "round"
+    def _variable(self, name: str, variable: Variable) -> None:
+        """Make it, whole, or empty where it is by round."""
+        dims, values, label, unit = variable
+        unlimited, shape = dims[0] == "round", values.shape[1:]
+        for dimension, size in zip(dims[1:], shape, strict=True):
+            if dimension not in self._file:
+                self._dimension(dimension, size)
         dataset = self._file.create_dataset(
-            name, shape, np.float64, data=values, fillvalue=np.nan,
-            maxshape=(None, *shape[1:]) if unlimited else None,
-            chunks=(max(1, 16384 // (8 * int(np.prod(shape[1:])))), *shape[1:]) if unlimited else None,
+            name, (0, *shape) if unlimited else values.shape, np.float64, data=None if unlimited else values,
+            fillvalue=np.nan, maxshape=(None, *shape) if unlimited else None,
+            chunks=(max(1, 16384 // (8 * int(np.prod(shape)))), *shape) if unlimited else None,
         )  # fmt: skip
-        for axis, dimension in enumerate(dimensions):
+        dataset.attrs.update({key: word for key, word in (("long_name", label), ("units", unit)) if word})
+        for axis, dimension in enumerate(dims):
             dataset.dims[axis].attach_scale(self._file[dimension])
         if unlimited:
             self._growing[name] = dataset
 
-    def append(self, loss: Vector, consensus_error: Vector, events: Events, **optional: Vector) -> None:
-        """Add rounds: (r,), (r,), (r, agents, fields of an Event); what is recorded on request by its name."""
-        values = {"loss": loss, "consensus_error": consensus_error, **optional}
-        values |= {f"event_{name}": events.event(name)[:, :, 0] for name in Event._fields}
-        values |= {f"leakage_{name}": events.leakage(name).reshape(len(loss), -1) for name in self._leakage}
-        start, self._rounds = self._rounds, self._rounds + len(loss)
-        for name, value in (values | {"round": np.arange(start + 1, self._rounds + 1)}).items():
+    def append(self, variables: Variables) -> None:
+        """Add rounds to variables that are by round, the same ones every time."""
+        start, self._rounds = self._rounds, self._rounds + len(next(iter(variables.values())).values)
+        numbers = Variable(("round",), np.arange(start + 1, self._rounds + 1))
+        for name, variable in {**variables, "round": numbers}.items():
+            if name not in self._growing:
+                self._variable(name, variable)
             dataset = self._growing[name]
             dataset.resize(self._rounds, axis=0)
-            dataset[start:] = value
+            dataset[start:] = variable.values
         self._file.flush()
 
-    def finish(self, horizons: Any, variables: dict[str, tuple[tuple[str, ...], Vector]]) -> None:
-        """Add what is known at the end, by name: (dimensions, values), and close."""
-        self._dimension("horizon", len(horizons), np.int64)[:] = horizons
-        for name, (dimensions, values) in variables.items():
-            self._variable(name, dimensions, values)
+    def finish(self, horizons: Any, variables: Variables) -> None:
+        """Add what is known at the end, and close."""
+        self._dimension("horizon", len(horizons))[:] = horizons
+        for name, variable in variables.items():
+            self._variable(name, variable)
         self._file.close()
 
 

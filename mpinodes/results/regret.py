@@ -31,158 +31,21 @@ need a point made of noisy messages, so a regret may be negative.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import Setup, Vector
-from mpinodes.formats import Source
-from mpinodes.losses.linear import LinearLoss, stack
+from mpinodes.config.setup import Parts
+from mpinodes.core.protocol import Vector
+from mpinodes.losses.linear import LinearLoss
+from mpinodes.results.meter import Meter
 
 NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
-ROWS_AT_ONCE = 4096  # of features turned into numbers
-
-
-class Rounds(NamedTuple):
-    """What a stretch of rounds gave."""
-
-    loss: Vector  # (rounds,) the summand of network regret
-    consensus_error: Vector  # (rounds,)
-    training_loss: Vector | None  # (rounds,)
-
-
-class Meter(ABC):
-    """Adds up losses chunk by chunk, and keeps them at the horizons.
-
-    With k deciders, a loss each (the network of a nondecomposable objective, or the n agents of a decomposable one):
-
-    Attributes:
-        horizons: (h,) the rounds at which a run is judged.
-        total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
-        last, mean: (h, d) last and average decision, averaged over the deciders.
-        accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        judged: (h, k, d) the decisions that an offline method is judged by.
-        whole: (h, k) F there, F the mean over rounds and agents.
-    """
-
-    def __init__(self, parts: Setup, horizons: NDArray[np.int64], deciders: int) -> None:
-        d, h = parts.dimension, len(horizons)
-        self._rounds = parts.experiment.rounds
-        self._losses: list[Any] = [parts.stream.of(i) for i in range(deciders)]
-        self._regularizer = parts.experiment.problem.regularizer
-        self._linear = parts.algorithm.averaging == "linear"
-        self._labelled: Mapping[str, Source] = parts.stream.labelled()
-        self._constant = parts.experiment.data.get("batch") == "all"
-        self._offline = parts.algorithm.judged_by
-        self._seen, self._weight = 0, 0.0
-        self._sum_x = np.zeros((deciders, d))
-        self._sum_f = np.zeros(2 + parts.topology.agents)
-        self.horizons = horizons
-        self.total = np.zeros((h, len(self._sum_f)))
-        self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
-        self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
-        self.judged = np.zeros((h if self._offline else 0, deciders, d))
-        self.whole = np.zeros((h, deciders))
-
-    @cached_property
-    def everything(self) -> Gathered:
-        """All samples of the run; those that come in every round once."""
-        rounds = 1 if self._constant else self._rounds
-        seen = [loss(t) for t in range(1, rounds + 1) for loss in self._losses]
-        one, owners = seen[0], len(self._losses)
-        of_each = np.concatenate([np.full(len(loss.targets), loss.divisor) for loss in seen])
-        return Gathered(
-            type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
-            samples=0 if self._constant else owners * len(one.targets),
-            divisor=of_each if self._constant else one.divisor, regularizer=owners * one.regularizer,
-        )  # fmt: skip
-
-    @abstractmethod
-    def _decisions(self, estimates: Vector) -> Vector:
-        """(rounds, agents, d) -> (rounds, k, d)."""
-
-    @cached_property
-    def _objective(self) -> LinearLoss:
-        return self.everything.upto(1 if self._constant else self._rounds)
-
-    @abstractmethod
-    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        """The summands of the sums, of round `first` on: (rounds, 2 + n)."""
-
-    def take(self, estimates: Vector) -> Rounds:
-        """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
-        rounds = np.arange(self._seen + 1, self._seen + 1 + len(estimates))
-        x = self._decisions(estimates)
-        weight = rounds.astype(float) if self._linear else np.ones(len(rounds))
-        sums = self._sum_x + np.cumsum(weight[:, None, None] * x, axis=0)
-        weights = self._weight + np.cumsum(weight)
-        average = sums / weights[:, None, None]
-        values = self._values(int(rounds[0]), x, average, estimates)
-        totals = self._sum_f + np.cumsum(values, axis=0)
-        for at in np.flatnonzero(np.isin(self.horizons, rounds)):
-            row = self.horizons[at] - rounds[0]
-            self.total[at] = totals[row]
-            self._judge(int(at), x[row], average[row])
-        self._latest = x[-1], average[-1]
-        self._seen, self._weight = int(rounds[-1]), float(weights[-1])
-        self._sum_x, self._sum_f = sums[-1], totals[-1]
-        spread = estimates - estimates.mean(axis=1, keepdims=True)
-        error = np.sqrt((spread**2).sum(axis=2).mean(axis=1))
-        return Rounds(values[:, 0], error, self._training_loss(x))
-
-    has_training_loss: ClassVar[bool] = False
-
-    def _training_loss(self, decisions: Vector) -> Vector | None:
-        """(rounds, k, d) -> (rounds,), of losses that stay the same."""
-        return None
-
-    def end(self) -> None:
-        """No round will follow: of a run that ended before its time, the last one is the last horizon."""
-        at = int(np.searchsorted(self.horizons, self._seen))
-        if self.horizons[at] != self._seen:
-            self.horizons[at], self.total[at] = self._seen, self._sum_f
-            self._judge(at, *self._latest)
-        kept = slice(at + 1)
-        self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
-        self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
-        self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
-
-    def _judge(self, at: int, last: Vector, average: Vector) -> None:
-        self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
-        for name, source in self._labelled.items():
-            right = accuracy(np.concatenate([average, last]), source)
-            self.accuracy[name][at] = right.reshape(2, -1)
-        if self._offline:
-            self.judged[at] = last if self._offline == "last" else average
-            summands = len(self._losses) * (1 if self._constant else self._rounds)
-            self.whole[at] = [self._objective.value(point) / summands for point in self.judged[at]]
-
-    def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
-        """Losses of every sample of every owner at points, averaged or not as the problem has it.
-
-        (rounds, points, d) -> (rounds, points, owners, samples of one)
-        """
-        seen = [[loss(t) for loss in self._losses] for t in rounds]
-        one = seen[0][0]
-        features = [stack([loss.features for loss in row]) for row in seen]
-        targets = [np.concatenate([loss.targets for loss in row]) for row in seen]
-        together = [type(one)(a, b) for a, b in zip(features, targets, strict=True)]
-        values = type(one).values(together, points) / one.divisor
-        return np.asarray(values.reshape(*values.shape[:2], len(self._losses), -1))
-
-    def _penalty(self, points: Vector) -> Vector:
-        """(λ/2)‖·‖²: (..., d) -> (...)."""
-        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
 
 
 class Nondecomposable(Meter):
     """Of objectives that all agents share, each with a block of the decision."""
 
-    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
         super().__init__(parts, horizons, deciders=1)
         self._blocks = parts.blocks
 
@@ -199,7 +62,7 @@ class Nondecomposable(Meter):
 class Decomposable(Meter):
     """Of objectives that are sums of the agents' own."""
 
-    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
         n = parts.topology.agents
         super().__init__(parts, horizons, deciders=n)
         self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(parts.samples)))
@@ -222,9 +85,7 @@ class Decomposable(Meter):
 class Constant(Decomposable):
     """Of agents' own losses that are the same in every round, over as many samples as each has."""
 
-    has_training_loss: ClassVar[bool] = True
-
-    def __init__(self, parts: Setup, horizons: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
         super().__init__(parts, horizons)
         self._own = [loss(1) for loss in self._losses]
 
@@ -248,46 +109,8 @@ class Constant(Decomposable):
         return np.asarray(np.mean(means, axis=0))
 
 
-def make_meter(parts: Setup, horizons: NDArray[np.int64]) -> Meter:
+def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
     if not parts.algorithm.decomposable:
         return Nondecomposable(parts, horizons)
     return (Constant if parts.experiment.data.get("batch") == "all" else Decomposable)(parts, horizons)
-
-
-class Gathered(NamedTuple):
-    """All samples of a run, round by round, agent by agent, to be summed up to any round.
-
-    Attributes:
-        kind: the class of the loss.
-        features, targets: of all samples.
-        samples: of all owners in one round; 0: the same ones come in every round, and stand here once.
-        divisor: of each owner's loss, or of each sample.
-        regularizer: of one round: λ times the number of owners.
-    """
-
-    kind: type[LinearLoss]
-    features: Any
-    targets: Vector
-    samples: int
-    divisor: float | Vector
-    regularizer: float
-
-    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
-        number = rounds - first + 1
-        regularizer = number * self.regularizer
-        if not self.samples:
-            return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
-        rows = slice((first - 1) * self.samples, rounds * self.samples)
-        return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
-
-
-def accuracy(points: Vector, source: Source) -> Vector:
-    """Share of samples whose label ±1 is the sign of a·x, for every point x: (k, d) -> (k,)."""
-    right = np.zeros(len(points))
-    for start in range(0, len(source.targets), ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(source.targets)))
-        signs = np.asarray(source.features(rows) @ points.T) > 0
-        right += (signs == (source.targets[rows] > 0)[:, None]).sum(axis=0)
-    return right / len(source.targets)

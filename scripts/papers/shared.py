@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import mpinodes
 from mpinodes.core.experiment import parse
-from mpinodes.results.report.figures import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 
 HERE = Path(__file__).parent
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's

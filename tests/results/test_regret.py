@@ -12,10 +12,12 @@ from sklearn.svm import LinearSVC
 
 import mpinodes
 from mpinodes.core import sets
+from mpinodes.core.parts import Stretch
 from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
+from mpinodes.metrics.decisions import ConsensusError
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
@@ -93,15 +95,21 @@ def test_the_certificate_of_a_point_that_is_not_the_best_says_how_far():
         assert gap >= value - least > 0
 
 
+def stretch_of(estimates: np.ndarray) -> Stretch:
+    """Rounds of which a metric looks at the estimates alone."""
+    return Stretch(np.arange(1, len(estimates) + 1), estimates, estimates, *np.zeros((2, len(estimates))), None)
+
+
 @pytest.mark.parametrize("words", RUNS)
 def test_the_meter_equals_the_formulas_written_out(words):
     parts = parts_of(words)
     horizons = np.array([1, 3, 17, 40])
-    meter, y, per_round = make_meter(parts, horizons), [], []
+    meter, y, apart = make_meter(parts, horizons), [], []
     for rows in simulate(parts):
         estimates = rows.transpose(1, 0, 2)[:, :, : parts.dimension]
         y.append(estimates.copy())
-        per_round.append(meter.take(estimates))
+        meter.take(estimates)
+        apart.append(ConsensusError().take(stretch_of(estimates)))
     y = np.concatenate(y)
     losses = parts.stream.of(0)
     x = np.zeros(y.shape[::2])
@@ -118,7 +126,7 @@ def test_the_meter_equals_the_formulas_written_out(words):
     error = [
         np.sqrt(np.mean([np.sum((y[t, i] - y[t].mean(axis=0)) ** 2) for i in range(y.shape[1])])) for t in range(40)
     ]
-    np.testing.assert_allclose(np.concatenate([r.consensus_error for r in per_round]), error, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(np.concatenate(apart), error, rtol=1e-11, atol=1e-13)
 
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
@@ -175,7 +183,7 @@ def check_own(parts) -> None:
     for rows in simulate(parts):
         estimates = rows.transpose(1, 0, 2)[:, :, : parts.dimension]
         x.append(estimates.copy())
-        summands.append(meter.take(estimates).loss)
+        summands.append(meter.take(estimates).losses[:, 0])
     assert len(x) > 3 or parts.experiment.record.chunk == 65536
     x, f = np.concatenate(x), [losses_of(parts, i) for i in range(n)]
     linear = parts.experiment.algorithm["name"] == "weight-balancing"

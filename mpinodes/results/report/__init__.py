@@ -8,6 +8,7 @@ from pathlib import Path
 from mpinodes import load
 from mpinodes.core.errors import BadInput
 from mpinodes.results.report import figures, page
+from mpinodes.results.versions import require_version
 
 
 def draw(directory: Path) -> Path:
@@ -20,19 +21,17 @@ def draw(directory: Path) -> Path:
         data = load(directory)
         summary = json.loads((directory / "summary.json").read_text())
         experiment = (directory / "experiment.toml").read_text()
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
         ) from error
+    require_version(summary.get("version"), str(directory))
     target = directory / "figures"
     try:
         target.mkdir(exist_ok=True)
         drawn = figures.draw_all(data, summary, target)
         return page.write(directory, summary, experiment, drawn)
-    except KeyError as error:
-        raise BadInput(
-            f"{directory}: its record or summary has no {error}: made by another version of mpinodes "
-            f"({summary.get('versions', {}).get('mpinodes', 'unknown')})"
-        ) from error
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

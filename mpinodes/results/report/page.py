@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from mpinodes.results import privacy_words
 from mpinodes.results import summary as words
 from mpinodes.results.record import write_text
 
@@ -42,7 +43,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <p class="what">{escape(s["algorithm"])} on {escape(s["data"] + words.partition(s))}: {s["agents"]} agents,
 {words.rounds(s)}, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
 <h2>What it was worth</h2>
-{_table(["", ""], [[label, " ".join(value.split())] for label, value in words.results(s, why=True)])}
+{_table(["", "", "in summary.json"], [[r.label, " ".join(r.value.split()), r.key] for r in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
 {_privacy(s["privacy"])}
@@ -81,7 +82,13 @@ def _privacy(privacy: Json) -> str:
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
         rows = [("Share of every agent", rows[0][1])]
     cells = [
-        [who, words.number(p["claimed"], "none"), words.number(p["proven_pure"]), words.number(p["proven"]), p["rule"]]
+        [
+            who,
+            privacy_words.number(p["claimed"], "none"),
+            privacy_words.number(p["proven_pure"]),
+            privacy_words.number(p["proven"]),
+            p["rule"],
+        ]
         for who, p in [*rows, ("Network", privacy["network"])]
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
@@ -91,7 +98,7 @@ def _privacy(privacy: Json) -> str:
         "Proven: against someone who reads every message on every link. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
-        f"{escape(' '.join(words.remarks(privacy)))}</p>"
+        f"{escape(' '.join(privacy_words.remarks(privacy)))}</p>"
     )
 
 

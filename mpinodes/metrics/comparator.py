@@ -1,0 +1,47 @@
+"""The best fixed decision in hindsight."""
+
+from __future__ import annotations
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Judged, Metric
+
+
+class Value(Metric):
+    """What it would have lost."""
+
+    name = "comparator_value"
+    key = "comparator.value"
+    dims = ("horizon",)
+    label = "best fixed decision, per round"
+    per_round = True
+
+    def judge(self, run: Judged) -> Vector:
+        """Min over v of Σ f(v), or a little more."""
+        return run.least
+
+
+class Gap(Metric):
+    """How much more."""
+
+    name = "comparator_gap"
+    key = "comparator.certificate"
+    dims = ("horizon",)
+    per_round = True
+    shown = False  # beside the value
+    repeats = "largest"
+
+    def judge(self, run: Judged) -> Vector:
+        """The certificate."""
+        return run.within
+
+
+class Point(Metric):
+    """The decision itself."""
+
+    name = "comparator_point"
+    dims = ("horizon", "coordinate")
+    summarized = False
+
+    def judge(self, run: Judged) -> Vector:
+        """Argmin."""
+        return run.best

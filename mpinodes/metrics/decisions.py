@@ -1,0 +1,56 @@
+"""What was decided."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Judged, Metric, Stretch
+
+
+class ConsensusError(Metric):
+    """Sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )."""
+
+    name = "consensus_error"
+    dims = ("round",)
+
+    def take(self, rounds: Stretch) -> Vector:
+        """Of the agents' estimates."""
+        apart = rounds.estimates - rounds.estimates.mean(axis=1, keepdims=True)
+        return np.asarray(np.sqrt((apart**2).sum(axis=2).mean(axis=1)))
+
+
+class Norm(Metric):
+    """Of the last decision, in L2."""
+
+    name = "decision_norm"
+    dims = ("horizon",)
+    label = "norm of the last decision"
+
+    def judge(self, run: Judged) -> Vector:
+        """Averaged over the deciders first."""
+        return np.array([np.linalg.norm(x) for x in run.last])
+
+
+class Last(Metric):
+    """The last decision."""
+
+    name = "decision_last"
+    dims = ("horizon", "coordinate")
+    summarized = False
+
+    def judge(self, run: Judged) -> Vector:
+        """Averaged over the deciders."""
+        return run.last
+
+
+class Mean(Metric):
+    """The average decision."""
+
+    name = "decision_mean"
+    dims = ("horizon", "coordinate")
+    summarized = False
+
+    def judge(self, run: Judged) -> Vector:
+        """Averaged over the deciders."""
+        return run.mean

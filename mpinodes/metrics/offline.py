@@ -1,0 +1,46 @@
+"""What offline methods are judged by, with x̃_i(t) or x_i(t) for the decision of agent i."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Judged, Metric
+
+
+class OptimalityGap(Metric):
+    """F at an agent's decision, less its minimum; F the mean of all losses of the run."""
+
+    name = "optimality_gap"
+    dims = ("horizon", "agent")
+    label = "optimality gap, mean over agents"
+
+    def judge(self, run: Judged) -> Vector | None:
+        """Its values, of offline methods."""
+        if not run.judged_by:
+            return None
+        return np.asarray(run.whole - float(run.least[-1]) / (int(run.horizons[-1]) * run.agents))
+
+
+class DecisionError(Metric):
+    """Squared distance of the mean decision to the best."""
+
+    name = "decision_error"
+    dims = ("horizon",)
+    label = "‖mean decision − best‖²"
+
+    def judge(self, run: Judged) -> Vector | None:
+        """Its values, of offline methods."""
+        return ((run.judged.mean(axis=1) - run.best[-1]) ** 2).sum(axis=1) if run.judged_by else None
+
+
+class AgentDecisionError(Metric):
+    """Squared distance of each agent's decision to the best."""
+
+    name = "agent_decision_error"
+    dims = ("horizon", "agent")
+    label = "‖decision − best‖², mean over agents"
+
+    def judge(self, run: Judged) -> Vector | None:
+        """Its values, of offline methods."""
+        return ((run.judged - run.best[-1]) ** 2).sum(axis=2) if run.judged_by else None

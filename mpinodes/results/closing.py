@@ -1,0 +1,80 @@
+"""What summary.json holds, and how that of repeats is made of theirs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mpinodes.config.setup import Parts
+from mpinodes.core.experiment import Experiment
+from mpinodes.results import accounting, asked, evaluator, theorems
+from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
+from mpinodes.results.record import write_text
+from mpinodes.results.versions import VERSION
+
+Json = dict[str, Any]
+
+FACTS: Rules = {
+    "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
+    "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
+    "seed": least, "reproducible": same, "judged": same, "bounds": theorems.combine, "versions": same,
+    "seconds": total, "rounds_per_second": same,  # the latter is made of the sums
+}  # fmt: skip
+
+
+def facts(parts: Parts, b: int, rounds: int, seconds: float, versions: dict[str, str]) -> Json:
+    """What was run."""
+    e = parts.experiment
+    return {
+        "version": VERSION,
+        "name": e.name,
+        "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
+        "data": parts.stream.title,
+        "partition": e.data["partition"],
+        "decomposable": parts.algorithm.decomposable,
+        "topology": parts.topology.title,
+        "connectivity": b,
+        "agents": parts.topology.agents,
+        "rounds": rounds,
+        "rounds_asked": e.rounds,
+        "dimension": parts.dimension,
+        "seed": e.seed,
+        "reproducible": e.reproducible,
+        "judged": asked.judged_by(parts),
+        "seconds": seconds,
+        "rounds_per_second": rounds / seconds,
+        "versions": versions,
+    }
+
+
+def combined(experiment: Experiment, summaries: Sequence[Json]) -> Json:
+    """The summary of all repeats, every key by its rule, and the spread of means."""
+    rules = {**FACTS, **evaluator.rules(experiment.record), **accounting.RULES}
+    whole: Json = combine(rules, summaries) or {}
+    whole["rounds_per_second"] = sum(s["rounds"] for s in summaries) / whole["seconds"]
+    return whole | {
+        "repeats": len(summaries),
+        "seeds": [s["seed"] for s in summaries],
+        "spread": spreads(rules, summaries),
+    }
+
+
+def conclude(experiment: Experiment, directory: Path, summary: Json) -> None:
+    """Write `summary.json` and, where asked for, draw the report, once the record is complete."""
+    write_text(directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+    if experiment.report:
+        from mpinodes.results.report import draw
+
+        draw(directory)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: a number that is not finite (a run that almost diverged) becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,159 @@
+"""What a run was worth: the losses of its decisions, evaluated once, and the metrics that are told of them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.config.metrics import chosen_metrics
+from mpinodes.config.setup import Parts
+from mpinodes.core.experiment import Record, log_spaced
+from mpinodes.core.parts import Judged, Metric, Stretch
+from mpinodes.core.protocol import Vector
+from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.results import asked
+from mpinodes.results.combining import RULES, Rules, longest, nested
+from mpinodes.results.hindsight import best_fixed, best_of_rounds
+from mpinodes.results.record import Variable, Variables
+from mpinodes.results.regret import make_meter
+
+Json = dict[str, Any]
+
+
+class Evaluator:
+    """Takes the rounds of a run as they come; `close`, then ask."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._meter = make_meter(parts, log_spaced(parts.experiment.rounds))
+        self._metrics = [metric() for metric in metrics(parts.experiment.record)]
+        self._last: dict[str, Vector] = {}
+        self._done = 0
+        self._judged: Judged
+        self._variables: Variables = {}
+
+    def take(self, estimates: Vector) -> Variables:
+        """What is told of the next rounds, given every agent's estimates: (r, agents, d)."""
+        found = self._meter.take(estimates)
+        numbers = np.arange(self._done + 1, self._done + 1 + len(estimates))
+        stretch = Stretch(
+            numbers, estimates, found.decisions, found.losses[:, 0], found.losses[:, 2:], found.training_loss
+        )
+        self._done += len(estimates)
+        told = {metric.name: metric.take(stretch) for metric in self._metrics}
+        variables = {
+            metric.name: _variable(metric, values, len(estimates))
+            for metric in self._metrics
+            if metric.dims[0] == "round" and (values := told[metric.name]) is not None
+        }
+        self._last |= {name: np.array(variable.values[-1]) for name, variable in variables.items()}
+        return variables
+
+    @property
+    def judged(self) -> Judged:
+        """The run, once it is closed."""
+        return self._judged
+
+    def close(self) -> None:
+        """No round will follow: judge the run at its horizons."""
+        meter, feasible = self._meter, self._parts.feasible
+        meter.end()
+        fixed = best_fixed(meter, feasible)
+        dynamic = self._parts.experiment.record.dynamic_regret
+        self._judged = judged = Judged(
+            horizons=meter.horizons, agents=self._parts.topology.agents, judged_by=asked.judged_by(self._parts),
+            total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
+            accuracy=meter.accuracy, least=np.array([c.value for c in fixed]),
+            best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
+            best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
+            losses=cast(Any, meter.everything.upto),
+        )  # fmt: skip
+        told = [(metric, metric.judge(judged)) for metric in self._metrics if metric.dims[0] == "horizon"]
+        self._variables = {
+            metric.name: _variable(metric, values, len(meter.horizons)) for metric, values in told if values is not None
+        }
+        self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
+
+    def variables(self) -> Variables:
+        """What is told by horizon."""
+        return self._variables
+
+    def summary(self) -> Json:
+        """The last value of every metric and what it comes to per round and over agents, and `metrics`: what is shown.
+
+        A metric that a run has no value of has null.
+        """
+        found: Json = {}
+        for metric in self._metrics:
+            if metric.summarized:
+                last = self._last.get(metric.name)
+                found |= _told(metric, None if last is None else last.tolist(), self._done)
+        extra = self._metrics[len(BUILT_IN) :]
+        shown = [
+            {
+                "variable": metric.name, "key": shown_key(metric), "label": label(metric), "unit": metric.unit,
+                "per_round": metric.per_round, "figure": metric in extra,
+            }
+            for metric in self._metrics
+            if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
+        ]  # fmt: skip
+        return _without_empty(nested(found)) | {"metrics": shown}
+
+
+def metrics(record: Record) -> list[type[Metric]]:
+    """Those of a run, the built-in ones before those that are asked for."""
+    return [*BUILT_IN, *chosen_metrics(record.metrics)]
+
+
+def rules(record: Record) -> Rules:
+    """How the keys of metrics combine over repeats."""
+    found = {
+        key: RULES[metric.repeats] for metric in metrics(record) if metric.summarized for key in _told(metric, None, 1)
+    }
+    return nested(found) | {"metrics": longest}
+
+
+def key(metric: type[Metric] | Metric) -> str:
+    """Of a metric's last value in summary.json, dotted."""
+    return metric.key or metric.name
+
+
+def label(metric: type[Metric] | Metric) -> str:
+    """What people call it."""
+    return metric.label or metric.name.replace("_", " ")
+
+
+def shown_key(metric: type[Metric] | Metric) -> str:
+    """Of the value that people are shown: per round where it adds up, and the mean over agents."""
+    return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
+
+
+def _told(metric: Metric | type[Metric], last: Any, rounds: int) -> Json:
+    """A metric's dotted keys and values: of its last value, per round, over agents."""
+    found = {key(metric): last}
+    if metric.per_round:
+        each = None if last is None else (np.array(last) / rounds).tolist()
+        found[f"{key(metric)}_per_round"] = each
+    if "agent" in metric.dims:
+        found |= {f"{name}_mean": None if x is None else float(np.mean(x)) for name, x in found.items()}
+    return found
+
+
+def _without_empty(tree: Json) -> Json:
+    """Where all within a dictionary is null, it is null; else it has no null."""
+    filled = {name: inner for name, inner in tree.items() if not isinstance(inner, dict)}
+    for name, inner in tree.items():
+        if isinstance(inner, dict):
+            filled[name] = {k: v for k, v in inner.items() if v is not None} or None
+    return filled
+
+
+def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:
+    values = np.asarray(found, dtype=float)
+    if values.ndim != len(metric.dims) or len(values) != length:
+        raise TypeError(
+            f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"
+        )
+    return Variable(metric.dims, values, label(metric), metric.unit)

@@ -1,0 +1,43 @@
+"""The best fixed decision at every horizon and, where asked for, the best one of every single round."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from mpinodes.core.protocol import Vector
+from mpinodes.core.sets import Set
+from mpinodes.results.comparator import Comparator, best
+from mpinodes.results.gathered import Gathered
+from mpinodes.results.meter import Meter
+
+NEGLIGIBLE = 1e-3  # of a regret
+
+
+def best_fixed(meter: Meter, feasible: Set) -> list[Comparator]:
+    """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
+    everything = meter.everything
+    if not everything.samples:
+        once = best(everything.upto(1), feasible, meter.mean[-1])
+        return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
+    fixed: list[Comparator] = []
+    for t, sums, mean in zip(meter.horizons.tolist(), meter.total, meter.mean, strict=True):
+        total = everything.upto(t)
+        start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
+        # The start's value is no less than the least: no regret is smaller than this.
+        least_regret = float(np.min(sums)) - total.value(feasible.project(start))
+        fixed.append(best(total, feasible, start, enough=NEGLIGIBLE * least_regret))
+    return fixed
+
+
+def best_of_rounds(everything: Gathered, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
+    """(2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path."""
+    if not everything.samples:
+        return np.array([[c.value for c in fixed], np.zeros(len(fixed))])
+    path = [fixed[0]]
+    for t in range(2, int(horizons[-1]) + 1):
+        path.append(best(everything.upto(t, first=t), feasible, path[-1].point))
+    steps = [0.0, *(float(np.linalg.norm(b.point - a.point)) for a, b in pairwise(path))]
+    sums = np.cumsum([[c.value for c in path], steps], axis=1)
+    return np.asarray(sums[:, horizons - 1])

@@ -1,0 +1,117 @@
+"""What a run cost in privacy, in words."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+Json = dict[str, Any]
+
+LARGE_DELTA = 0.1  # per sample
+
+
+def number(epsilon: float | None, none: str = "unproven") -> str:
+    """An ε for people."""
+    if epsilon is None:
+        return none
+    return f"{epsilon:.0f}" if epsilon >= 1000 else f"{epsilon:.4g}"
+
+
+def worst(agents: list[Json]) -> Json:
+    """What the agents lose at most, as proven (unproven before all) and as claimed."""
+    worst = max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
+    return worst | {"claimed": max((a["claimed"] for a in agents), key=lambda claim: claim or 0.0)}
+
+
+def lines(privacy: Json) -> list[str]:
+    """For the terminal."""
+    noise = privacy["noise"]
+    if noise is None:
+        return ["  privacy: none, messages carry no noise"]
+    rows = [("worst agent's share", worst(privacy["agents"])), ("network", privacy["network"])]
+    found = [
+        f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
+        *(
+            f"    {who:26} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+            f"   {'' if p['rule'] == 'unproven' else 'by ' + p['rule']}"
+            for who, p in rows
+        ),
+        f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
+        "proven: against who reads every link",
+    ]
+    return [*found, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def remarks(privacy: Json) -> list[str]:
+    """On a run with noise, in whole sentences."""
+    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *provisos(privacy)]
+
+
+def _budget(privacy: Json) -> str:
+    """How a budget was kept."""
+    budget = privacy["budget"]
+    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}, kept by "
+    if budget["kept_by"] == "noise":
+        return f"{text}the noise of the label ε = {privacy['noise']['epsilon']:.4g}."
+    stops = [stop for stop in budget["stops"] if stop]
+    if not stops:
+        return f"{text}stopping, which no agent had to."
+    first, last = min(stops), max(stops)
+    when = f"round {first}" if first == last else f"rounds {first} to {last}"
+    who = "the agents" if len(stops) == len(budget["stops"]) else f"{len(stops)} agents"
+    return f"{text}stopping: after {when} {who} relay what they hear, and tell nothing of their data."
+
+
+def provisos(privacy: Json) -> list[str]:
+    """What the proven numbers rest on, in whole sentences."""
+    found = [_budget(privacy)] if privacy["budget"] else []
+    if privacy["unproven_because"]:
+        found.append(f"Nothing is proven: {privacy['unproven_because']}.")
+    slip = max(loss.get("slip", 0.0) for loss in privacy["agents"])
+    if slip:
+        enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
+        found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
+    elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
+        found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+    samples, delta = privacy["samples"], privacy["delta"]
+    if samples and delta * samples > LARGE_DELTA:
+        found.append(
+            f"δ = {delta:g} is not well below 1/{samples}, one over the number of samples: at such a δ even to publish "
+            "a sample now and then counts as private."
+        )
+    return found
+
+
+def what_noise_buys(noise: Json) -> str:
+    """The scale used beside the scale that the label needs, in whole sentences."""
+    used, least, needed, release = noise["scale"], noise["least_scale"], noise["calibrated_scale"], noise["release"]
+    text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
+    if noise["mechanism"] == "gaussian":
+        return f"{text} (standard deviation)."
+    if needed is None and noise["mechanism"] != "gamma-norm":
+        return f"{text}; gradients are not clipped, so no sensitivity bounds what it hides."
+    really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"
+    if noise["calibrated"]:
+        if noise["mechanism"] == "gamma-norm":
+            if release is None:
+                return f"{text}, the inverse of the noise rate."
+            return f"{text}, the inverse of the noise rate: a release of an agent {really}."
+        if release is not None and release <= noise["epsilon"] * (1 + 1e-9):
+            return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g}."
+        return f"{text}, calibrated as the paper prints it: a release of an agent {really}."
+    return (
+        f"{text}; the label ε = {noise['epsilon']:g} a round needs {needed:.4g}, "
+        f"{needed / used:.3g} times as much: a release of an agent {really}."
+        f"{' ' if noise['remark'] else ''}{noise['remark']}"
+    )
+
+
+def what_draws_it(noise: Json) -> str:
+    """Where the noise's numbers come from, in a sentence."""
+    source = " from the system's entropy" if noise["entropy"] == "os" else ""
+    if noise["backend"] == "opendp":
+        return "Drawn by OpenDP."
+    if noise["backend"] == "lattice":
+        moved = f"it moves by up to {noise['grain']:.2g} scales more, in L1, which is accounted for"
+        return f"Drawn{source} on a lattice that the release is rounded to: {moved}."
+    return f"Drawn by NumPy{source}, in floating point: its low bits tell more than is proven."

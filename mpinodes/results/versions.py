@@ -1,0 +1,29 @@
+"""The layout of what a run leaves, numbered, and who can read which."""
+
+from __future__ import annotations
+
+from mpinodes.core.errors import BadInput
+
+VERSION = 1  # of record.h5 and summary.json; one more whenever something in them is moved, renamed or taken away
+
+
+def require_version(found: int | None, where: str) -> None:
+    """Refuse what has another layout than this version of mpinodes reads.
+
+    Args:
+        found: its `version`; None: it has none.
+        where: the run directory.
+
+    Raises:
+        BadInput: says in a line what it is.
+    """
+    if found == VERSION:
+        return
+    if found is None:
+        what = "its record has no version: it was made before records had one"
+    else:
+        what = f"its record has version {found}, {'older' if found < VERSION else 'newer'}"
+    raise BadInput(
+        f"{where}: {what}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with the "
+        "mpinodes that its summary.json names under versions"
+    )
