@@ -11,7 +11,7 @@ from mpinodes.auditing.replay import SLACK, Finding
 from mpinodes.auditing.statistics import Shown
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
 from mpinodes.core import Vector
-from mpinodes.results.summary import number
+from mpinodes.results.privacy_words import number
 
 FALSE_ALARM = 0.01  # of a whole audit, at most
 OF_NOISE = 0.1  # the noise tests' part of it

@@ -17,6 +17,7 @@ from msgspec import Meta
 from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
+from mpinodes.config.metrics import metrics_of
 from mpinodes.config.registry import text
 from mpinodes.config.requirements import (
     require_all_at_once,
@@ -84,7 +85,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     connected_over = require_fit(setup, ranks)
     for r in range(1, experiment.repeats):  # a graph drawn from another seed
         topology.connectivity(_topology(experiment.topology, experiment.seed + r), experiment.rounds)
-    return replace(setup, connected_over=connected_over)
+    return replace(setup, connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
 
 
 def build(experiment: Experiment) -> Setup:
@@ -102,7 +103,7 @@ def build(experiment: Experiment) -> Setup:
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
     """The set-up of an experiment that differs in its noise, its budget or its algorithm alone: graph and data stay."""
     again = _assembled(experiment, Classes.of(experiment), setup.topology, setup.stream)
-    return replace(again, connected_over=setup.connected_over)
+    return replace(again, connected_over=setup.connected_over, metrics=setup.metrics)
 
 
 def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:

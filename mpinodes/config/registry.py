@@ -38,6 +38,16 @@ class Kind(NamedTuple):
     base: type
     given: frozenset[str]
 
+    @property
+    def key(self) -> str:
+        """That takes a name."""
+        return f"{self.section}.{self.chooser}"
+
+    @property
+    def path_key(self) -> str:
+        """That takes a path: of metrics, which are a list, the same."""
+        return self.key if self.chooser == "metrics" else f"{self.section}.path"
+
 
 ALGORITHMS = Kind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
 STREAMS = Kind("streams", "data", "name", parts.Stream, frozenset({"seed", "agents", "make_loss"}))
@@ -45,7 +55,10 @@ TOPOLOGIES = Kind("topology", "topology", "name", parts.Topology, frozenset({"se
 LOSSES = Kind("losses", "problem", "loss", parts.SampleLoss, frozenset(f.name for f in fields(parts.SampleLoss)))
 MECHANISMS = Kind("mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"}))
 MIXINGS = Kind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
-KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES)
+METRICS = Kind("metrics", "record", "metrics", parts.Metric, frozenset())
+# Class attributes without a default, by kind.
+REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
+KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS)
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
@@ -86,15 +99,14 @@ def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
     Raises:
         BadInput: there is none of that name, or it is no part of its kind; names the key that asked for it.
     """
-    key = f"{kind.section}.{kind.chooser}"
     file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
     if name.replace("-", "").isalnum() and file.is_file():
         part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
         if _fits(kind, part):
             return part
     for point in entry_points(group=f"mpinodes.{kind.package}", name=name):
-        return _required(kind, point.load(), f"{key} = {name!r}")
-    raise BadInput(f"{key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
+        return _required(kind, point.load(), f"{kind.key} = {name!r}")
+    raise BadInput(f"{kind.key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
 
 
 def from_path(kind: Kind, path: str) -> Any:
@@ -103,7 +115,7 @@ def from_path(kind: Kind, path: str) -> Any:
     Raises:
         BadInput: no such file, it cannot be imported, or it names no single part of this kind in `__all__`.
     """
-    where = f"{kind.section}.path = {path!r}"
+    where = f"{kind.path_key} = {path!r}"
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
@@ -139,11 +151,10 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
             if kind is ALGORITHMS
             else f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
         )
-    if not is_dataclass(part) or "__dataclass_fields__" not in vars(part):
+    if kind is not METRICS and "__dataclass_fields__" not in vars(part):
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
     missing = sorted(abstract_methods(part))
-    if kind is ALGORITHMS:
-        missing += [name for name in ("decomposable", "mixings") if not any(name in vars(c) for c in part.__mro__)]
+    missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     return part

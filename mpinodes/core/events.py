@@ -66,6 +66,9 @@ class Event(NamedTuple):
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
 COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
+AXES = {  # of the columns of a leakage that have some
+    "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
+}  # fmt: skip
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
@@ -164,14 +167,19 @@ class Events:
                 into[...] = columns[COLUMN.format(group, name)].reshape(into.shape)
         return cls(data)
 
-    def columns(self) -> dict[str, Vector]:
-        """All columns by their names in a record: (rounds, agents, ...); axes of one vector or part are left out."""
+    def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
+        """All columns by their names in a record: the names of further axes, and (rounds, agents, ...).
+
+        Axes of one vector, or of one part, are left out.
+        """
         found = {}
         for group in ("event", "leakage"):
             for name in self.data[group].dtype.names or ():
                 column = self.data[group][name]
-                kept = [size for size in column.shape[2:] if size > 1]
-                found[COLUMN.format(group, name)] = column.reshape(*column.shape[:2], *kept)
+                axes = AXES[name] if group == "leakage" and name in AXES else ("vector",) * (group == "event")
+                kept = [(axis, size) for axis, size in zip(axes, column.shape[2:], strict=True) if size > 1]
+                shape = column.shape[:2] + tuple(size for _, size in kept)
+                found[COLUMN.format(group, name)] = tuple(axis for axis, _ in kept), column.reshape(shape)
         return found
 
     def copy(self) -> Events:

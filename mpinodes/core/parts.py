@@ -563,6 +563,7 @@ class Setup:
         run: what the algorithm knows of it.
         samples: that an agent sees in a round, by agent.
         losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
+        metrics: of the run, the built-in ones first; on the rank of the logger alone.
         endless: whether agents go on when all have settled (`Algorithm.settled_below`).
         connected_over: B: the union of the graphs of any B rounds is strongly connected; 0: not looked at.
         loss: the class of the losses' samples.
@@ -579,6 +580,7 @@ class Setup:
     samples: tuple[int, ...]
     losses: Callable[[int], Callable[[int], Loss]]
     connected_over: int = 0
+    metrics: tuple[type[Metric], ...] = ()
     endless: bool = False
 
     @property

@@ -10,12 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.resolve import resolve
-from mpinodes.config.setup import Parts
+from mpinodes.config.compose import compose
+from mpinodes.core import Setup
+from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.protocol import Vector
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, Loss, Losses
-from mpinodes.results import asked
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.results.combining import Rules, first_words, largest, least, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -25,22 +24,22 @@ Json = dict[str, Any]
 class Accounting:
     """Takes the events of a run as they come; `close`, then ask."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._accountant = Accountant(groups(parts), shared=parts.experiment.data["partition"] == "shared")
-        self._losses: Losses
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
+        self._losses: PrivacyLosses
 
-    def take(self, events: Vector) -> None:
+    def take(self, events: Events) -> None:
         """The events of the next rounds, which stay as they are."""
         self._accountant.compose(events)
 
     def close(self, horizons: NDArray[np.int64]) -> None:
         """Price it all; nothing is proven where the data came prepared by what is read off the data."""
-        privacy = self._parts.experiment.privacy
-        found = self._accountant.losses(horizons, privacy.delta, asked.claim(self._parts), privacy.tight)
-        if asked.unproven_because(self._parts):
+        privacy = self._setup.experiment.privacy
+        found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight)
+        if self._setup.stream.unproven_because:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
-            found = Losses(found.claimed, unproven, [UNPROVEN] * len(found.network))
+            found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
 
     def variables(self) -> Variables:
@@ -65,17 +64,17 @@ class Accounting:
     def summary(self) -> Json:
         """The sections `privacy` and `solver`."""
         events, (claimed, agents, network) = self._accountant.events(), self._losses
-        solver, e = _solver(self._parts, events), self._parts.experiment
+        solver, e = _solver(self._setup, events), self._setup.experiment
         return {
             "privacy": {
                 "delta": e.privacy.delta,
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
-                "noise": _noise(self._parts, events),
+                "noise": _noise(self._setup, events),
                 "budget": _budget(e),
-                "samples": _samples(self._parts),
-                "unproven_because": _unproven_because(self._parts, solver),
-                "exact_minimizers": asked.exact_minimizers(self._parts),
+                "samples": _samples(self._setup),
+                "unproven_because": _unproven_because(self._setup, solver),
+                "exact_minimizers": self._setup.algorithm.exact_minimizers,
             },
             "solver": solver,
         }
@@ -85,14 +84,13 @@ def _by_round(t: int) -> list[int]:
     return [t - 1]
 
 
-def groups(parts: Parts) -> Callable[[int], Callable[[int], Sequence[int]]]:
-    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
-    if parts.experiment.privacy.adjacency == "one-round":
-        return lambda agent: _by_round
-    return parts.stream.groups
+def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
+    """The paper's ε by round, for every agent or for each."""
+    algorithm, passes = setup.algorithm, setup.stream.passes
+    return (lambda t: algorithm.claimed_epsilon(t, passes(t))) if setup.experiment.private else None
 
 
-def _loss(claimed: float, loss: Loss) -> Json:
+def _loss(claimed: float, loss: PrivacyLoss) -> Json:
     def number(value: float) -> float | None:
         return None if math.isnan(value) else float(value)
 
@@ -101,16 +99,16 @@ def _loss(claimed: float, loss: Loss) -> Json:
         "proven_pure": number(loss.pure),
         "proven": number(loss.epsilon),
         "rule": loss.rule,
-    } | ({"slip": loss.slip} if loss.slip else {})
+    } | ({"delta_spent": loss.delta_spent} if loss.delta_spent else {})
 
 
-def _noise(parts: Parts, events: Vector) -> Json | None:
+def _noise(setup: Setup, events: Events) -> Json | None:
     """The scales used, and the one that would make the label true of every release."""
-    e = parts.experiment
+    e = setup.experiment
     if not e.private:
         return None
-    scale, l1, grain, uses = (asked.column(events, name) for name in ("scale", "l1", "grain_l1", "uses"))
-    data = uses > 0
+    scale, l1, rounding = events.scale, events.l1, events.rounding_l1
+    data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
     if not data.any():
         data = scale >= 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,20 +118,20 @@ def _noise(parts: Parts, events: Vector) -> Json | None:
         "mechanism": e.privacy.mechanism,
         "backend": e.noise.backend,
         "entropy": e.noise.entropy,
-        "grain": float(np.divide(grain, scale, out=np.zeros_like(grain), where=scale > 0).max()),
+        "rounding": float(np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0).max()),
         "epsilon": e.epsilon,
         "scale": float(scale[data].max()),
         "least_scale": float(scale[data].min()),
         "calibrated_scale": None if math.isinf(needed) else needed,
         "calibrated": e.privacy.scale == "calibrated",
         "release": None if math.isinf(release) else release,
-        "remark": asked.remark(parts) if _is_default(e) else "",
+        "remark": setup.stream.remark if _is_default(e) else "",
     }
 
 
 def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
-    default = resolve({}, None)
+    default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
     return msgspec.structs.replace(experiment, **same) == default
 
@@ -147,31 +145,30 @@ def _budget(experiment: Experiment) -> Json | None:
     return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
 
 
-def _samples(parts: Parts) -> int | None:
+def _samples(setup: Setup) -> int | None:
     """How many samples may be the changed one; None: there is no end of them."""
-    shares = asked.shares(parts)
+    shares = setup.stream.shares
     if shares is None:
         return None
-    return len(shares[0]) if parts.experiment.data["partition"] == "shared" else sum(map(len, shares))
+    return len(shares[0]) if setup.experiment.data["partition"] == "shared" else sum(map(len, shares))
 
 
-def _unproven_because(parts: Parts, solver: Json | None) -> str:
+def _unproven_because(setup: Setup, solver: Json | None) -> str:
     """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-    if prepared := asked.unproven_because(parts):
+    if prepared := setup.stream.unproven_because:
         return prepared
-    if solver and math.isinf(asked.sample_sensitivity(parts)):
+    if solver and math.isinf(setup.run.sample_sensitivity):
         return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
     if solver and solver["unsolved"]:
         return "a local solver ended short of its tolerance"
     return ""
 
 
-def _solver(parts: Parts, events: Vector) -> Json | None:
+def _solver(setup: Setup, events: Events) -> Json | None:
     """How the agents' local solves went."""
-    tolerance = asked.solver_tolerance(parts)
-    if tolerance is None:
+    if not setup.algorithm.solves:
         return None
-    residual, steps = (asked.column(events[1:], name) for name in ("residual", "solver_steps"))
+    tolerance, residual, steps = setup.algorithm.solver_tolerance, events.residual[1:], events.solver_steps[1:]
     return {
         "tolerance": tolerance,
         "largest_residual": float(residual.max(initial=0.0)),
@@ -184,13 +181,13 @@ def _solver(parts: Parts, events: Vector) -> Json | None:
 def worst_loss(found: Sequence[Json]) -> Json:
     """A privacy loss of the repeats, each for itself: the worst proven, and the largest of the rest."""
     proven = max(found, key=lambda loss: math.inf if loss["proven"] is None else loss["proven"])
-    slip = max(loss.get("slip", 0.0) for loss in found)
+    spent = max(loss.get("delta_spent", 0.0) for loss in found)
     return {
         "claimed": largest([loss["claimed"] for loss in found]),
         "proven_pure": worst([loss["proven_pure"] for loss in found]),
         "proven": proven["proven"],
         "rule": proven["rule"],
-    } | ({"slip": slip} if slip else {})
+    } | ({"delta_spent": spent} if spent else {})
 
 
 def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
@@ -204,7 +201,7 @@ RULES: Rules = {
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,
-            "grain": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,
+            "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,
         },
     },
     "solver": {

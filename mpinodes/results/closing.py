@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mpinodes.config.setup import Parts
+from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
-from mpinodes.results import accounting, asked, evaluator, theorems
+from mpinodes.core.parts import Metric
+from mpinodes.results import accounting, evaluator, theorems
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.versions import VERSION
@@ -25,34 +26,34 @@ FACTS: Rules = {
 }  # fmt: skip
 
 
-def facts(parts: Parts, b: int, rounds: int, seconds: float, versions: dict[str, str]) -> Json:
+def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -> Json:
     """What was run."""
-    e = parts.experiment
+    e = setup.experiment
     return {
         "version": VERSION,
         "name": e.name,
         "algorithm": e.algorithm.get("name", e.algorithm.get("path")),
-        "data": parts.stream.title,
+        "data": setup.stream.title,
         "partition": e.data["partition"],
-        "decomposable": parts.algorithm.decomposable,
-        "topology": parts.topology.title,
-        "connectivity": b,
-        "agents": parts.topology.agents,
+        "decomposable": setup.algorithm.decomposable,
+        "topology": setup.topology.title,
+        "connectivity": setup.connected_over,
+        "agents": setup.topology.agents,
         "rounds": rounds,
         "rounds_asked": e.rounds,
-        "dimension": parts.dimension,
+        "dimension": setup.dimension,
         "seed": e.seed,
         "reproducible": e.reproducible,
-        "judged": asked.judged_by(parts),
+        "judged": setup.algorithm.judged_by,
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,
         "versions": versions,
     }
 
 
-def combined(experiment: Experiment, summaries: Sequence[Json]) -> Json:
+def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json:
     """The summary of all repeats, every key by its rule, and the spread of means."""
-    rules = {**FACTS, **evaluator.rules(experiment.record), **accounting.RULES}
+    rules = {**FACTS, **evaluator.rules(metrics), **accounting.RULES}
     whole: Json = combine(rules, summaries) or {}
     whole["rounds_per_second"] = sum(s["rounds"] for s in summaries) / whole["seconds"]
     return whole | {

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.metrics import chosen_metrics
-from mpinodes.config.setup import Parts
-from mpinodes.core.experiment import Record, log_spaced
+from mpinodes.core import Setup, Vector
+from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric, Stretch
-from mpinodes.core.protocol import Vector
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.results import asked
 from mpinodes.results.combining import RULES, Rules, longest, nested
 from mpinodes.results.hindsight import best_fixed, best_of_rounds
 from mpinodes.results.record import Variable, Variables
@@ -25,10 +23,10 @@ Json = dict[str, Any]
 class Evaluator:
     """Takes the rounds of a run as they come; `close`, then ask."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._meter = make_meter(parts, log_spaced(parts.experiment.rounds))
-        self._metrics = [metric() for metric in metrics(parts.experiment.record)]
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._meter = make_meter(setup, log_spaced(setup.experiment.rounds))
+        self._metrics = [metric() for metric in setup.metrics]
         self._last: dict[str, Vector] = {}
         self._done = 0
         self._judged: Judged
@@ -58,12 +56,12 @@ class Evaluator:
 
     def close(self) -> None:
         """No round will follow: judge the run at its horizons."""
-        meter, feasible = self._meter, self._parts.feasible
+        meter, feasible = self._meter, self._setup.feasible
         meter.end()
         fixed = best_fixed(meter, feasible)
-        dynamic = self._parts.experiment.record.dynamic_regret
+        dynamic = self._setup.experiment.record.dynamic_regret
         self._judged = judged = Judged(
-            horizons=meter.horizons, agents=self._parts.topology.agents, judged_by=asked.judged_by(self._parts),
+            horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
             total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
             accuracy=meter.accuracy, least=np.array([c.value for c in fixed]),
             best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
@@ -102,16 +100,9 @@ class Evaluator:
         return _without_empty(nested(found)) | {"metrics": shown}
 
 
-def metrics(record: Record) -> list[type[Metric]]:
-    """Those of a run, the built-in ones before those that are asked for."""
-    return [*BUILT_IN, *chosen_metrics(record.metrics)]
-
-
-def rules(record: Record) -> Rules:
+def rules(metrics: Sequence[type[Metric]]) -> Rules:
     """How the keys of metrics combine over repeats."""
-    found = {
-        key: RULES[metric.repeats] for metric in metrics(record) if metric.summarized for key in _told(metric, None, 1)
-    }
+    found = {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _told(metric, None, 1)}
     return nested(found) | {"metrics": longest}
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpinodes.core.protocol import Vector
-from mpinodes.core.sets import Set
+from mpinodes.core import Set, Vector
 from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.gathered import Gathered
 from mpinodes.results.meter import Meter

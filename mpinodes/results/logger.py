@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from mpinodes.bounds import bounds
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Diverged, Vector
-from mpinodes.results import asked, closing, theorems
+from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.core.events import Events
+from mpinodes.results import closing, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, versions, write_text
-from mpinodes.simulation.agent import open_rows
 
 Json = dict[str, Any]
 
@@ -25,14 +24,14 @@ Json = dict[str, Any]
 class Logger:
     """Follows one run; `take` every chunk of rows, then `finish`."""
 
-    def __init__(self, parts: Parts, directory: Path, mpi: str, b: int) -> None:
-        self._parts, self._directory, self._b = parts, directory, b
-        e = parts.experiment
-        self._evaluator, self._accounting = Evaluator(parts), Accounting(parts)
+    def __init__(self, setup: Setup, directory: Path, mpi: str) -> None:
+        self._setup, self._directory = setup, directory
+        e = setup.experiment
+        self._evaluator, self._accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         write_text(directory / "experiment.toml", e.toml())
-        attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(parts)}
-        self._record = Record(directory / "record.h5", parts.topology.agents, parts.dimension, attributes)
+        attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
+        self._record = Record(directory / "record.h5", setup.topology.agents, setup.dimension, attributes)
         self._progress = Progress(directory, e.name, e.rounds)
         self._done, self._fitness = 0, 0.0
         self._start = time.perf_counter()
@@ -48,11 +47,11 @@ class Logger:
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""
-        estimates, events, frames = open_rows(self._parts, rows.transpose(1, 0, 2))
+        estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         told = self._evaluator.take(estimates)
         self._accounting.take(events)
-        self._record.append({**told, **asked.event_variables(events), **self._on_request(estimates, frames)})
+        self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})
         self._done += len(estimates)
         self._fitness += float(told["loss"].values.sum())
         self._progress.show(self._done, self._fitness / self._done)
@@ -68,14 +67,14 @@ class Logger:
 
     def _on_request(self, estimates: Vector, frames: Vector) -> Variables:
         """What is recorded only where it is asked for."""
-        record, found = self._parts.experiment.record, {}
+        record, found = self._setup.experiment.record, {}
         if record.decisions:
             found["decision"] = Variable(("round", "agent", "coordinate"), estimates)
         if record.transcript:
-            n = self._parts.topology.agents
+            n = self._setup.topology.agents
             receiver = np.zeros((len(frames), n, n))
             for k in range(len(frames)):
-                for j, i in self._parts.topology.edges(self._done + k + 1):
+                for j, i in self._setup.topology.edges(self._done + k + 1):
                     receiver[k, j, i] = 1
             found["transcript"] = Variable(("round", "agent", "word"), frames)
             found["receiver"] = Variable(("round", "agent", "neighbor"), receiver)
@@ -86,22 +85,27 @@ class Logger:
         self._evaluator.close()
         judged, told = self._evaluator.judged, self._evaluator.variables()
         self._accounting.close(judged.horizons)
-        proven = bounds(self._parts, judged.horizons, judged.best)
+        proven = bounds(self._setup, judged.horizons, judged.best)
         self._record.finish(judged.horizons, {**told, **self._accounting.variables(), **theorems.variables(proven)})
         summary = {
-            **closing.facts(self._parts, self._b, self._done, self._seconds, self._versions),
+            **closing.facts(self._setup, self._done, self._seconds, self._versions),
             **self._evaluator.summary(),
             "bounds": theorems.section(proven, told),
             **self._accounting.summary(),
         }
-        closing.conclude(self._parts.experiment, self._directory, summary)
+        closing.conclude(self._setup.experiment, self._directory, summary)
         return summary
 
 
-def _drawing(parts: Parts) -> Json:
+def _of_messages(events: Events) -> Variables:
+    """Events and leakages."""
+    return {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in events.columns().items()}
+
+
+def _drawing(setup: Setup) -> Json:
     """As much of the topology as a picture needs."""
-    graph = parts.topology
-    rounds = min(graph.period or parts.experiment.rounds, DRAWN_ROUNDS)
+    graph = setup.topology
+    rounds = min(graph.period or setup.experiment.rounds, DRAWN_ROUNDS)
     return {
         "title": graph.title,
         "agents": graph.agents,

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss, stack
-from mpinodes.results import asked
 from mpinodes.results.gathered import Gathered, accuracy
 
 NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
@@ -42,18 +40,18 @@ class Meter(ABC):
         whole: (h, k) F there, F the mean over rounds and agents.
     """
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64], deciders: int) -> None:
-        d, h = parts.dimension, len(horizons)
-        self._rounds = parts.experiment.rounds
-        self._losses: list[Any] = [parts.stream.of(i) for i in range(deciders)]
-        self._regularizer = parts.experiment.problem.regularizer
-        self._linear = asked.averaging(parts) == "linear"
-        self._labelled: Mapping[str, Source] = parts.stream.labelled()
-        self._constant = parts.experiment.data.get("batch") == "all"
-        self._judged_by = asked.judged_by(parts)
+    def __init__(self, setup: Setup, horizons: NDArray[np.int64], deciders: int) -> None:
+        d, h = setup.dimension, len(horizons)
+        self._rounds = setup.experiment.rounds
+        self._losses: list[Any] = [setup.stream.of(i) for i in range(deciders)]
+        self._regularizer = setup.experiment.problem.regularizer
+        self._linear = setup.algorithm.averaging == "linear"
+        self._labelled: Mapping[str, Source] = setup.stream.labelled()
+        self._constant = setup.experiment.data.get("batch") == "all"
+        self._judged_by = setup.algorithm.judged_by
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
-        self._sum_f = np.zeros(2 + parts.topology.agents)
+        self._sum_f = np.zeros(2 + setup.topology.agents)
         self.horizons = horizons
         self.total = np.zeros((h, len(self._sum_f)))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))

@@ -67,10 +67,10 @@ def provisos(privacy: Json) -> list[str]:
     found = [_budget(privacy)] if privacy["budget"] else []
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
-    slip = max(loss.get("slip", 0.0) for loss in privacy["agents"])
-    if slip:
+    spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
+    if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
-        found.append(f"Rounding to a grid covers what the local solvers leave, for {slip:.2g} of δ{enough}.")
+        found.append(f"Rounding to a grid covers what the local solvers leave, for {spent:.2g} of δ{enough}.")
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
     samples, delta = privacy["samples"], privacy["delta"]
@@ -112,6 +112,6 @@ def what_draws_it(noise: Json) -> str:
     if noise["backend"] == "opendp":
         return "Drawn by OpenDP."
     if noise["backend"] == "lattice":
-        moved = f"it moves by up to {noise['grain']:.2g} scales more, in L1, which is accounted for"
+        moved = f"it moves by up to {noise['rounding']:.2g} scales more, in L1, which is accounted for"
         return f"Drawn{source} on a lattice that the release is rounded to: {moved}."
     return f"Drawn by NumPy{source}, in floating point: its low bits tell more than is proven."

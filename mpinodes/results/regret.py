@@ -34,8 +34,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.config.setup import Parts
-from mpinodes.core.protocol import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.losses.linear import LinearLoss
 from mpinodes.results.meter import Meter
 
@@ -45,13 +44,13 @@ NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
 class Nondecomposable(Meter):
     """Of objectives that all agents share, each with a block of the decision."""
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        super().__init__(parts, horizons, deciders=1)
-        self._blocks = parts.blocks
+    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
+        super().__init__(setup, horizons, deciders=1)
+        self._blocks = setup.blocks
 
     def _decisions(self, estimates: Vector) -> Vector:
-        parts = [estimates[:, i, block] for i, block in enumerate(self._blocks)]
-        return np.concatenate(parts, axis=1)[:, None]
+        setup = [estimates[:, i, block] for i, block in enumerate(self._blocks)]
+        return np.concatenate(setup, axis=1)[:, None]
 
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
         points = np.concatenate([decisions, averages, estimates], axis=1)
@@ -62,31 +61,31 @@ class Nondecomposable(Meter):
 class Decomposable(Meter):
     """Of objectives that are sums of the agents' own."""
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        n = parts.topology.agents
-        super().__init__(parts, horizons, deciders=n)
-        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(parts.samples)))
+    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
+        n = setup.topology.agents
+        super().__init__(setup, horizons, deciders=n)
+        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(setup.samples)))
 
     def _decisions(self, estimates: Vector) -> Vector:
         return estimates
 
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        n, parts = len(self._losses), []
+        n, setup = len(self._losses), []
         for start in range(0, len(decisions), self._at_once):
             here = slice(start, start + self._at_once)
             points = np.concatenate([decisions[here], averages[here]], axis=1)
             rounds = range(first + start, first + start + len(points))
             of = self._sample_losses(rounds, points).sum(axis=3) + self._penalty(points)[:, :, None]
             own, averaged = (np.einsum("tii->t", of[:, k : k + n]) for k in (0, n))
-            parts.append(np.column_stack([own, averaged, of[:, :n].sum(axis=2)]))
-        return np.concatenate(parts)
+            setup.append(np.column_stack([own, averaged, of[:, :n].sum(axis=2)]))
+        return np.concatenate(setup)
 
 
 class Constant(Decomposable):
     """Of agents' own losses that are the same in every round, over as many samples as each has."""
 
-    def __init__(self, parts: Parts, horizons: NDArray[np.int64]) -> None:
-        super().__init__(parts, horizons)
+    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
+        super().__init__(setup, horizons)
         self._own = [loss(1) for loss in self._losses]
 
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
@@ -109,8 +108,8 @@ class Constant(Decomposable):
         return np.asarray(np.mean(means, axis=0))
 
 
-def make_meter(parts: Parts, horizons: NDArray[np.int64]) -> Meter:
+def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
-    if not parts.algorithm.decomposable:
-        return Nondecomposable(parts, horizons)
-    return (Constant if parts.experiment.data.get("batch") == "all" else Decomposable)(parts, horizons)
+    if not setup.algorithm.decomposable:
+        return Nondecomposable(setup, horizons)
+    return (Constant if setup.experiment.data.get("batch") == "all" else Decomposable)(setup, horizons)

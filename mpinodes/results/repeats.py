@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import h5py
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.setup import Parts, build
+from mpinodes.config.compose import build
+from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import single_run
-from mpinodes.core.protocol import Vector
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.record import fresh_file, write_text
@@ -20,27 +21,28 @@ from mpinodes.results.record import fresh_file, write_text
 Json = dict[str, Any]
 
 
-def log(parts: Parts, directory: Path, mpi: str, b: int, rows: Callable[[Parts], Iterable[Vector]]) -> Json:
-    """Follow every run of an experiment, whose parts are built already; returns the summary of them all."""
+def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]]) -> Json:
+    """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all."""
 
-    def follow(run: Parts, place: Path) -> Json:
-        logger = Logger(run, place, mpi, b)
+    def follow(run: Setup, place: Path) -> Json:
+        logger = Logger(run, place, mpi)
         logger.follow(rows(run))
         return logger.finish()
 
-    e = parts.experiment
+    e = setup.experiment
     if e.repeats == 1:
-        return follow(parts, directory)
+        return follow(setup, directory)
     width = len(str(e.repeats - 1))
     places = [directory / f"repeat-{r:0{width}}" for r in range(e.repeats)]
     summaries = []
     for r, place in enumerate(places):
-        run = build(replace(single_run(e, r), report=False))
+        alone = build(replace(single_run(e, r), report=False))
+        run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
         place.mkdir()
         summaries.append(follow(run, place))
     write_text(directory / "experiment.toml", e.toml())
     _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
-    summary = combined(e, summaries)
+    summary = combined(setup.metrics, summaries)
     conclude(e, directory, summary)
     return summary
 

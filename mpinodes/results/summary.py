@@ -18,6 +18,7 @@ BOUNDED = {
     "agent_regret": "worst agent's regret",
     "decision_error": "mean decision's error",
     "agent_decision_error": "worst agent's error",
+    "optimality_gap": "worst agent's gap",
 }
 JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # by what an offline method is
 
@@ -114,7 +115,7 @@ def _is_nothing(s: Json, key: str) -> bool:
 def _bound(bound: Json, place: int, why: bool) -> Row:
     """As a multiple of what it bounds."""
     if bound["value"] is None or not isfinite(bound["value"]):
-        shown = f"{'inf':>10}    no bound"
+        shown = f"{'inf':>10}    no bound on"
     elif bound["times"] is not None:
         shown = f"{bound['times']:10.3g}    times"
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.bounds import Bound
+from mpinodes.core import Bound
 from mpinodes.results.combining import first_words
 from mpinodes.results.record import Variable, Variables
 
