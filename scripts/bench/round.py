@@ -71,7 +71,7 @@ class Images:
         return {}
 
 
-def parts_of(case: str, quick: bool) -> Setup:
+def setup_of(case: str, quick: bool) -> Setup:
     words = [*CASES[case], *[f"rounds={QUICK}"] * quick]
     if case == "default":
         return build(resolve(parse(None, words), ranks=8))
@@ -257,7 +257,7 @@ def main() -> int:
         return 2
     wait = make_wait(world)
     for case in options.case or CASES:
-        parts = parts_of(case, options.quick)
+        parts = setup_of(case, options.quick)
         taken = []
         for _ in range(2 if options.quick else options.repeats + 1):
             taken.append((with_mpinodes(world, parts, wait), bare(world, parts, wait)))

@@ -22,7 +22,7 @@ from mpinodes.privacy.penalty import log_density
 from tests.helpers import reference
 from tests.helpers.accounting import field
 from tests.helpers.admm import C1, ITERATIONS, NOISY, TOLERANCE, UNLIKE, Setting, samples
-from tests.helpers.parts import decisions, parts_of, rows_of, run_of
+from tests.helpers.parts import decisions, setup_of, rows_of, run_of
 from tests.helpers.records import read, released, summary_of
 from tests.helpers.running import CHECKOUT
 
@@ -173,7 +173,7 @@ def gaps(where, algorithm, data, regularizer, rounds=101):
         "problem": {"weight": 20.0, "regularizer": regularizer}, "record": {"decisions": True},
     }  # fmt: skip
     run = run_of(where / "run", asked)
-    together = samples(parts_of(asked))
+    together = samples(setup_of(asked))
     assert [len(y) for _, y in together] == SIZES["sizes"]
     best = reference.erm_minimizer(together, 20.0, regularizer)
 

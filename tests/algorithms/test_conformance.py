@@ -12,7 +12,7 @@ from mpinodes.config import registry
 from mpinodes.config import setup as pt
 from mpinodes.config.resolve import ALGORITHM_FACTS
 from mpinodes.core import Inbox, Start
-from tests.helpers.parts import decisions, parts_of, run_of
+from tests.helpers.parts import decisions, setup_of, run_of
 
 
 def settings(name: str) -> dict:
@@ -29,7 +29,7 @@ everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
 def built(name: str, variant: dict, **sections) -> pt.Setup:
-    return parts_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
+    return setup_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
 
 
 def frozen(said) -> list:

@@ -9,7 +9,7 @@ import pytest
 
 from mpinodes.config import setup as pt
 from tests.helpers import matrix_forms, reference
-from tests.helpers.parts import parts_of, told
+from tests.helpers.parts import setup_of, told
 
 ROUNDS = 60
 
@@ -80,7 +80,7 @@ CASES = [
 @pytest.mark.parametrize("words", CASES)
 def test_a_run_equals_the_matrix_form(words, noise):
     """Decisions, releases, scales of the noise, and scalars: to rounding, draw by draw."""
-    parts = parts_of(f"{words} {noise}")
+    parts = setup_of(f"{words} {noise}")
     found, wanted = told(parts), matrix_forms.decomposable(parts)
     for name in ("x", "h", "scale", "said"):
         one, other = found[name], getattr(wanted, name)
@@ -118,14 +118,14 @@ def unbalanced_r(parts: pt.Setup, rounds: int) -> np.ndarray:
     ],
 )
 def test_noise_has_the_scale_of_the_formulas(words, scale):
-    parts = parts_of(f"{words} data.total=1000 rounds=8 privacy.clip=0.8 privacy.epsilon=0.5 record.transcript=true")
+    parts = setup_of(f"{words} data.total=1000 rounds=8 privacy.clip=0.8 privacy.epsilon=0.5 record.transcript=true")
     found = told(parts)["scale"]
     np.testing.assert_allclose(found, np.outer([scale(t) for t in range(1, 9)], np.ones(7)), rtol=1e-14)
 
 
 def test_rescaled_steps_need_rescaled_noise():
     """DPSR: x_i(t) carries 2·clip·√d·α(t − 1)/[r_i(t − 1)]_i /ε."""
-    parts = parts_of("algorithm.name=dpsr rounds=8 privacy.clip=0.8 privacy.epsilon=0.5 record.transcript=true")
+    parts = setup_of("algorithm.name=dpsr rounds=8 privacy.clip=0.8 privacy.epsilon=0.5 record.transcript=true")
     alpha = 1 / np.sqrt(np.arange(1, 8))
     wanted = 2 * 0.8 * sqrt(10) / 0.5 * alpha[:, None] / unbalanced_r(parts, 7)
     found = told(parts)["scale"]
@@ -135,7 +135,7 @@ def test_rescaled_steps_need_rescaled_noise():
 
 
 def test_noise_off_means_no_scale_and_no_difference_between_state_and_release():
-    parts = parts_of("algorithm.name=dola rounds=20 privacy.mechanism=none record.transcript=true")
+    parts = setup_of("algorithm.name=dola rounds=20 privacy.mechanism=none record.transcript=true")
     found = told(parts)
     np.testing.assert_array_equal(found["h"], found["x"])
     assert not found["scale"].any()

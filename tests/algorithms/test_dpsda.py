@@ -8,7 +8,7 @@ import pytest
 from mpinodes.results import comparator
 from mpinodes.simulation.agent import HEADER
 from tests.helpers import matrix_forms, reference
-from tests.helpers.parts import Lockstep, decisions, metered, parts_of
+from tests.helpers.parts import Lockstep, decisions, metered, setup_of
 
 KERNELS = [
     ("algorithm.name=dpsda-ps", reference.column_stochastic, True),
@@ -29,13 +29,13 @@ PROBLEMS = [
 @pytest.mark.parametrize(("kernel", "weights", "push_sum"), KERNELS)
 @pytest.mark.parametrize("noise", ["privacy.epsilon=inf problem.gradient_noise=0", "privacy.epsilon=1 privacy.scale=4"])
 def test_iterates_equal_the_matrix_form(kernel, weights, push_sum, problem, noise):
-    parts = parts_of(f"{kernel} {problem} {noise}")
+    parts = setup_of(f"{kernel} {problem} {noise}")
     found, wanted = decisions(parts), matrix_forms.dpsda(parts, weights, push_sum=push_sum)["y"]
     assert np.abs(found - wanted).max() <= 1e-12 * np.abs(wanted).max()
 
 
 def test_noise_draws_equal_the_documented_addressing():
-    parts = parts_of("rounds=60 privacy.scale=3")
+    parts = setup_of("rounds=60 privacy.scale=3")
     wanted = matrix_forms.dpsda(parts, reference.column_stochastic, push_sum=True)["h"]
     network = Lockstep(parts)
     for t in range(1, 61):
@@ -46,7 +46,7 @@ def test_noise_draws_equal_the_documented_addressing():
 
 @pytest.mark.parametrize("graph", ["seven-agent-digraph", "erdos-renyi-each-round", "ring", "complete"])
 def test_push_sum_weights_sum_to_n_in_every_round(graph):
-    parts = parts_of(f"topology.name={graph} rounds=200")
+    parts = setup_of(f"topology.name={graph} rounds=200")
     network = Lockstep(parts)
     for t in range(1, 201):
         w = np.array([frame[-1] for frame in network.speak(t)])
@@ -57,7 +57,7 @@ def test_push_sum_weights_sum_to_n_in_every_round(graph):
 
 def test_metropolis_keeps_the_mean_of_the_duals_up_to_noise_and_gradients():
     """Equation (16): with column sums 1, mean z(t+1) = mean h(t) + Σ_i S_i u_i."""
-    parts = parts_of("algorithm.name=dpsda-c algorithm.mixing=metropolis rounds=50")
+    parts = setup_of("algorithm.name=dpsda-c algorithm.mixing=metropolis rounds=50")
     network = Lockstep(parts)
     losses = [parts.losses(i) for i in range(7)]
     for t in range(1, 51):
@@ -73,7 +73,7 @@ def mean_accuracy(words: str) -> float:
     """Test accuracy of the running mean in per cent, averaged over the seeds 0 to 19."""
     found = []
     for seed in range(20):
-        parts = parts_of(f"{words} seed={seed}")
+        parts = setup_of(f"{words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
         found.append(meter.accuracy["test"][0, 0, 0])
     return 100 * float(np.mean(found))
@@ -89,7 +89,7 @@ def test_the_running_mean_learns_the_digits_without_noise_and_the_label_one_cost
 
 @pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])
 def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
-    parts = parts_of(f"algorithm.name={algorithm} data.name=olr rounds=2000 privacy.epsilon=inf")
+    parts = setup_of(f"algorithm.name={algorithm} data.name=olr rounds=2000 privacy.epsilon=inf")
     horizons = np.array([100, 400, 2000])
     meter = metered(parts, horizons)
     everything = meter.everything
@@ -99,5 +99,5 @@ def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
 
 
 def test_a_longer_run_begins_like_a_shorter_one():
-    short, long = parts_of("rounds=50"), parts_of("rounds=120 data.epochs=1")
+    short, long = setup_of("rounds=50"), setup_of("rounds=120 data.epochs=1")
     np.testing.assert_array_equal(decisions(short), decisions(long)[:50])

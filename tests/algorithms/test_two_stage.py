@@ -21,7 +21,7 @@ from mpinodes.results import summary
 from mpinodes.simulation.agent import HEADER, row_width
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
-from tests.helpers.parts import Lockstep, parts_of, run_of, told
+from tests.helpers.parts import Lockstep, setup_of, run_of, told
 from tests.helpers.records import frames_foretold, summary_of
 from tests.helpers.running import run_alone
 
@@ -134,20 +134,20 @@ PROBLEMS = [
 def test_a_run_equals_the_papers_equations_in_matrices(words, stages, noise):
     """Decisions, releases and the noise's scale, draw by draw."""
     rounds = f"algorithm.gradient_rounds={stages} rounds={stages + 5} record.transcript=true"
-    parts = parts_of(f"{TWO} {words} {rounds} {noise}")
+    parts = setup_of(f"{TWO} {words} {rounds} {noise}")
     same(told(parts), expected(parts))
 
 
 @pytest.mark.parametrize("calibration", ["theorem-2", "theorem-1", "exact"])
 def test_an_infinite_epsilon_means_no_noise(calibration):
     words = f"{MEAN} rounds=9 algorithm.gradient_rounds=5 record.transcript=true privacy.epsilon=inf"
-    parts = parts_of(f"{TWO} {words} algorithm.calibration={calibration}")
+    parts = setup_of(f"{TWO} {words} algorithm.calibration={calibration}")
     same(told(parts), expected(parts))
 
 
 def test_a_clean_hand_over_is_equation_12():
     words = f"{MEAN} algorithm.gradient_rounds=4 rounds=8 record.transcript=true algorithm.handover=clean"
-    parts = parts_of(f"{TWO} {words}")
+    parts = setup_of(f"{TWO} {words}")
     found = told(parts)
     same(found, expected(parts))
     np.testing.assert_array_equal(found["h"][4], found["x"][4])
@@ -156,7 +156,7 @@ def test_a_clean_hand_over_is_equation_12():
 @pytest.mark.parametrize("noise", ["privacy.mechanism=none", "privacy.epsilon=6 seed=5"])
 @pytest.mark.parametrize("words", [*PROBLEMS[:2], *PROBLEMS[4:], f"{UNEVEN} algorithm.step_decay=0.5"])
 def test_the_predecessor_equals_its_equations_in_matrices(words, noise):
-    parts = parts_of(f"{HUANG} {words} rounds=30 record.transcript=true algorithm.first_step=0.02 {noise}")
+    parts = setup_of(f"{HUANG} {words} rounds=30 record.transcript=true algorithm.first_step=0.02 {noise}")
     same(told(parts), expected_of_huang(parts))
 
 
@@ -186,7 +186,7 @@ def test_a_clean_hand_over_gives_the_last_gradient_away_and_a_noised_one_does_no
     words += " data.radius=50 problem.radius=50 privacy.epsilon=50"  # x(T) lies inside the box
     run = run_of(tmp_path / "run", f"{TWO} {words} rounds={stages + 3}")
     found, z = overheard_gradients(run, stages, 50.0, 1 / (7 * stages))
-    parts = parts_of(f"{TWO} {words} rounds={stages + 3}")
+    parts = setup_of(f"{TWO} {words} rounds={stages + 3}")
     sums = np.array([parts.stream.of(i)(1).features.sum(axis=0) for i in range(5)])
     wanted = 7 * z - sums  # at T = 1, z = 0: the sum of the agent's points
     off = np.abs(found - wanted).max() / np.abs(wanted).max()
@@ -254,7 +254,7 @@ def spent(run: Path) -> np.ndarray:
 def test_exact_accounting_takes_the_share_of_theorem_1s_noise_that_it_should(epsilon, delta, factor):
     words = f"{SMALL} privacy.epsilon={epsilon} privacy.delta={delta}"
     exact, theorem = (
-        parts_of(f"{words} algorithm.calibration={name}").algorithm.factor for name in ("exact", "theorem-1")
+        setup_of(f"{words} algorithm.calibration={name}").algorithm.factor for name in ("exact", "theorem-1")
     )
     assert exact / theorem == pytest.approx(factor, abs=6e-4)
 
@@ -281,7 +281,7 @@ def test_exact_noise_spends_all_that_is_allowed_and_the_theorems_less(epsilon, d
 def test_theorem_2_spends_what_theorem_1_allows_as_the_rounds_grow():
     """Σ Δ²/M² is Σ t^-½/(2√T) of it, which tends to 1."""
     for stages in (1, 100, 10_000):
-        algorithm = parts_of(f"{TWO} {MEAN} algorithm.gradient_rounds={stages} rounds={stages + 1}").algorithm
+        algorithm = setup_of(f"{TWO} {MEAN} algorithm.gradient_rounds={stages} rounds={stages + 1}").algorithm
         t = np.arange(1, stages + 1)
         loss = np.sum((max(algorithm.change) * algorithm.eta(t) / algorithm.noise(t)) ** 2)
         share = loss / (4**2 / (4 + 2 * log(2 / 1e-3)))
@@ -308,7 +308,7 @@ def test_theorem_2_spends_what_theorem_1_allows_as_the_rounds_grow():
     ],
 )
 def test_noise_has_the_asked_for_shape_and_scale(words, shape):
-    scale = told(parts_of(f"{SMALL} record.transcript=true {words}"))["scale"]
+    scale = told(setup_of(f"{SMALL} record.transcript=true {words}"))["scale"]
     wanted = np.array([0, *(shape(t) for t in range(1, 7)), 0, 0])
     if "noise_scale" not in words:
         wanted = wanted * scale[1, 0] / wanted[1]
@@ -316,7 +316,7 @@ def test_noise_has_the_asked_for_shape_and_scale(words, shape):
 
 
 def test_the_steps_take_the_users_modulus_and_curvature():
-    algorithm = parts_of(f"{SMALL} algorithm.modulus=2 algorithm.largest_curvature=6").algorithm
+    algorithm = setup_of(f"{SMALL} algorithm.modulus=2 algorithm.largest_curvature=6").algorithm
     assert algorithm.eta(3) == pytest.approx((2 + 6) / (2 * 2 * 6) / 3, rel=1e-14)
 
 
@@ -326,7 +326,7 @@ def test_the_steps_take_the_users_modulus_and_curvature():
 def test_claimed_and_proven_losses_of_agents_with_shares_of_their_own(tmp_path):
     words = f"{TWO} {UNEVEN} problem.average=true algorithm.gradient_rounds=6 rounds=12"
     run = run_of(tmp_path / "run", f"{words} privacy.epsilon=2 privacy.delta=1e-4")
-    parts = parts_of(f"{words} privacy.epsilon=2 privacy.delta=1e-4")
+    parts = setup_of(f"{words} privacy.epsilon=2 privacy.delta=1e-4")
     t = np.arange(1, 7)
     noise = np.array([theorem_2(parts, int(s)) for s in t])
     agents = summary_of(run)["privacy"]["agents"]
@@ -414,7 +414,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_agents_leave_in_the_same_round(shape, seed, tmp_path):
     shape = on_a_path(tmp_path) if shape == "path" else shape
-    left = leaves(parts_of(f"{TWO} {STOP} seed={seed} {shape}"))
+    left = leaves(setup_of(f"{TWO} {STOP} seed={seed} {shape}"))
     assert len(set(left)) == 1
     assert 0 < left[0] < 600
 
@@ -423,7 +423,7 @@ def test_all_agents_leave_in_the_same_round(shape, seed, tmp_path):
 def test_a_run_ends_as_soon_as_all_can_know_that_all_have_settled(shape, tmp_path):
     """Which is so many rounds after the last in which one had not, as the graph is hops wide."""
     shape = on_a_path(tmp_path) if shape == "path" else shape
-    parts = parts_of(f"{TWO} {STOP} {shape} record.transcript=true")
+    parts = setup_of(f"{TWO} {STOP} {shape} record.transcript=true")
     h = told(parts)["h"]
     moved = np.linalg.norm(np.diff(h, axis=0), axis=2) / np.linalg.norm(h, axis=2)[:-1].clip(1e-300)
     first = 7 + int(np.argmax((moved[5:] <= 0.002).all(axis=1)))  # from round T + 2 = 7 on
@@ -441,7 +441,7 @@ def test_a_run_ends_as_soon_as_all_can_know_that_all_have_settled(shape, tmp_pat
 def test_at_the_end_no_release_changes_by_more_than_the_stop(shape, dimension, seed, tmp_path):
     shape = on_a_path(tmp_path) if shape == "path" else shape
     words = f"{TWO} {STOP} {shape} data.dimension={dimension} seed={seed} record.transcript=true"
-    h = told(parts_of(words))["h"]
+    h = told(setup_of(words))["h"]
     assert (np.linalg.norm(h[-1] - h[-2], axis=1) <= 0.002 * np.linalg.norm(h[-2], axis=1)).all()
 
 
@@ -454,7 +454,7 @@ def test_one_agent_alone_goes_through_stage_one(stop, tmp_path):
 def test_the_record_and_the_summary_end_with_the_stop(tmp_path):
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5"
     run = run_of(tmp_path / "run", words)
-    record, ends = mpinodes.load(run), leaves(parts_of(words))[0]
+    record, ends = mpinodes.load(run), leaves(setup_of(words))[0]
     assert record.sizes["round"] == record["round"].values[-1] == record.horizon.values[-1] == ends
     assert summary_of(run)["rounds"] == ends
     assert np.isfinite(record.loss).all()
@@ -491,7 +491,7 @@ def test_a_stopped_run_can_be_replayed(tmp_path):
 def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
     """In lockstep; under MPI in tests/cli."""
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 rounds={rounds} record.decisions=true"
-    width = row_width(parts_of(words))
+    width = row_width(setup_of(words))
     one = mpinodes.load(run_of(tmp_path / "one", words))
     other = mpinodes.load(run_of(tmp_path / "other", f"{words} record.chunk={8 * width * length}"))
     assert chunk_rounds(8 * width * length, width, rounds) == min(length, rounds // 8)
@@ -532,7 +532,7 @@ def test_a_noise_shape_holds_positive_numbers(value):
     from mpinodes.core.errors import BadInput
 
     with pytest.raises(BadInput, match=r"^algorithm\.noise_shape"):
-        parts_of(f"{TWO} algorithm.gradient_rounds=2 rounds=5 algorithm.noise_shape={value}")
+        setup_of(f"{TWO} algorithm.gradient_rounds=2 rounds=5 algorithm.noise_shape={value}")
 
 
 def test_nothing_is_claimed_where_no_noise_is_drawn(tmp_path):

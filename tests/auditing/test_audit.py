@@ -23,7 +23,7 @@ from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.simulation import agent as agents
 from mpinodes.simulation import lockstep
 from tests.helpers.accounting import field
-from tests.helpers.parts import parts_of, resolved, run_of
+from tests.helpers.parts import setup_of, resolved, run_of
 
 ALPHA = 0.002
 SMALL = {
@@ -42,7 +42,7 @@ def small(name: str, **algorithm) -> dict:
 
 def own_rows(asked: dict) -> dict:
     """What the audit says of a run, by what was looked at."""
-    return {row.what: row for row in of_run(simulate(parts_of(asked)), seed=0)}
+    return {row.what: row for row in of_run(simulate(setup_of(asked)), seed=0)}
 
 
 def refuted(rows) -> set[str]:
@@ -73,7 +73,7 @@ def test_a_sound_run_passes(name):
 def test_gamma_norm_noise_hides_changes_by_their_l2_size(tmp_path):
     """In ten dimensions a change within its L2 sensitivity is above it in L1."""
     asked = {"rounds": 56, "record": {"transcript": True}, "algorithm": {"name": "pvp-admm"}}
-    run = simulate(parts_of(asked))
+    run = simulate(setup_of(asked))
     assert 0.1 < max(f.direct for f in [replay(run, 3, 1, 0)]) <= 1
 
 
@@ -95,7 +95,7 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
 
 def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     alarms = []
-    parts = parts_of(small("dola"))
+    parts = setup_of(small("dola"))
     for seed in range(100):
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
         run = simulate(replace(parts, experiment=experiment))

@@ -11,7 +11,7 @@ from mpinodes.bounds import bounds
 from mpinodes.bounds.admm import contraction
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.lockstep import simulate
-from tests.algorithms.test_dpsda import parts_of
+from tests.algorithms.test_dpsda import setup_of
 
 SMALL = "topology.agents=5 data.total=200 data.dimension=3 problem.weight=3 problem.regularizer=0.3 rounds=60"
 ADMM = f"algorithm.name=admm {SMALL}"
@@ -22,7 +22,7 @@ NAMES = ("decision_error", "agent_decision_error")
 
 def measured(words: str, at: np.ndarray):
     """The run's parts, its best decision, and by variable its errors at horizons."""
-    parts = parts_of(words)
+    parts = setup_of(words)
     meter = regret.make_meter(parts, at)
     for rows in simulate(parts):
         meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
@@ -34,7 +34,7 @@ def measured(words: str, at: np.ndarray):
 
 def found(words: str, at, best):
     """By (form, of)."""
-    made = bounds(parts_of(words), np.asarray(at), best)
+    made = bounds(setup_of(words), np.asarray(at), best)
     by_key = {(b.name.removeprefix("Theorem 3.2, "), b.of): b for b in made}
     assert set(by_key) == {(form, of) for form in ("as printed", "checked") for of in NAMES}
     return by_key
@@ -59,7 +59,7 @@ RUNS = [
 
 @pytest.mark.parametrize("words", RUNS)
 def test_no_decision_is_farther_than_the_checked_bound(words):
-    at = np.arange(1, parts_of(words).experiment.rounds + 1)
+    at = np.arange(1, setup_of(words).experiment.rounds + 1)
     parts, best, errors = measured(words, at)
     for bound in bounds(parts, at, best):
         if "checked" in bound.name:

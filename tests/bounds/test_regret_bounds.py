@@ -23,18 +23,18 @@ DOLA = f"algorithm.name=dola {SMALL} rounds=200 topology.name=complete problem.r
 BALANCING = f"algorithm.name=weight-balancing {SMALL} rounds=200"
 
 
-def parts_of(words: str) -> Setup:
+def setup_of(words: str) -> Setup:
     """With doubling or 1/√t put in afterwards for weight balancing, whose default step.offset they refuse."""
     for kind, step in [("doubling", Doubling()), ("inverse-sqrt", InverseSqrt())]:
         if words.startswith(BALANCING) and f"step.kind={kind}" in words:
-            parts = helpers.parts_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
+            parts = helpers.setup_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
             return replace(parts, algorithm=replace(parts.algorithm, step=step))
-    return helpers.parts_of(words)
+    return helpers.setup_of(words)
 
 
 def found(words: str, horizons=None, minimizer=None):
     """By (name, of)."""
-    parts = parts_of(words)
+    parts = setup_of(words)
     at = np.array([parts.experiment.rounds] if horizons is None else horizons)
     point = np.ones(parts.dimension) if minimizer is None else minimizer
     return {(b.name, b.of): b for b in bounds(parts, at, point)}
@@ -50,13 +50,13 @@ def test_the_matrices_are_those_the_agents_mix_with():
         ("algorithm.name=dpsda-c rounds=9", reference.uniform),
         ("algorithm.name=dola rounds=9 data.total=200", reference.metropolis),
     ]:
-        parts = parts_of(words)
+        parts = setup_of(words)
         for t, found in enumerate(matrices(parts, 9), start=1):
             np.testing.assert_allclose(found, weights(7, parts.topology.edges(t)), rtol=1e-14)
 
 
 def test_balancing_matrices_follow_the_balancing_weights():
-    parts = parts_of(BALANCING)
+    parts = setup_of(BALANCING)
     sends = parts.topology.sends(1)
     out, w = sends.sum(axis=1), np.full(4, 1 / sends.sum())
     for found in matrices(parts, 30):
@@ -70,7 +70,7 @@ def test_balancing_matrices_follow_the_balancing_weights():
     ["ring topology.agents=5", "seven-agent-digraph topology.undirected=true", "erdos-renyi-each-round", "matchings"],
 )
 def test_sums_over_lags_are_at_least_those_of_the_products_and_not_much_more(graph):
-    weights = Weights.of(parts_of(f"algorithm.name=dola data.total=2100 topology.name={graph} rounds=60"))
+    weights = Weights.of(setup_of(f"algorithm.name=dola data.total=2100 topology.name={graph} rounds=60"))
     n, places = weights.first.shape[1], weights.places(400)
     norms, entries = np.zeros(300), np.zeros(300)
     for start in range(len(weights.first)):
@@ -85,7 +85,7 @@ def test_sums_over_lags_are_at_least_those_of_the_products_and_not_much_more(gra
 
 
 def test_the_fitted_rate_bounds_all_products():
-    weights = Weights.of(parts_of(BALANCING))
+    weights = Weights.of(setup_of(BALANCING))
     c, rate = weights.fitted()
     places = weights.places(200)
     assert rate < 1
@@ -202,7 +202,7 @@ def balancing_by_hand(n, d, t_max, lam, norm, scale, place, share):
 @pytest.mark.parametrize(("more", "share"), [("", 0.5), ("step.modulus=0.3", 3.0), ("topology.name=eulerian", 0.5)])
 def test_weight_balancing_checked_is_its_recursion(more, share):
     words = f"{BALANCING} rounds=60 {more}"
-    weights = list(matrices(parts_of(words), 60))
+    weights = list(matrices(setup_of(words), 60))
     own, one = balancing_by_hand(4, 10, 60, 0.1, sqrt(10), 2 * sqrt(10), lambda t: weights[t - 1], share)
     assert value(words, "Theorem 2, checked", "network_regret") == pytest.approx(own, rel=1e-9)
     assert value(words, "Theorem 2, checked", "agent_regret") == pytest.approx(one, rel=1e-9)
@@ -211,7 +211,7 @@ def test_weight_balancing_checked_is_its_recursion(more, share):
 def test_weight_balancing_as_printed_is_its_formula():
     """Doubling, no regularizer, an Eulerian digraph: C = 1, λ = max ‖W − J‖."""
     words = f"{BALANCING} rounds=64 topology.name=eulerian problem.regularizer=0 step.kind=doubling"
-    rate = max(np.linalg.norm(w - 1 / 4, 2) for w in matrices(parts_of(words), 64))
+    rate = max(np.linalg.norm(w - 1 / 4, 2) for w in matrices(setup_of(words), 64))
     n, d, big = 4, 10, 4.0
     both, near = 5 * big + 2 * n, big + 4 * n + 2 * n
     beta = (
@@ -240,11 +240,11 @@ RUNS = [
 @pytest.mark.parametrize("words", RUNS)
 def test_no_run_costs_more_than_a_checked_bound_that_applies(words):
     """In the mean over ten seeds of the noise, on the same data; regret against each horizon's own best point."""
-    first = parts_of(f"{words} data.seed=0")
+    first = setup_of(f"{words} data.seed=0")
     at = np.array([1, 3, 20, first.experiment.rounds])
     totals = []
     for seed in range(10):
-        parts = parts_of(f"{words} data.seed=0 seed={seed}")
+        parts = setup_of(f"{words} data.seed=0 seed={seed}")
         meter = metered(parts, at)
         totals.append(meter.total)
     everything = meter.everything
@@ -326,7 +326,7 @@ def test_unclipped_gradients_bound_nothing(words):
 
 
 def test_an_algorithm_without_a_theorem_has_no_bounds():
-    assert bounds(parts_of("algorithm.name=dpps rounds=10"), [10], np.zeros(64)) == []
+    assert bounds(setup_of("algorithm.name=dpps rounds=10"), [10], np.zeros(64)) == []
 
 
 def test_numbers_that_overflow_are_infinite_and_no_error():
@@ -337,7 +337,7 @@ def test_numbers_that_overflow_are_infinite_and_no_error():
 
 def test_balancing_is_followed_until_it_settles_also_in_a_short_run():
     """Ten rounds: the weights are far from balanced, and the bound needs what they tend to."""
-    parts = parts_of("algorithm.name=weight-balancing topology.agents=4 rounds=10")
+    parts = setup_of("algorithm.name=weight-balancing topology.agents=4 rounds=10")
     weights = Weights.of(parts)
     assert len(weights.first) > 10
     assert np.abs(weights.first[-1].sum(axis=1) - 1).max() < 1e-12

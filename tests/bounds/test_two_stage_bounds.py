@@ -13,7 +13,7 @@ from mpinodes.bounds.facts import clipped
 from mpinodes.results import comparator
 from mpinodes.streams.labelled import in_memory
 from mpinodes.streams.mean import Mean
-from tests.helpers.parts import metered, parts_of, run_of
+from tests.helpers.parts import metered, setup_of, run_of
 
 T = 20
 BASE = f"algorithm.name=two-stage-gaussian topology.agents=6 algorithm.gradient_rounds={T} rounds=40 data.seed=3"
@@ -28,7 +28,7 @@ CHECKED = {"Theorem 2, checked": "decision_error", "Corollary 2, checked": "agen
 
 
 def found(words: str, minimizer, at=AT):
-    parts = parts_of(words)
+    parts = setup_of(words)
     made = {b.name: b for b in bounds(parts, at, np.asarray(minimizer, dtype=float))}
     assert {b.name: b.of for b in made.values()} == PRINTED | CHECKED
     return made
@@ -102,7 +102,7 @@ def test_checked_they_are_the_sums_of_the_proof(handover):
 def test_of_logistic_loss_the_gradient_is_bounded_by_the_data_and_the_regularizer():
     """50 samples of norm 1 an agent, λ = 4 on the unit ball: G = 54, μ = 4, L = 4 + 50/4."""
     k = (4 + 16.5) / (2 * 4 * 16.5)
-    parts = parts_of(f"{LOGISTIC} topology.name=ring")
+    parts = setup_of(f"{LOGISTIC} topology.name=ring")
     assert parts.algorithm.noise(1) == pytest.approx(2 * k * sqrt(4 + 2 * log(2000)) / 4 * sqrt(2) * T**0.25)
     best = np.array([0.3, 0, 0.1])
     made = found(f"{LOGISTIC} topology.name=ring", best)
@@ -142,7 +142,7 @@ def errors_of(words: str, seeds: int, at=AT):
     """x*, and by seed the errors of the mean decision, (seeds, h), and of each agent's, (seeds, h, n)."""
     mean, each = [], []
     for seed in range(seeds):
-        parts = parts_of(f"{words} seed={seed}")
+        parts = setup_of(f"{words} seed={seed}")
         meter = metered(parts, at.copy())
         if not seed:
             best = comparator.best(meter.everything.upto(1), parts.feasible, meter.mean[-1]).point
@@ -211,7 +211,7 @@ def test_the_printed_theorem_is_wrong_for_one_step(monkeypatch):
     ],
 )
 def test_a_run_that_breaks_an_assumption_says_which(words, why):
-    for bound in found(words, np.zeros(parts_of(words).dimension)).values():
+    for bound in found(words, np.zeros(setup_of(words).dimension)).values():
         assert not bound.applies
         assert why in bound.why
 
@@ -252,7 +252,7 @@ def test_numbers_that_overflow_are_infinite_and_no_error():
 
 
 def test_a_cut_of_squared_distances_is_one_within_the_set_alone():
-    parts = parts_of(f"{MEAN} privacy.clip=23")
+    parts = setup_of(f"{MEAN} privacy.clip=23")
     assert clipped(parts, within=5 * sqrt(5)) == ""
     assert "have no bound" in clipped(parts)
 

@@ -22,7 +22,7 @@ def resolved(words: str = "", ranks: int | None = 8) -> ex.Experiment:
 
 @pytest.mark.parametrize("name", registry.names("algorithms"))
 def test_an_algorithms_name_alone_is_enough(name):
-    built = parts.parts_of(f"algorithm.name={name}")
+    built = parts.setup_of(f"algorithm.name={name}")
     assert pt.check(built, ranks=built.topology.agents + 1) >= 1
 
 

@@ -5,32 +5,41 @@ from __future__ import annotations
 import numpy as np
 
 from mpinodes.core import Event, Kind
+from mpinodes.core.events import Events, Layout
+from mpinodes.core.messages import HIDDEN_KIND
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.ledger import Uses, open_ledger
 
 DELTA = 1e-5
+FEEDBACK = ("lipschitz", "largest", "linear")  # what an older change makes of a message: `core.messages.feedback`
 
 
-def field(name: str) -> int:
-    """Where it stands in a row of an event."""
-    return Event._fields.index(name)
+def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> Events:
+    """One agent's, (rounds,): fields of an Event, and those of `FEEDBACK`, numbers or (rounds,).
 
-
-def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> np.ndarray:
-    """(rounds, fields of an Event); by default public points, round t - 1 first carried by message t."""
-    made = np.zeros((rounds, len(Event._fields)))
-    defaults = {
-        "kind": kind, "scale": 1.0, "draws": 1.0, "l1": 1.0, "l2": 1.0,
-        "uses": np.arange(rounds), "hidden_gain": 0.0, "hidden_cap": 0.0, "hidden_keep": 0.0,
-    }  # fmt: skip
+    By default public points, round t - 1 first carried by message t. With any of FEEDBACK each message leaks through
+    one hidden part that is the message itself.
+    """
+    hidden = ("x",) if set(FEEDBACK) & fields.keys() else ()
+    data = np.zeros(rounds, Layout(1, ("x",), hidden).record)
+    defaults = {"kind": kind, "scale": 1.0, "draws": 1.0, "l1": 1.0, "l2": 1.0, "uses": np.arange(rounds)}
     for name, value in (defaults | fields).items():
-        made[:, field(name)] = value
-    return made
+        if name in Event._fields:
+            data["event"][name][:, 0] = value
+    if hidden:
+        leakage = data["leakage"]
+        leakage["kind"] = HIDDEN_KIND
+        for name in ("gradient", "point", "reads"):
+            leakage[name] = 1.0
+        leakage["sensitivity"] = data["event"]["l2"][:, 0]
+        leakage["lipschitz"], leakage["largest"] = fields.get("lipschitz", 0.0), fields.get("largest", 0.0)
+        leakage["transition"][:, 0, 0] = fields.get("linear", 0.0)
+    return Events(data)
 
 
 def by_round(t: int) -> list[int]:
     return [t - 1]
 
 
-def loss(one_agent: np.ndarray, groups=by_round, agents: int = 1, tight: bool = False):
+def loss(one_agent: Events, groups=by_round, agents: int = 1, tight: bool = False):
     return price([open_ledger(one_agent, Uses.of(one_agent, groups))], [agents], len(one_agent), DELTA, tight)

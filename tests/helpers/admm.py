@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from tests.helpers import reference
-from tests.helpers.parts import parts_of, run_of
+from tests.helpers.parts import run_of, setup_of
 
 NOISY = ["dvp-admm", "pp-admm", "pvp-admm"]
 ITERATIONS = 16
@@ -75,7 +75,7 @@ class Setting:
 
     @cached_property
     def parts(self):
-        return parts_of(self.asked)
+        return setup_of(self.asked)
 
     @cached_property
     def adjacency(self):

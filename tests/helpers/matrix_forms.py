@@ -6,13 +6,13 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.config import setup as pt
+from mpinodes.core import Setup
 from tests.helpers import reference
 
 METHODS = ["weight-balancing", "dola", "dola-minibatch", "dpps", "dpsr"]
 
 
-def sample_gradients(parts: pt.Setup):
+def sample_gradients(parts: Setup):
     """The unclipped gradients of the samples of round t, from features and targets alone."""
     losses = parts.stream.of(0)
 
@@ -25,7 +25,7 @@ def sample_gradients(parts: pt.Setup):
     return gradients
 
 
-def dpsda(parts: pt.Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
+def dpsda(parts: Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
     e = parts.experiment
     project = {"ball": reference.ball, "box": reference.box}[e.problem.set](e.problem.radius)
     n = parts.topology.agents
@@ -49,7 +49,7 @@ def slope(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
             return 2 * (m - b)
 
 
-def gradients(parts: pt.Setup, regularizer: float) -> reference.Gradients:
+def gradients(parts: Setup, regularizer: float) -> reference.Gradients:
     """Every agent's gradient at a point of its own, from features and targets alone."""
     e = parts.experiment
     n = parts.topology.agents
@@ -71,7 +71,7 @@ def gradients(parts: pt.Setup, regularizer: float) -> reference.Gradients:
     return lambda t, points: np.stack([of(t, i, points[i]) for i in range(n)])
 
 
-def step(parts: pt.Setup) -> reference.Step:
+def step(parts: Setup) -> reference.Step:
     e = parts.experiment
     modulus = e.problem.regularizer / (2 if e.algorithm["name"] == "weight-balancing" else 1)
     offset, initial = e.step.get("offset", 0), e.step.get("initial", 1)
@@ -82,7 +82,7 @@ def step(parts: pt.Setup) -> reference.Step:
     }[e.step["kind"]]
 
 
-def doubly_stochastic(parts: pt.Setup):
+def doubly_stochastic(parts: Setup):
     """Weights by round, and what agents say of them."""
     n, edges = parts.topology.agents, parts.topology.edges
     name = parts.experiment.algorithm["mixing"]
@@ -94,7 +94,7 @@ def doubly_stochastic(parts: pt.Setup):
     return lambda t: weights(n, edges(t)), lambda t: reference.adjacency(n, edges(t)).sum(axis=1)
 
 
-def decomposable(parts: pt.Setup) -> reference.Run:
+def decomposable(parts: Setup) -> reference.Run:
     """The same run in matrices."""
     e, d, n, edges = parts.experiment, parts.dimension, parts.topology.agents, parts.topology.edges
     radius = e.problem.radius

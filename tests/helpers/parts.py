@@ -1,4 +1,4 @@
-"""From what is asked for, in words or in sections, to parts, rows and runs: the tests' one way into the package."""
+"""From what is asked for, in words or in sections, to a set-up, rows and runs: the tests' one way into the package."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 import mpinodes
-from mpinodes.config import setup as pt
-from mpinodes.config.resolve import resolve
+from mpinodes.config.compose import compose
+from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
-from mpinodes.core import Event
+from mpinodes.core.messages import HEADER
 from mpinodes.results import regret
-from mpinodes.simulation.agent import HEADER, Agent, row_width
+from mpinodes.results.meter import Meter
 from mpinodes.simulation.lockstep import simulate
-from tests.helpers.accounting import field
+from mpinodes.simulation.step import Arrivals, Step
 
 Asked = str | dict  # "key=value key=value", or nested sections
 
@@ -24,11 +24,11 @@ def sections(asked: Asked) -> dict:
 
 
 def resolved(asked: Asked = "", ranks: int | None = None) -> ex.Experiment:
-    return resolve(sections(asked), ranks)
+    return setup_of(asked, ranks).experiment
 
 
-def parts_of(asked: Asked, ranks: int | None = None) -> pt.Setup:
-    return pt.build(resolved(asked, ranks))
+def setup_of(asked: Asked, ranks: int | None = None) -> Setup:
+    return compose(sections(asked), ranks)
 
 
 def run_of(where: Path, asked: Asked) -> Path:
@@ -36,46 +36,65 @@ def run_of(where: Path, asked: Asked) -> Path:
     return mpinodes.run_lockstep({"report": False} | sections(asked) | {"output": {"dir": str(where)}})
 
 
-def rows_of(parts: pt.Setup) -> np.ndarray:
+def rows_of(setup: Setup) -> np.ndarray:
     """All that a run in lockstep sends the logger: (rounds, n, width)."""
-    return np.concatenate([chunk.copy() for chunk in simulate(parts)], axis=1).transpose(1, 0, 2)
+    return np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
 
 
-def decisions(parts: pt.Setup) -> np.ndarray:
+def decisions(setup: Setup) -> np.ndarray:
     """(rounds, n, d)."""
-    return rows_of(parts)[:, :, : parts.dimension]
+    return rows_of(setup)[:, :, : setup.dimension]
 
 
-def told(parts: pt.Setup) -> dict[str, np.ndarray]:
+def told(setup: Setup) -> dict[str, np.ndarray]:
     """What the package's agents did: the fields of a `reference.Run`. Needs record.transcript=true."""
-    d, width = parts.dimension, len(Event._fields)
-    x, events, frames = np.split(rows_of(parts), [d, d + width], axis=2)
+    d = setup.dimension
+    x, events, frames = setup.layout.open(rows_of(setup))
     assert (frames[:, :, 0] == np.arange(1, len(frames) + 1)[:, None]).all()
-    scale = events[:, :, field("scale")]
-    return {"x": x, "h": frames[:, :, HEADER : HEADER + d], "scale": scale, "said": frames[:, :, HEADER + d :]}
+    return {
+        "x": x,
+        "h": frames[:, :, HEADER : HEADER + d],
+        "scale": events.scale[:, :, 0],
+        "said": frames[:, :, HEADER + d :],
+    }
 
 
-def metered(parts: pt.Setup, horizons: np.ndarray) -> regret.Meter:
+def metered(setup: Setup, horizons: np.ndarray) -> Meter:
     """The meter after a whole run in lockstep."""
-    meter = regret.make_meter(parts, horizons)
-    for rows in simulate(parts):
-        meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
+    meter = regret.make_meter(setup, horizons)
+    for rows in simulate(setup):
+        meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
     return meter
 
 
 class Lockstep:
-    """All agents of an experiment, round by round."""
+    """All agents of an experiment, round by round, each by its own step.
 
-    def __init__(self, parts: pt.Setup) -> None:
-        self.agents = [Agent(i, parts) for i in range(parts.topology.agents)]
-        self._row = np.empty(row_width(parts))
+    Attributes:
+        steps, states: of the agents; a state before an agent has spoken is of the round before.
+    """
 
-    def speak(self, t: int) -> list[np.ndarray]:
-        """Their frames of round t."""
-        self._rounds = [agent.speak(t, self._row) for agent in self.agents]
-        self._frames = {i: agent.frame.copy() for i, agent in enumerate(self.agents)}
-        return list(self._frames.values())
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.steps = [Step(setup, i) for i in range(setup.topology.agents)]
+        self.states = [step.start() for step in self.steps]
+        self._row = np.empty(setup.layout.width)
+        self._arrivals = [None] * len(self.steps)
+
+    def speak(self) -> list[np.ndarray]:
+        """Every agent hears what arrived in the round before, and speaks; their frames."""
+        frames = {i: np.zeros(self.setup.frame_width) for i in range(len(self.steps))}
+        self.states = [
+            step(state, arrived, frames[i], self._row)
+            for i, (step, state, arrived) in enumerate(zip(self.steps, self.states, self._arrivals, strict=True))
+        ]
+        self._arrivals = [Arrivals.of(self.setup, i, state.here.senders, frames) for i, state in enumerate(self.states)]
+        return list(frames.values())
 
     def hear(self) -> None:
-        for agent, round in zip(self.agents, self._rounds, strict=True):
-            agent.hear(round, self._frames)
+        """Every agent hears what was said last, without speaking: its state is then that of the next round."""
+        self.states = [
+            step.receive(state, arrived, step.losses(state.here.t))
+            for step, state, arrived in zip(self.steps, self.states, self._arrivals, strict=True)
+        ]
+        self._arrivals = [None] * len(self.steps)

@@ -25,7 +25,7 @@ from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, field, loss
-from tests.helpers.parts import parts_of, run_of
+from tests.helpers.parts import setup_of, run_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import run_mpi
 
@@ -373,11 +373,11 @@ def test_a_local_solve_with_noise_from_no_seed_replays(tmp_path):
 @pytest.mark.parametrize("algorithm", ["pp-admm", "dvp-admm", "pvp-admm"])
 def test_noise_inside_a_minimization_comes_in_numpys_arithmetic_alone(name, algorithm):
     with pytest.raises(BadInput, match=f"noise.backend = '{name}'.* is gamma-norm; set noise.backend=numpy"):
-        parts_of(f"algorithm.name={algorithm} noise.backend={name}")
+        setup_of(f"algorithm.name={algorithm} noise.backend={name}")
 
 
 def test_opendp_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(BadInput, match=r"opendp is not installed; pip install 'mpinodes\[opendp\]'"):
-        parts_of("noise.backend=opendp")
-    parts_of("noise.backend=opendp privacy.epsilon=inf")  # no noise, nothing to draw it with
+        setup_of("noise.backend=opendp")
+    setup_of("noise.backend=opendp privacy.epsilon=inf")  # no noise, nothing to draw it with

@@ -17,7 +17,7 @@ from mpinodes.mixing.push_sum import PushSum
 from mpinodes.mixing.rescaling import Rescaling
 from mpinodes.mixing.uniform import Uniform
 from tests.helpers import reference
-from tests.helpers.parts import parts_of, rows_of
+from tests.helpers.parts import setup_of, rows_of
 
 
 @st.composite
@@ -201,7 +201,7 @@ def test_balanced_weights_diverge_on_digraphs_that_change(seed):
     Of the seeds 0 to 11 none lasts 40 rounds.
     """
     words = "algorithm.name=weight-balancing topology.name=random-digraph-each-round data.total=3000 rounds=100"
-    parts = parts_of(f"{words} privacy.epsilon=inf problem.loss=logistic seed={seed}")
+    parts = setup_of(f"{words} privacy.epsilon=inf problem.loss=logistic seed={seed}")
     with pytest.raises(Diverged, match=r"agent \d, round \d+: its own weight 1 - w d = -.* weight balancing diverges"):
         rows_of(parts)
 

@@ -11,7 +11,7 @@ import pytest
 from mpinodes.simulation.agent import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.admm import UNLIKE
-from tests.helpers.parts import parts_of, told
+from tests.helpers.parts import setup_of, told
 from tests.helpers.records import frames_foretold
 
 SET_UP = {"bcast", "allgather", "Split", "Dup", "Split_type", "Ibarrier", "Free"}
@@ -96,7 +96,7 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
         pytest.skip("7 agents and the logger need exactly 8 ranks")
     words = [f"algorithm.name={algorithm}", "rounds=60", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = parts_of(" ".join(words), 8)
+    parts = setup_of(" ".join(words), 8)
     reference_run = matrix_forms.dpsda(parts, weights, push_sum=push_sum)
     me, d = world.rank, parts.dimension
 
@@ -128,7 +128,7 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
     for name in matrix_forms.METHODS:
         words = [f"algorithm.name={name}", "data.total=500", "rounds=6", "report=false"]
         calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/{name}"], monkeypatch)
-        parts = parts_of(" ".join([*words, "record.transcript=true"]), world.size)
+        parts = setup_of(" ".join([*words, "record.transcript=true"]), world.size)
         wanted, lockstep = matrix_forms.decomposable(parts), told(parts)
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
         told_to = {kwargs["dest"] for _, method, _, kwargs in calls if method == "Send_init"}
@@ -206,7 +206,7 @@ def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(han
     words = ["algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=5", "rounds=300", "algorithm.stop=0.003"]
     words += [f"algorithm.handover={handover}", "topology.name=ring", "record.transcript=true", "report=false"]
     calls, sent = tapped_run(world, [*words, f"output.dir={mpi_tmp_path}/run"], monkeypatch)
-    parts = parts_of(" ".join(words), world.size)
+    parts = setup_of(" ".join(words), world.size)
     errors = strangers(calls, sent[0][2] if sent else None, me, logger)
     if me == logger:
         frames_foretold(mpi_tmp_path / "run", 5, 0.003)

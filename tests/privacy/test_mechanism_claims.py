@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from mpinodes.core import Event, Kind, Query
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.mechanisms.laplace import Laplace
-from tests.helpers.parts import parts_of, run_of, told
+from tests.helpers.parts import setup_of, run_of, told
 from tests.helpers.records import summary_of
 
 
@@ -41,7 +41,7 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
     """One agent on adjacent data, given the same inbox: the realised change of z against the claim."""
     from mpinodes.core import Inbox
 
-    parts = parts_of(f"{words} data.batch=5 privacy.adjacency={adjacency} problem.average={average} privacy.clip=0.3")
+    parts = setup_of(f"{words} data.batch=5 privacy.adjacency={adjacency} problem.average={average} privacy.clip=0.3")
     rng, worst = np.random.default_rng(0), 0.0
     make = type(parts.stream.of(0)(1))
     settings = {
@@ -206,7 +206,7 @@ def test_dual_averaging_costs_the_recursion_with_its_own_push_sum_weights(tmp_pa
     """DPPS, logistic: δ(t + 1) = min(2·clip, β α(t − 1) δ(t)/w_i(t)); every message carries noise for 2·clip."""
     words = "algorithm.name=dpps rounds=10 topology.agents=3 data.total=30 data.dimension=4"
     steps = "step.initial=6"
-    parts = parts_of(f"{words} {steps} record.transcript=true")
+    parts = setup_of(f"{words} {steps} record.transcript=true")
     found = privacy_of(f"{words} {steps}", tmp_path)
     for i, agent in enumerate(found["agents"]):
         w = told(parts)["said"][:, i, 1]
@@ -222,7 +222,7 @@ def test_dual_averaging_costs_the_recursion_with_its_own_push_sum_weights(tmp_pa
 def test_rescaled_subgradients_cost_the_recursion_with_their_own_perron_entries(tmp_path):
     """DPSR, logistic: δ(t + 1) = (α(t)/[r_i(t)]_i)·min(2·clip, β δ(t)), noise for 2·clip·α(t)/[r_i(t)]_i."""
     words = "algorithm.name=dpsr rounds=10 topology.agents=3 data.total=30 data.dimension=4"
-    parts = parts_of(f"{words} record.transcript=true")
+    parts = setup_of(f"{words} record.transcript=true")
     found = privacy_of(words, tmp_path)
     for i, agent in enumerate(found["agents"]):
         r = told(parts)["said"][:, i, i]

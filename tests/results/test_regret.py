@@ -21,7 +21,7 @@ from mpinodes.metrics.decisions import ConsensusError
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
-from tests.helpers.parts import decisions, parts_of, run_of
+from tests.helpers.parts import decisions, setup_of, run_of
 from tests.helpers.records import summary_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
@@ -102,7 +102,7 @@ def stretch_of(estimates: np.ndarray) -> Stretch:
 
 @pytest.mark.parametrize("words", RUNS)
 def test_the_meter_equals_the_formulas_written_out(words):
-    parts = parts_of(words)
+    parts = setup_of(words)
     horizons = np.array([1, 3, 17, 40])
     meter, y, apart = make_meter(parts, horizons), [], []
     for rows in simulate(parts):
@@ -130,7 +130,7 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
-    parts = parts_of("rounds=30")
+    parts = setup_of("rounds=30")
     found = best(make_meter(parts, np.array([30])).everything.upto(30), parts.feasible, np.zeros(64))
     losses = parts.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)
@@ -217,7 +217,7 @@ def check_own(parts) -> None:
 @pytest.mark.parametrize("words", OWN)
 def test_the_meter_of_own_losses_equals_the_formulas_written_out(words):
     size = "" if "olr" in words or "huang" in words else "data.total=600 "
-    check_own(parts_of(f"rounds=24 {size}{words}"))
+    check_own(setup_of(f"rounds=24 {size}{words}"))
 
 
 def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
@@ -227,7 +227,7 @@ def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
         lines.append(" ".join([rng.choice(["+1", "-1"]), *(f"{k}:{rng.normal():.4f}" for k in here)]))
     (tmp_path / "samples.txt").write_text("\n".join(lines) + "\n")
     words = f"algorithm.name=dola-minibatch data.file={tmp_path}/samples.txt data.batch=2 data.columns=30"
-    parts = parts_of(f"{words} topology.agents=3 record.chunk=1 problem.loss=hinge problem.regularizer=0.1")
+    parts = setup_of(f"{words} topology.agents=3 record.chunk=1 problem.loss=hinge problem.regularizer=0.1")
     assert not isinstance(parts.stream.of(0)(1).features, np.ndarray)
     assert parts.experiment.rounds == 10
     check_own(parts)
@@ -239,7 +239,7 @@ def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tm
         "algorithm.name=dola-minibatch problem.loss=logistic problem.regularizer=0.1 data.total=200 data.dimension=3 "
         "topology.agents=4 privacy.epsilon=5 rounds=10"
     )
-    parts, n = parts_of(words), 4
+    parts, n = setup_of(words), 4
     f = [losses_of(parts, i) for i in range(n)]
 
     def whole(x: np.ndarray) -> float:
@@ -259,7 +259,7 @@ def test_dynamic_regret_is_against_the_best_of_every_round(tmp_path):
         "algorithm.name=dola data.name=olr problem.loss=least-squares problem.regularizer=0.2 data.dimension=3 "
         "data.batch=2 problem.set=box problem.radius=1 topology.agents=3 rounds=9 record.dynamic_regret=true"
     )
-    parts = parts_of(words)
+    parts = setup_of(words)
     streams = [parts.stream.of(i) for i in range(3)]
     least, path = [], []
     for t in range(1, 10):

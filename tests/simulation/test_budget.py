@@ -12,7 +12,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.simulation.agent import HEADER
 from mpinodes.simulation.budget import Dry, events, within_budget
 from tests.helpers.accounting import field
-from tests.helpers.parts import parts_of, resolved, run_of
+from tests.helpers.parts import setup_of, resolved, run_of
 from tests.helpers.records import summary_of
 
 RUNS = [
@@ -58,7 +58,7 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
-    parts = parts_of(words)
+    parts = setup_of(words)
     dry = Dry(**{name: getattr(parts, name) for name in parts.__dataclass_fields__})
     public = slice(0, field("residual"))  # what follows is of the solver
     np.testing.assert_array_equal(events(dry)[:, :, public], events(parts)[:, :, public])

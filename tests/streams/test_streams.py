@@ -14,7 +14,7 @@ from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
 from mpinodes.streams.unit_ball import UnitBall
-from tests.helpers.parts import parts_of, resolved
+from tests.helpers.parts import setup_of, resolved
 
 
 def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:
@@ -219,8 +219,8 @@ def test_more_agents_than_batches_are_refused(make, partition):
 
 def test_a_seed_for_the_data_alone_fixes_it_while_noise_changes():
     words = "algorithm.name=dola data.total=100"
-    fixed = [parts_of(f"{words} data.seed=9 seed={seed}") for seed in (1, 2)]
-    free = [parts_of(f"{words} seed={seed}") for seed in (1, 2, 9)]
+    fixed = [setup_of(f"{words} data.seed=9 seed={seed}") for seed in (1, 2)]
+    free = [setup_of(f"{words} seed={seed}") for seed in (1, 2, 9)]
     one, other, first, second, ninth = ([p.stream.of(2)(t).features for t in (1, 5)] for p in (*fixed, *free))
     np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(one, ninth)
@@ -261,7 +261,7 @@ def test_samples_outside_the_accounted_domain_are_refused(tmp_path):
     """Mushrooms of other values than 0 and 1: smoothness would be accounted a hundred times too small."""
     (tmp_path / "mushrooms").write_text("1 1:10 2:1\n2 3:1\n1 4:1\n2 1:1\n")
     words = f"algorithm.name=dpsr data.name=mushrooms data.dir={tmp_path} data.train=1 topology.agents=2 rounds=2"
-    parts = parts_of(words)
+    parts = setup_of(words)
     with pytest.raises(BadInput, match=r"training sample \d+ \(from 0\) has a feature of size 10, above 1"):
         [parts.stream.of(i) for i in range(2)]
 
@@ -354,6 +354,6 @@ def test_all_of_adult_comes_in_shares_and_batches_across_both_files(people):
 
 def test_the_command_line_knows_adults_options(people):
     words = "algorithm.name=dola data.name=adult data.rows=all data.scaling=maxima data.partition=uneven"
-    parts = parts_of(f"{words} data.sizes=[2,3] topology.agents=2 rounds=2 data.dir={people().dir}")
+    parts = setup_of(f"{words} data.sizes=[2,3] topology.agents=2 rounds=2 data.dir={people().dir}")
     assert [len(share) for share in parts.stream.shares] == [2, 3]
     assert parts.stream.preprocessing
