@@ -17,27 +17,20 @@ from msgspec import Meta
 from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
+from mpinodes.config.defaults import filled_in, mixing_class, schedule
 from mpinodes.config.metrics import metrics_of
-from mpinodes.config.registry import text
 from mpinodes.config.requirements import (
-    require_all_at_once,
     require_fit,
     require_labels,
     require_mechanism,
-    require_partition,
-    require_samples,
     require_set,
 )
-from mpinodes.core import schedules
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SECTIONS, SEED, Experiment, Finite, Privacy, Problem, Tree, merge
+from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector
-from mpinodes.core.parts import Algorithm, Loss, Mechanism, Mixing, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import Algorithm, Loss, Mechanism, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.linear import NoisyGradient
-
-LOCKSTEP_AGENTS = 7
-SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
 
 
 class Classes(NamedTuple):
@@ -71,7 +64,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     Raises:
         BadInput: anything wrong with it.
     """
-    tree = _filled_in(asked, ranks)
+    tree = filled_in(asked, ranks)
     problem, privacy = (_section(tree, *which) for which in (("problem", Problem), ("privacy", Privacy)))
     graph = _topology(tree["topology"], tree["seed"])
     loss = registry.chosen(registry.LOSSES, {k: v for k, v in tree["problem"].items() if k in ("path", "loss")})
@@ -115,7 +108,7 @@ def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream
     return Setup(
         experiment, graph, stream,
         algorithm=classes.algorithm(run=run, **hyper),
-        mixing=_mixing(classes.algorithm, experiment.algorithm["mixing"])(graph_facts(graph, experiment.rounds)),
+        mixing=mixing_class(classes.algorithm, experiment.algorithm["mixing"])(graph_facts(graph, experiment.rounds)),
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,
@@ -153,178 +146,6 @@ def _mechanism(experiment: Experiment, part: type[Mechanism]) -> Mechanism:
         return part()
     constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
     return part(experiment.epsilon, constant, experiment.noise.backend)
-
-
-def _mixing(algorithm: type[Algorithm[Any]], name: str) -> type[Mixing]:
-    """The class of the weights called so: a part, or a class that the algorithm brings."""
-    for mixing in algorithm.mixings:
-        if name == _mixing_name(mixing):
-            part: type[Mixing] = registry.find(registry.MIXINGS, mixing) if isinstance(mixing, str) else mixing
-            return part
-    choices = ", ".join(map(_mixing_name, algorithm.mixings))
-    raise BadInput(f"algorithm.mixing = {name!r}: choose from: {choices}")
-
-
-def _mixing_name(mixing: str | type[Mixing]) -> str:
-    return mixing if isinstance(mixing, str) else mixing.__name__
-
-
-# ------------------------------------------------------------------------------------------------------------ defaults
-
-
-def _filled_in(asked: Tree, ranks: int | None) -> Tree:
-    """All keys but `rounds`, from the user, the algorithm and the data."""
-    _known(asked, Experiment)
-    asked = _absolute(asked)
-    algorithm_section = merge(
-        {} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {})
-    )
-    algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
-    algorithm_section = {"mixing": _mixing_name(algorithm.mixings[0])} | algorithm_section
-    data_section = _data_section(algorithm, asked)
-    stream = registry.chosen(registry.STREAMS, data_section)
-    require_all_at_once(algorithm, stream, data_section)
-    tree = merge(
-        {"seed": 0, "repeats": 1},
-        _of_data(stream, algorithm),
-        _without_other(algorithm.defaults, asked),
-        asked,
-        {"algorithm": algorithm_section, "data": data_section},
-    )
-    tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
-    if "path" in tree.get("problem", {}):
-        tree["problem"].pop("loss", None)
-    tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
-    _mixing(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
-    tree["step"] = _step_section(tree, algorithm)
-    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed"))
-    tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
-    require_partition(algorithm, tree["name"], tree["data"])
-    require_samples(algorithm, tree["name"], tree["data"])
-    registry.checked(tree["seed"], SEED, "seed")
-    return tree
-
-
-def _absolute(asked: Tree) -> Tree:
-    """With absolute paths: the experiment runs again from any directory."""
-    changed = {
-        section: {"path": str(Path(asked[section]["path"]).absolute())}
-        for section in SOURCES
-        if isinstance(asked.get(section, {}).get("path"), str)
-    }
-    return merge(asked, changed)
-
-
-def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]]) -> Tree:
-    """The data's defaults; a fixed noise scale that goes with them is for agents that share one loss."""
-    defaults: Tree = dict(stream.defaults)
-    if algorithm.solves and "problem" in defaults:  # which samples no gradients
-        kept = {k: v for k, v in defaults["problem"].items() if k != "gradient_noise"}
-        defaults = defaults | {"problem": kept}
-    if not algorithm.decomposable or "privacy" not in defaults:
-        return defaults
-    return defaults | {"privacy": {k: v for k, v in defaults["privacy"].items() if k != "scale"}}
-
-
-def _data_section(algorithm: Any, asked: Tree) -> Tree:
-    """The data's keys, from the algorithm's defaults and the user, with absolute paths."""
-    given = asked.get("data", {})
-    default = algorithm.defaults.get("data", {})
-    if "file" in given and not {"name", "path"} & given.keys():
-        given = {"name": "file"} | given
-    usual = {"partition": "even" if algorithm.decomposable else "shared"}
-    if algorithm.whole_data:
-        usual["batch"] = "all"
-    section = merge(usual, {} if _other_data(asked, {"data": default}) else default, given)
-    if "path" not in section:
-        section = {"name": "digits"} | section
-    for key in ("dir", "file"):
-        if section.get(key):
-            section[key] = str(Path(text(section, key, "data")).expanduser().absolute())
-    if "seed" in section:
-        registry.checked(section["seed"], SEED, "data.seed")
-    return section
-
-
-def _step_section(tree: Tree, algorithm: Any) -> Tree:
-    """The step's keys; a modulus not given comes from the losses' own strong convexity."""
-    if not algorithm.takes_steps:
-        if tree.get("step"):
-            raise BadInput(f"unknown key step.{min(tree['step'])}; {tree['name']} takes no steps along a gradient")
-        return {}
-    section = {"kind": "inverse-sqrt"} | tree.get("step", {})
-    kind = _schedule(section)
-    regularizer = tree.get("problem", {}).get("regularizer", 0.0)
-    if "modulus" in registry.settings(None, kind) and "modulus" not in section:
-        if not regularizer:
-            raise BadInput(
-                f"step.kind = {section['kind']!r} needs strongly convex losses or a step.modulus: set "
-                "problem.regularizer or step.modulus above 0, or step.kind=inverse-sqrt"
-            )
-        registry.checked(regularizer, Finite, "problem.regularizer")
-        section["modulus"] = algorithm.modulus_share * regularizer
-    given = {k: v for k, v in section.items() if k != "kind"}
-    return {"kind": section["kind"]} | registry.fill(None, kind, given, "step")
-
-
-def _without_other(defaults: Mapping[str, Any], asked: Tree) -> Tree:
-    """An algorithm's defaults, less those of a topology, step or data that the user has put another in the place of."""
-    other = {key for key, chooser in (("topology", "name"), ("step", "kind")) if _chosen(asked, defaults, key, chooser)}
-    if {"file", "path"} & asked.get("topology", {}).keys():
-        other.add("topology")
-    kept = {k: v for k, v in defaults.items() if k != "data" and k not in other}
-    if "problem" in kept and _other_data(asked, defaults):
-        kept["problem"] = {k: v for k, v in kept["problem"].items() if k != "loss"}  # the data has one that fits it
-    return kept
-
-
-def _other_data(asked: Tree, defaults: Mapping[str, Any]) -> bool:
-    """Whether the user chose other data than the algorithm's own."""
-    return bool({"file", "path"} & asked.get("data", {}).keys()) or _chosen(asked, defaults, "data", "name")
-
-
-def _chosen(asked: Tree, defaults: Mapping[str, Any], key: str, chooser: str) -> bool:
-    """Whether the user chose another part than the default one."""
-    return chooser in asked.get(key, {}) and asked[key][chooser] != defaults.get(key, {}).get(chooser)
-
-
-def _filled(kind: registry.Kind, part: Any, section: Tree, choosers: tuple[str, ...]) -> Tree:
-    given = {k: v for k, v in section.items() if k not in choosers}
-    return {k: section[k] for k in choosers if k in section} | registry.fill(kind, part, given, kind.section)
-
-
-def _schedule(section: Tree) -> Any:
-    """The class that `step.kind` names."""
-    kind = text(section, "kind", "step")
-    if kind not in schedules.KINDS:
-        raise BadInput(
-            f"step.kind = {kind!r}: there is no such kind; {registry.suggest(kind, sorted(schedules.KINDS))}"
-        )
-    return schedules.KINDS[kind]
-
-
-def _step(section: Tree) -> Any:
-    """The step schedule, with its parameters."""
-    return _schedule(section)(**{k: v for k, v in section.items() if k != "kind"})
-
-
-def _topology_section(section: Tree, ranks: int | None) -> Tree:
-    """The topology's keys, with the number of agents settled where the graph is generated."""
-    if not {"name", "file", "path"} & section.keys():
-        section = {"name": "complete"} | section
-    if "file" in section:
-        if "name" in section:
-            raise BadInput("topology.name and topology.file are both given; leave one out")
-        section = section | {"file": str(Path(text(section, "file", "topology")).absolute())}
-    elif "path" in section or text(section, "name", "topology") not in (stored := topology.stored()):
-        kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else stored)
-        agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
-        return _filled(registry.TOPOLOGIES, kind, {"agents": agents} | section, ("name", "path"))
-    given = {k: v for k, v in section.items() if k not in ("name", "file")}
-    if unknown := given.keys() - {"undirected"}:
-        raise BadInput(f"unknown key topology.{min(unknown)}; a graph from a file takes only topology.undirected")
-    undirected = registry.checked(given.get("undirected", False), bool, "topology.undirected")
-    return {k: section[k] for k in ("name", "file") if k in section} | {"undirected": undirected}
 
 
 def _topology(section: Mapping[str, Any], seed: int) -> Topology:
@@ -382,24 +203,6 @@ def _data_name(tree: Tree) -> str:
     return f"data.path = {data['path']!r}" if "path" in data else f"data.name = {data['name']!r}"
 
 
-# --------------------------------------------------------------------------------------------------------------- types
-
-
-def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
-    """Refuse keys that no section has."""
-    known = {f.name: f.type for f in msgspec.structs.fields(struct)}
-    for key, value in tree.items():
-        if key not in known:
-            raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
-        inner = SECTIONS.get(f"{prefix}{key}")
-        is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
-        if is_section and not isinstance(value, dict):
-            name = f"{prefix}{key}"
-            raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]")
-        if inner is not None:
-            _known(value, inner, f"{prefix}{key}.")
-
-
 def _section(tree: Tree, name: str, struct: Any) -> Any:
     """One section of the tree as its type, or an error that names the key."""
     try:
@@ -435,3 +238,8 @@ def _located(message: str, tree: Tree) -> str:
         section = SECTIONS.get(".".join(path[:depth]))
         kind = section or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
+
+
+def _step(section: Tree) -> Any:
+    """The step schedule, with its parameters."""
+    return schedule(section)(**{k: v for k, v in section.items() if k != "kind"})
