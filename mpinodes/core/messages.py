@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from math import isnan
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -125,9 +126,12 @@ class Hidden(NamedTuple):
         )
         if len(flat) != 1 + leakage_width(hidden, vectors):
             raise ValueError(
-                f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
-                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden})"
+                f"leaks=Hidden(...) must fit the algorithm's class attributes, {hidden} `hidden` parts and "
+                f"{vectors} `vectors`: transition ({hidden}, {hidden}), gradient and point ({hidden},), "
+                f"reads ({vectors}, {hidden})"
             )
+        if isnan(sum(flat)):
+            raise ValueError(f"leaks=Hidden(...) holds what is no number: {self}")
         if not (self.sensitivity >= 0 and self.lipschitz >= 0 and self.largest >= 0):
             raise ValueError(
                 "sensitivity, lipschitz and largest of a leakage must be >= 0, not "

@@ -122,7 +122,7 @@ def _bound(bound: Json, place: int, why: bool) -> Row:
         shown = f"{bound['value']:10.3g}    where 0 or less was measured:"
     rest = "" if bound["applies"] else f"; does not apply{': ' + bound['why_not'] if why else ''}"
     key = f"bounds[{place}].{'value' if bound['times'] is None else 'times'}"
-    return Row(bound["name"], f"{shown} the {BOUNDED[bound['of']]}{rest}", key)
+    return Row(bound["name"], f"{shown} the {BOUNDED.get(bound['of'], bound['label'])}{rest}", key)
 
 
 def _solver(solver: Json | None) -> list[Row]:

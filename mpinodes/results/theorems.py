@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,19 @@ def variables(bounds: Sequence[Bound]) -> Variables:
 
 def section(bounds: Sequence[Bound], measured: Variables) -> list[Json]:
     """Each beside what it bounds, at the last horizon."""
-    found = []
-    for bound in bounds:
-        value, most = float(bound.values[-1]), float(np.max(measured[bound.of].values[-1]))
-        found.append(
-            {
-                "name": bound.name, "of": bound.of, "variable": bound.variable, "value": value, "measured": most,
-                "times": _times(value, most), "applies": bound.applies, "why_not": bound.why,
-            }
-        )  # fmt: skip
-    return found
+    return [_beside(bound, measured.get(bound.of)) for bound in bounds]
+
+
+def _beside(bound: Bound, measured: Variable | None) -> Json:
+    """A bound beside what was measured; of a quantity that this run has not, it does not apply."""
+    value = float(bound.values[-1])
+    most = float(np.max(measured.values[-1])) if measured else nan
+    return {
+        "name": bound.name, "of": bound.of, "label": measured.label if measured else bound.of,
+        "unit": measured.unit if measured else "", "variable": bound.variable, "value": value, "measured": most,
+        "times": _times(value, most), "applies": bound.applies and measured is not None,
+        "why_not": bound.why if measured else f"this run has no {bound.of}",
+    }  # fmt: skip
 
 
 def _times(value: float, measured: float) -> float | None:
@@ -45,7 +48,7 @@ def combine(repeats: Sequence[list[Json]]) -> list[Json]:
     for same in zip(*repeats, strict=True):
         value, measured = (float(np.mean([bound[key] for bound in same])) for key in ("value", "measured"))
         combined.append(
-            {key: same[0][key] for key in ("name", "of", "variable")}
+            {key: same[0][key] for key in ("name", "of", "label", "unit", "variable")}
             | {"value": value, "measured": measured, "times": _times(value, measured if value < inf else 0.0)}
             | {"applies": all(bound["applies"] for bound in same)}
             | {"why_not": first_words([bound["why_not"] for bound in same])}

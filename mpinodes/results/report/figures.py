@@ -96,7 +96,7 @@ def _bounds(axes: Axes, data: xr.Dataset, summary: Json) -> None:
     for bound in summary["bounds"]:
         values = data[bound["variable"]] / data.horizon
         if "regret" in bound["of"] and bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
-            label = f"{bound['name']}: {BOUNDED[bound['of']]}"
+            label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
             drawing.line(axes, data.horizon.values, values, CLAIM, ls="--", label=label)
     axes.set_ylim(low, top)
 
@@ -126,10 +126,10 @@ def error(data: xr.Dataset, summary: Json) -> Figure | None:
     rest = [dim for dim in each.dims if dim != "horizon"]
     axes.fill_between(t, each.min(rest), each.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
     drawing.line(axes, t, data.decision_error, NETWORK, marker="o", ms=3, label="mean decision")
-    for bound, line in zip(
-        [b for b in summary["bounds"] if "error" in b["of"] and b["applies"]], ("--", ":"), strict=False
-    ):
-        drawing.line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=f"{bound['name']}: {BOUNDED[bound['of']]}")
+    applicable = [b for b in summary["bounds"] if "error" in b["of"] and b["applies"]]
+    for bound, line in zip(applicable, ("--", ":", "-.", (0, (1, 3))), strict=False):
+        label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
+        drawing.line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=label)
     drawing.log(axes, "x", "y")
     axes.set(xlabel="rounds", ylabel=f"‖{summary['judged']} decision − best‖²")
     drawing.title(axes, summary)
