@@ -22,8 +22,10 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         minimizer: (h, d) the comparator's point at each.
     """
     with np.errstate(all="ignore"):  # what overflows is inf
-        found = setup.algorithm.bounds(setup, horizons, minimizer)
+        theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     budget = setup.experiment.privacy.budget
     if budget and any(budget.stops):
-        return [b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in found]
-    return found
+        return [
+            b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in theorems
+        ]
+    return theorems

@@ -53,10 +53,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(setup: Setup, made: Any) -> str:
+def _broken(setup: Setup, algorithm: Any) -> str:
     """What Algorithm 2 assumes beyond Algorithm 1."""
     stream, e = setup.stream, setup.experiment
-    hidden = made.regularizer_at == "hidden" and e.problem.regularizer
+    hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
     ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
     again = isinstance(stream, LabelledStream) and stream.passes(e.rounds) > 1
     return first_broken(
@@ -90,10 +90,10 @@ def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 def _moved(setup: Setup, rounds: int) -> Vector:
     """√((r−1)V_r) of each round r: (T,)."""
     across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
-    found, root = np.zeros(rounds), 0.0  # √V_r
+    shifts, root = np.zeros(rounds), 0.0  # √V_r
     kinks = 2 * largest_gradient(setup) * (alpha := steps(setup, rounds))
     for r, (a, kink) in enumerate(zip(alpha.tolist(), kinks.tolist(), strict=True), start=1):
-        found[r - 1] = sqrt(r - 1) * root
+        shifts[r - 1] = sqrt(r - 1) * root
         kept, more = 1 - a * phi, sqrt(r) * kink
         root = min(hypot(kept * root, more) if kept >= 0 else -kept * root + more, sqrt(r) * across)
-    return found
+    return shifts

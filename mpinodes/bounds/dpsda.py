@@ -49,14 +49,14 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     make = _theorem_5 if push_sum else _theorem_3
     broken = _broken(setup, weights)
     repeated = "" if setup.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
-    found = []
+    theorems = []
     for how, m in make(setup, weights).items():
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
-        found += [
+        theorems += [
             bound(name, "network_regret", m * root, broken),
             bound(corollary, "network_regret_average_iterate", 2 * m * root, first_broken(broken, repeated)),
         ]
-    return found
+    return theorems
 
 
 def _broken(setup: Setup, weights: Weights) -> str:

@@ -91,7 +91,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """On the mean decision's squared distance to the best one, and on the farthest agent's."""
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     names = ("decision_error", "agent_decision_error")
-    found = []
+    theorems = []
     for form, shares in (("as printed", _printed), ("checked", _checked)):
         broken, values = _perturbed(setup), (np.full(len(at), inf),) * 2
         try:
@@ -100,8 +100,8 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         except ValueError as error:
             broken = first_broken(broken, str(error))
         pairs = zip(names, values, strict=True)
-        found += [bound(f"Theorem 3.2, {form}", of, squares, broken) for of, squares in pairs]
-    return found
+        theorems += [bound(f"Theorem 3.2, {form}", of, squares, broken) for of, squares in pairs]
+    return theorems
 
 
 def _perturbed(setup: Setup) -> str:

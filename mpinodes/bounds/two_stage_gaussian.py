@@ -154,19 +154,21 @@ def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[
     first, released = errors[np.minimum(at - 1, last)], p * c.noise[-1] ** 2
     mean = np.where(at > last + 1, first + released / n, first)
     left = np.concatenate([[1.0], np.cumprod(rho[last:])])[np.maximum(at - 1 - last, 0)] ** 2
-    spread = 2 * n * left * (np.minimum(errors[-1], c.reach**2) + released)
-    return mean, np.where(at > last + 1, spread + 2 * mean, n * first)
+    apart = 2 * n * left * (np.minimum(errors[-1], c.reach**2) + released)
+    return mean, np.where(at > last + 1, apart + 2 * mean, n * first)
 
 
 def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
     """B_0, ..., B_T; rho: of the rounds after."""
     p = setup.dimension
     rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
-    said = sqrt(p) * c.noise
+    noise = sqrt(p) * c.noise
     moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))
-    rows = (np.maximum(0.0, 1 - rate * eta), before(said, 0.0), said, moved, 2 * eta * c.gradient, rho)
-    found, spread = [c.start], 0.0
-    for kept, heard, saying, move, pull, mix in zip(*(row.tolist() for row in rows), strict=True):
-        found.append(kept * (found[-1] + heard * heard) + move * move + pull * (spread + heard))
-        spread = mix * (spread + heard + saying + move)
-    return np.array(found)
+    rows = (np.maximum(0.0, 1 - rate * eta), before(noise, 0.0), noise, moved, 2 * eta * c.gradient, rho)
+    errors, apart = [c.start], 0.0
+    for kept, noise_before, noise_now, move, gradient_gain, mix in zip(*(row.tolist() for row in rows), strict=True):
+        errors.append(
+            kept * (errors[-1] + noise_before * noise_before) + move * move + gradient_gain * (apart + noise_before)
+        )
+        apart = mix * (apart + noise_before + noise_now + move)
+    return np.array(errors)

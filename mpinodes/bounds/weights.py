@@ -27,11 +27,11 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
     states = [mixing.init(i) for i in range(n)]
     for t in range(1, rounds + 1):
         places = [setup.topology.neighborhood(t, i) for i in range(n)]
-        said = [np.array(mixing.outgoing(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
+        scalars = [np.array(mixing.outgoing(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
         weights = np.zeros((n, n))
         for i, place in enumerate(places):
-            states[i], row, _ = mixing.weights(states[i], place, [said[j] for j in place.senders])
-            weights[i, list(place.senders)] = row
+            states[i], weights_of_i, _ = mixing.weights(states[i], place, [scalars[j] for j in place.senders])
+            weights[i, list(place.senders)] = weights_of_i
         yield weights
 
 
@@ -126,18 +126,18 @@ class Weights:
 
         Seen are all lags up to where the products are `FORGOTTEN` from J.
         """
-        found = []
+        deviations = []
         for away in self._deviations():
-            found.append(float(np.abs(away).max()))
-            stalled = len(found) >= 200 and found[-1] > 0.99 * found[len(found) // 2]
-            if found[-1] <= FORGOTTEN or stalled:
+            deviations.append(float(np.abs(away).max()))
+            stalled = len(deviations) >= 200 and deviations[-1] > 0.99 * deviations[len(deviations) // 2]
+            if deviations[-1] <= FORGOTTEN or stalled:
                 break
-        if found[-1] > FORGOTTEN:
+        if deviations[-1] > FORGOTTEN:
             return inf, 1.0
-        lags = np.arange(1, len(found) + 1)
-        rate = max(FORGOTTEN, found[-1]) ** (1 / len(found))
+        lags = np.arange(1, len(deviations) + 1)
+        rate = max(FORGOTTEN, deviations[-1]) ** (1 / len(deviations))
         rates = 1 - (1 - rate) * np.linspace(0.05, 0.95, 19)
-        constants = (np.array(found) / rates[:, None] ** lags).max(axis=1)
+        constants = (np.array(deviations) / rates[:, None] ** lags).max(axis=1)
         best = int(np.argmin(constants / (1 - rates)))
         return float(constants[best]), float(rates[best])
 

@@ -158,10 +158,10 @@ def _topology(section: Mapping[str, Any], seed: int) -> Topology:
         return topology.read(Path(section["file"]), section["undirected"])
     if "name" in section and section["name"] in topology.stored():
         return topology.read(topology.folder() / f"{section['name']}.json", section["undirected"])
-    made: Topology = registry.chosen(registry.TOPOLOGIES, section)(
+    graph: Topology = registry.chosen(registry.TOPOLOGIES, section)(
         seed=seed, **{k: v for k, v in section.items() if k not in ("name", "path")}
     )
-    return made
+    return graph
 
 
 def _stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Callable[..., SampleLoss]) -> Stream:
@@ -171,8 +171,8 @@ def _stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Calla
         BadInput: files are missing or malformed.
     """
     given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path")}
-    made: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
-    return made
+    stream: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
+    return stream
 
 
 def _rounds(tree: Tree, stream: Stream) -> Any:

@@ -121,8 +121,8 @@ def _one_or_each(defaults: dict[str, Any]) -> Any:
 def _settable() -> list[tuple[str, registry.Kind | None, dict[str, Any]]]:
     """Sections whose keys are the settings of the part they name, with all such parts by name."""
     kinds = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)
-    found = [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]
-    return [*found, ("step", None, dict(schedules.KINDS))]
+    sections = [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]
+    return [*sections, ("step", None, dict(schedules.KINDS))]
 
 
 def _explained(kind: Any, default: Any) -> str:

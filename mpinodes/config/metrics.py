@@ -10,22 +10,22 @@ from mpinodes.metrics.built_in import BUILT_IN
 AXES = {("round",), ("round", "agent"), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")}
 
 
-def metrics_of(wanted: tuple[str, ...]) -> tuple[type[Metric], ...]:
+def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
     """All classes of a run's metrics: the built-in ones, and those wanted, by name or by path of a Python file.
 
     Raises:
         BadInput: there is none of that name, a file holds none, or two would be told under one name.
     """
-    found = list(BUILT_IN)
-    for word in wanted:
+    metrics = list(BUILT_IN)
+    for word in words:
         find = registry.from_path if word.endswith(".py") else registry.find
         metric: type[Metric] = find(registry.METRICS, word)
-        if metric.name in {other.name for other in found}:
+        if metric.name in {other.name for other in metrics}:
             raise BadInput(
                 f"record.metrics = {word!r}: there is a metric {metric.name!r} already; give it another name"
             )
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
             raise BadInput(f"record.metrics = {word!r}: dims = {metric.dims!r}; choose from: {axes}")
-        found.append(metric)
-    return tuple(found)
+        metrics.append(metric)
+    return tuple(metrics)

@@ -224,35 +224,35 @@ def fill(kind: Kind | None, part: Any, given: Mapping[str, Any], section: str) -
     return filled
 
 
-def checked(value: Any, wanted: Any, key: str) -> Any:
+def checked(value: Any, expected: Any, key: str) -> Any:
     """The value converted to a type.
 
     Raises:
         BadInput: it does not fit; says the key, the value and what was wanted.
     """
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, expected)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{key} = {value!r}: {plain(str(error), wanted)}") from error
+        raise BadInput(f"{key} = {value!r}: {plain(str(error), expected)}") from error
 
 
-def plain(message: str, wanted: Any) -> str:
+def plain(message: str, expected: Any) -> str:
     """Msgspec's message without its path and marks, and with the choices where there are some."""
-    if choices := options(wanted):
+    if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
     if "enum" in message:  # a number or one of some words
-        words = [word for kind in get_args(_plain_type(wanted)) for word in options(kind)]
+        words = [word for kind in get_args(_plain_type(expected)) for word in options(kind)]
         return f"expected a number, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
 
 
-def options(wanted: Any) -> list[str]:
+def options(expected: Any) -> list[str]:
     """The strings of a type that is a choice among strings."""
-    kind = _plain_type(wanted)
+    kind = _plain_type(expected)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
 
 
-def _plain_type(wanted: Any) -> Any:
+def _plain_type(expected: Any) -> Any:
     """A type without its annotations."""
-    return wanted.__origin__ if "__metadata__" in dir(wanted) else wanted
+    return expected.__origin__ if "__metadata__" in dir(expected) else expected

@@ -172,15 +172,15 @@ class Events:
 
         Axes of one vector, or of one part, are left out.
         """
-        found = {}
+        columns = {}
         for group in ("event", "leakage"):
             for name in self.data[group].dtype.names or ():
                 column = self.data[group][name]
                 axes = AXES[name] if group == "leakage" and name in AXES else ("vector",) * (group == "event")
                 kept = [(axis, size) for axis, size in zip(axes, column.shape[2:], strict=True) if size > 1]
                 shape = column.shape[:2] + tuple(size for _, size in kept)
-                found[COLUMN.format(group, name)] = tuple(axis for axis, _ in kept), column.reshape(shape)
-        return found
+                columns[COLUMN.format(group, name)] = tuple(axis for axis, _ in kept), column.reshape(shape)
+        return columns
 
     def copy(self) -> Events:
         """A copy, for rows that are written anew."""

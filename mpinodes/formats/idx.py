@@ -16,16 +16,16 @@ KINDS = {IMAGES: "images", LABELS: "labels"}
 UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
-def _records(path: Path, wanted: int) -> NDArray[np.uint8]:
+def _records(path: Path, expected: int) -> NDArray[np.uint8]:
     """The records of one file, (N, bytes of a record), where `wanted` is the magic number."""
     data = content(path)
-    dimensions = wanted & 0xFF
+    dimensions = expected & 0xFF
     if len(data) < 4 + 4 * dimensions:
-        raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within the header of IDX {KINDS[wanted]}")
+        raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within the header of IDX {KINDS[expected]}")
     magic, *shape = np.frombuffer(data, ">u4", 1 + dimensions).tolist()
-    if magic != wanted:
-        found = f"IDX {KINDS[magic]}" if magic in KINDS else "no IDX file"
-        raise BadInput(f"{path}: bytes 0 to 3 are 0x{magic:08x} ({found}); IDX {KINDS[wanted]} have 0x{wanted:08x}")
+    if magic != expected:
+        kind = f"IDX {KINDS[magic]}" if magic in KINDS else "no IDX file"
+        raise BadInput(f"{path}: bytes 0 to 3 are 0x{magic:08x} ({kind}); IDX {KINDS[expected]} have 0x{expected:08x}")
     start, count, size = 4 + 4 * dimensions, shape[0], prod(shape[1:])
     if 0 in shape:
         raise BadInput(f"{path}: empty: its header says {' x '.join(map(str, shape))}")

@@ -134,8 +134,8 @@ class SmoothLoss(LinearLoss):
             second.flat[:: len(second) + 1] += 1 / step
             return second
 
-        found = newton(gradient, hessian, near - v, tolerance)
-        return found._replace(x=v + found.x)
+        solved = newton(gradient, hessian, near - v, tolerance)
+        return solved._replace(x=v + solved.x)
 
 
 class PiecewiseLinearLoss(LinearLoss):

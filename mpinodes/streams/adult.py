@@ -51,8 +51,8 @@ class Adult(FileStream):
     def open(self) -> tuple[Source, Source | None]:
         """Adult.data, and adult.test; or one after the other, and no test set."""
         paths = self.located()
-        found = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
+        sources = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
         if self.rows == "all":
-            return replace(joined(found), upstream=sum(adult.UPSTREAM.values())), None
-        train, test = found
+            return replace(joined(sources), upstream=sum(adult.UPSTREAM.values())), None
+        train, test = sources
         return train, test

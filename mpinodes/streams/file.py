@@ -76,19 +76,19 @@ class File(LabelledStream):
         if not self.file:
             raise BadInput("data.file is missing: name the file of samples")
         paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
-        found = [table.read(Path(path), self.columns or None) for path in paths]
-        if not self.columns and found[0].dimension > LARGEST:
+        sources = [table.read(Path(path), self.columns or None) for path in paths]
+        if not self.columns and sources[0].dimension > LARGEST:
             raise BadInput(
-                f"{paths[0]}: {found[0].dimension:,} features, by the largest index: every agent keeps vectors as "
-                f"long; where that is meant, set data.columns={found[0].dimension}"
+                f"{paths[0]}: {sources[0].dimension:,} features, by the largest index: every agent keeps vectors as "
+                f"long; where that is meant, set data.columns={sources[0].dimension}"
             )
-        for path, source in zip(paths, found, strict=True):
-            if source.dimension != found[0].dimension:
+        for path, source in zip(paths, sources, strict=True):
+            if source.dimension != sources[0].dimension:
                 raise BadInput(
-                    f"{path}: {source.dimension} features, but {paths[0]} has {found[0].dimension}; "
+                    f"{path}: {source.dimension} features, but {paths[0]} has {sources[0].dimension}; "
                     "data.columns sets the number for LIBSVM text"
                 )
-        return found
+        return sources
 
     def open(self) -> tuple[Source, Source | None]:
         """The file, or the agents' files one after the other; without a test set where all samples train."""

@@ -176,11 +176,11 @@ class LabelledStream(Stream):
             ("a feature of size", self.feature_bound, row_sizes(features)),
             ("norm", self.feature_norm, row_norms(features)),
         )
-        for what, bound, found in bounds:
-            if len(found) and found.max() > bound * (1 + 1e-9):
-                worst = int(found.argmax())
+        for what, bound, sizes in bounds:
+            if len(sizes) and sizes.max() > bound * (1 + 1e-9):
+                worst = int(sizes.argmax())
                 raise BadInput(
-                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} {found[worst]:g}, above "
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} {sizes[worst]:g}, above "
                     f"{bound:g}, the most there can be{self.remedy}"
                 )
 
@@ -209,8 +209,8 @@ class LabelledStream(Stream):
         def samples(t: int) -> list[int]:
             epoch, place = divmod(t - 1, batches)
             order = self._order(agent, epoch) if self.shuffle else np.array(everything)
-            found: list[int] = order[place * size : (place + 1) * size].tolist()
-            return found
+            numbers: list[int] = order[place * size : (place + 1) * size].tolist()
+            return numbers
 
         return samples
 
@@ -264,8 +264,8 @@ def _sizes(total: int, stream: LabelledStream, least: int, draws: np.random.Gene
 def subset(*sources: Source) -> str:
     """What to add to a title where files hold fewer records than upstream's of the same name."""
     files = {source.files: (source.records, source.upstream) for source in sources if source.files}
-    found, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
-    return f" (subset: {found:,} of {upstream:,})" if found < upstream else ""
+    records, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
+    return f" (subset: {records:,} of {upstream:,})" if records < upstream else ""
 
 
 def choose(source: Source, rows: Indices, targets: Vector) -> Source:
