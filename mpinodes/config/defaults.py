@@ -56,11 +56,16 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
 
 def _absolute(asked: Tree) -> Tree:
     """With absolute paths: the experiment runs again from any directory."""
-    changed = {
+    changed: Tree = {
         section: {"path": str(Path(asked[section]["path"]).absolute())}
         for section in SOURCES
         if isinstance(asked.get(section, {}).get("path"), str)
     }
+    if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
+        files = [isinstance(word, str) and word.endswith(".py") for word in metrics]
+        changed["record"] = {
+            "metrics": [str(Path(word).absolute()) if file else word for word, file in zip(metrics, files, strict=True)]
+        }
     return merge(asked, changed)
 
 
