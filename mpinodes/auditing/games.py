@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -15,12 +15,13 @@ from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript
-from mpinodes.config.compose import rebuilt
+from mpinodes.config.compose import rebuilt, seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
 from mpinodes.simulation import alone, lockstep
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
+World: TypeAlias = list[list[Loss]]  # by agent, by round
 CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from there on
 
 
@@ -54,21 +55,6 @@ class Ready(NamedTuple):
     def gaussian(self) -> bool:
         """Whether all noise is."""
         return self.run.setup.experiment.privacy.mechanism == "gaussian"
-
-
-class Fixed:
-    """A stream whose losses are at hand."""
-
-    def __init__(self, stream: Any, losses: Sequence[Sequence[Loss]]) -> None:
-        self._stream, self._losses = stream, losses
-
-    def of(self, agent: int) -> Callable[[int], Loss]:
-        """See `protocol.Stream.of`."""
-        own = self._losses[agent]
-        return lambda t: own[t - 1]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def prepare(probe: Probe, directory: Path) -> Ready:
@@ -133,16 +119,22 @@ def _seeded(setup: Setup, seed: int) -> Setup:
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
-def _worlds(setup: Setup, target: Canary) -> tuple[Setup, Setup]:
-    """The run on its own data, and on adjacent data."""
+def _in_world(setup: Setup, world: World, seed: int) -> Setup:
+    """The same run on the losses of a world, noised anew."""
+    fresh = _seeded(setup, seed)
+    return replace(fresh, losses=seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1]))
+
+
+def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
+    """The losses on the run's own data, and on adjacent data."""
     rounds = range(1, setup.experiment.rounds + 1)
     own = [setup.stream.of(agent) for agent in range(setup.topology.agents)]
     other = [
         changed(loss, setup.stream.samples(agent), target.change) if agent in target.agents else loss
         for agent, loss in enumerate(own)
     ]
-    one, two = (Fixed(setup.stream, [[loss(t) for t in rounds] for loss in losses]) for losses in (own, other))
-    return replace(setup, stream=cast(Any, one)), replace(setup, stream=cast(Any, two))
+    one, two = ([[loss(t) for t in rounds] for loss in losses] for losses in (own, other))
+    return one, two
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
@@ -150,16 +142,16 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     if np.isinf(target.size):
         return np.empty((len(which), 2))
     worlds = _worlds(setup, target)
-    found = np.empty((len(which), 2))
+    ratios = np.empty((len(which), 2))
     for k, pair in enumerate(which):
-        for world, run in enumerate(worlds):
-            fresh = int(np.random.SeedSequence((seed, pair, world)).generate_state(1, np.uint64)[0] >> 2)
-            said = simulate(_seeded(run, fresh))
-            told = Transcript(_seeded(worlds[0], fresh), said.frames, said.events)
-            found[k, world] = sum(
-                Replayed(told, agent).log_ratio(target.change, len(said.frames)) for agent in target.agents
+        for place, world in enumerate(worlds):
+            fresh = int(np.random.SeedSequence((seed, pair, place)).generate_state(1, np.uint64)[0] >> 2)
+            said = simulate(_in_world(setup, world, fresh))
+            heard = Transcript(_in_world(setup, worlds[0], fresh), said.frames, said.events)
+            ratios[k, place] = sum(
+                Replayed(heard, agent).log_ratio(target.change, len(said.frames)) for agent in target.agents
             )
-    return found
+    return ratios
 
 
 def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,8 @@ from mpinodes.core.messages import Features, Vector
 from mpinodes.core.parts import Algorithm, Loss, Mechanism, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.linear import NoisyGradient
+
+Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
 
 
 class Classes(NamedTuple):
@@ -113,22 +115,22 @@ def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=_losses(experiment, stream),
+        losses=seen_losses(experiment, stream.of),
     )  # fmt: skip
 
 
-def _losses(experiment: Experiment, stream: Stream) -> Callable[[int], Callable[[int], Loss]]:
-    """By agent, the losses that it sees, with the stochastic error of its gradients."""
+def seen_losses(experiment: Experiment, of: Losses) -> Losses:
+    """By agent, the losses that it sees, given its own: with the stochastic error of its gradients."""
     variance, seed = experiment.problem.gradient_noise, experiment.seed
 
-    def of(agent: int) -> Callable[[int], Loss]:
-        clean = stream.of(agent)
+    def seen(agent: int) -> Callable[[int], Loss]:
+        clean = of(agent)
         if variance == 0:
             return clean
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent)
         return lambda t: NoisyGradient(clean(t), variance, t, noise)
 
-    return of
+    return seen
 
 
 def _make_loss(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> Callable[[Features, Vector], SampleLoss]:
