@@ -1,7 +1,7 @@
 """Push-sum with momentum on changing digraphs, with Laplace noise on what is pushed.
 
-M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic Gradient Push for Distributed Deep Learning" (2019), Algorithm 1,
-with the heavy ball of B. Polyak (1964) on the local gradient:
+M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic Gradient Push for Distributed Deep Learning" (2019),
+Algorithm 1, with the heavy ball of B. Polyak (1964) on the local gradient:
 
     x <- Σ_j p_ij (x_j + Lap),  w <- Σ_j p_ij w_j,  z = x/w
     u <- β u + ∇f(z)
