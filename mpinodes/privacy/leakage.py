@@ -177,7 +177,7 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     for t in range(len(events)):
         lost |= bool(events.is_unknown[t])
         if not events.is_hidden[t]:
-            h = np.full_like(h, np.inf)
+            h = np.full_like(h, np.inf if events.uses[t] else 0.0)
             continue
         kept = np.array([_combined(row, h) for row in a[t]])
         caught = b[t][:, None] * (r[t] if lipschitz[t] > 0 else 0.0) + kept
@@ -194,6 +194,7 @@ def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
     for t in range(len(events)):
         reply._lipschitz[t] = np.where(reply._lipschitz[t] > 0, 1e300, 0.0)
         most[t] = reply.older(t, 1)[:, 0]
-        reply.add(t, np.repeat(one, most_used[t]))
-        reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
+        reply.add(t, np.repeat(one, most_used[t] if events.uses[t] else 0))
+        if events.is_hidden[t]:
+            reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
     return most
