@@ -12,11 +12,12 @@ from mpinodes import audit
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import examine
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.replay import Recorded, Replayed, replay
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Purpose, Draws
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
@@ -55,7 +56,7 @@ def probe_rows(tmp_path, section: dict, what: str | None = None, number: int = 4
     probe = of_all[0] if what is None else next(p for p in of_all if p.what == what)
     ready = prepare(probe, tmp_path / "probe")
     target = None if probe.secret else canary(ready, 0)
-    ratios = pairs(ready.run.parts, target, range(number), 0) if target else np.empty((0, 2))
+    ratios = pairs(ready.run.setup, target, range(number), 0) if target else np.empty((0, 2))
     return of_probe(ready, target, ratios, ALPHA, 0)
 
 
@@ -95,10 +96,10 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
 
 def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     alarms = []
-    parts = setup_of(small("dola"))
+    setup = setup_of(small("dola"))
     for seed in range(100):
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
-        run = simulate(replace(parts, experiment=experiment))
+        run = simulate(replace(setup, experiment=experiment))
         noise = examine([Replayed(run, i) for i in range(3)])
         assert len(noise.checks) == 6
         alarms += noise.fails(FALSE_ALARM * OF_NOISE)
@@ -238,9 +239,9 @@ class Bug({base}):
         said = super().message(s, round)
         if self.bug == "index" and round.t > 1:  # the step of this round, not the larger one that made x
             ratio = self.step(round.t) / s.made_with
-            return replace(said, l1=said.l1 * ratio, l2=said.l2 * ratio, nominal=said.nominal * ratio)
+            return replace(said, l1=said.l1 * ratio, l2=said.l2 * ratio, calibration=said.calibration * ratio)
         if self.bug == "hand-over" and isinstance(said, Query) and round.t == self.gradient_rounds + 1:
-            return replace(said, uses=0, nominal=0.0)  # as if no data were in it
+            return replace(said, uses=0, calibration=0.0)  # as if no data were in it
         return said
 
     def update(self, s, round, inbox, loss):
