@@ -159,7 +159,7 @@ class Saturated(Ledger):
         self._direct = events.l2.ravel()[message] + self._before
         self._sums = [self._cumulative(f(everything, hidden)) for f in (self.costs.pure, self.costs.rho)]
         self._each = [self._extra(f) for f in (self.costs.pure, self.costs.rho)]
-        self._curve = np.zeros((1 if not hidden.any() else len(events) + 1, len(ORDERS)))
+        self._curve = np.zeros((1 if not hidden.any() else len(everything) + 1, len(ORDERS)))
         if hidden.any():
             np.cumsum(self.costs.rdp(everything, hidden), axis=0, out=self._curve[1:])
 
