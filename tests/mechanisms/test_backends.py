@@ -280,7 +280,7 @@ def test_a_run_on_the_lattice_replays_and_every_release_is_on_it(tmp_path, exper
     np.testing.assert_allclose(noised.rounding_l2[:, 0], sqrt(d) * g[scale > 0], rtol=1e-15)
     assert summary["reproducible"]
     assert summary["privacy"]["noise"]["backend"] == "lattice"
-    assert summary["privacy"]["noise"]["grain"] == (d * g[scale > 0] / scale[scale > 0]).max()
+    assert summary["privacy"]["noise"]["rounding"] == (d * g[scale > 0] / scale[scale > 0]).max()
 
 
 def test_the_lattice_costs_a_run_its_grain_and_no_more(tmp_path):
@@ -379,6 +379,7 @@ def test_noise_inside_a_minimization_comes_in_numpys_arithmetic_alone(name, algo
 
 def test_opendp_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    noise.backend.cache_clear()
     with pytest.raises(BadInput, match=r"opendp is not installed; pip install 'mpinodes\[opendp\]'"):
         setup_of("noise.backend=opendp")
     setup_of("noise.backend=opendp privacy.epsilon=inf")  # no noise, nothing to draw it with

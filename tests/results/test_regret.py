@@ -200,7 +200,7 @@ def check_own(setup) -> None:
         np.testing.assert_allclose(meter.total[k], wanted, rtol=1e-11)
         np.testing.assert_allclose(meter.mean[k], average[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(meter.last[k], x[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
-        if offline := getattr(setup.algorithm, "offline", None):
+        if offline := setup.algorithm.judged_by:
             judged = (average if offline == "average" else x)[horizon - 1]
             whole = [sum(f[i](t, v) for i in range(n) for t in range(1, rounds + 1)) / (rounds * n) for v in judged]
             np.testing.assert_allclose(meter.whole[k], whole, rtol=1e-11)
