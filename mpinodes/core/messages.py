@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from math import isnan
+from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -112,8 +112,11 @@ class Hidden(NamedTuple):
         """See `leakage_numbers`.
 
         Raises:
-            ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, or a bound is below 0.
+            ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
+                weight is not finite.
         """
+        shapes = (len(self.transition), len(self.gradient), len(self.point), len(self.reads))
+        rows = {len(row) for row in chain(self.transition, self.reads)}
         flat = (
             HIDDEN_KIND,
             *chain.from_iterable(self.transition),
@@ -124,19 +127,20 @@ class Hidden(NamedTuple):
             self.largest,
             *chain.from_iterable(self.reads),
         )
-        if len(flat) != 1 + leakage_width(hidden, vectors):
+        if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
             raise ValueError(
                 f"leaks=Hidden(...) must fit the algorithm's class attributes, {hidden} `hidden` parts and "
                 f"{vectors} `vectors`: transition ({hidden}, {hidden}), gradient and point ({hidden},), "
                 f"reads ({vectors}, {hidden})"
             )
-        if isnan(sum(flat)):
-            raise ValueError(f"leaks=Hidden(...) holds what is no number: {self}")
         if not (self.sensitivity >= 0 and self.lipschitz >= 0 and self.largest >= 0):
             raise ValueError(
                 "sensitivity, lipschitz and largest of a leakage must be >= 0, not "
                 f"{(self.sensitivity, self.lipschitz, self.largest)}"
             )
+        weights = chain(*self.transition, self.gradient, self.point, *self.reads)
+        if not all(map(isfinite, weights)):
+            raise ValueError("transition, gradient, point and reads of a leakage must be finite: else it is UNKNOWN")
         return flat
 
 

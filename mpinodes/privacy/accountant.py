@@ -218,9 +218,8 @@ def _worst_of_least(pure: Vector, zcdp: Vector, rdp: Callable[[Indices], Vector]
         start, size = start + size, 2 * size
         if bound[batch[0]] <= worst:  # a Rényi curve only lowers a bound
             break
-        # A curve that is no number proves nothing.
-        renyi = np.nan_to_num(rdp_epsilon(rdp(batch), delta), nan=np.inf, posinf=np.inf)
-        choices = np.stack([pure[batch], zcdp[batch], renyi])
+        renyi = rdp_epsilon(rdp(batch), delta)
+        choices = np.stack([pure[batch], zcdp[batch], np.where(np.isnan(renyi), np.inf, renyi)])
         least = choices.min(axis=0)
         k = int(np.argmax(least))
         if least[k] > worst:

@@ -12,6 +12,7 @@ sign the dynamics are linear, and what an input of round s makes of message t is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,25 +81,31 @@ class Norms(Response):
             return np.zeros((self._vectors, groups))
         before = self._h[:, :groups]
         new = self._caught(t, _combined(self._p[t], before))
-        self._h[:, :groups] = [b * new + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)]
+        self._h[:, :groups] = [
+            _times(b, new) + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)
+        ]
         return np.array([_combined(row, self._h[:, :groups]) for row in self._c[t]])
 
     def add(self, t: int, used: Indices) -> None:
         """See `Response`."""
         for part in range(self._parts):
             if self._hidden[t]:
-                np.add.at(self._h[part], used, self._b[t, part] * self._s[t])
+                np.add.at(self._h[part], used, _times(self._b[t, part], self._s[t]))
             elif len(used):
                 self._h[part, used] = np.inf  # nothing is said of where it went
 
 
 class Signed(Response):
-    """Exact linear dynamics: what every input so far makes of the parts now is kept."""
+    """Exact linear dynamics: what every input so far makes of the parts now is kept.
+
+    Of an input that nothing is said of, beside a released message, not even the direction is known: it goes by norms.
+    """
 
     def __init__(self, events: Events, groups: int) -> None:
         super().__init__(events, groups)
         self._inputs = np.zeros((len(events), groups))
         self._made = np.zeros((len(events), self._parts))  # by round of the input, what one of size 1 makes of h now
+        self._unsaid = np.zeros((self._parts, groups))  # bounds on the norms of what nothing is said of
         self._lost = False
 
     def older(self, t: int, groups: int) -> Vector:
@@ -108,22 +115,25 @@ class Signed(Response):
             return np.full((self._vectors, groups), np.inf)
         if not self._hidden[t]:
             self._inputs[:t] = 0.0
+            self._unsaid[:] = 0.0
             return np.zeros((self._vectors, groups))
-        before = self._inputs[:t, :groups]
-        point = _product(np.abs(self._made[:t] @ self._p[t]), before)
+        before, unsaid = self._inputs[:t, :groups], self._unsaid[:, :groups]
+        point = _product(np.abs(self._made[:t] @ self._p[t]), before) + _combined(np.abs(self._p[t]), unsaid)
         self._inputs[t, :groups] = self._caught(t, point)
         self._made[:t] = self._made[:t] @ self._a[t].T
         self._made[t] = self._b[t]
+        self._unsaid[:, :groups] = unsaid = np.array([_combined(np.abs(row), unsaid) for row in self._a[t]])
         so_far = self._inputs[: t + 1, :groups]
-        return np.array([_product(np.abs(self._made[: t + 1] @ row), so_far) for row in self._c[t]])
+        return np.array(
+            [_product(np.abs(self._made[: t + 1] @ row), so_far) + _combined(np.abs(row), unsaid) for row in self._c[t]]
+        )
 
     def add(self, t: int, used: Indices) -> None:
         """See `Response`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
-            self._inputs[t, used] = np.inf
-            self._made[t] = 1.0
+            self._unsaid[:, used] = np.inf
 
 
 def response(events: Events, groups: int) -> Response:
@@ -148,6 +158,11 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
         if weight:
             total = total + weight * part
     return total
+
+
+def _times(weight: float, size: Any) -> Any:
+    """A weight of 0 takes nothing, whatever there is."""
+    return weight * size if weight else 0.0
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
@@ -177,12 +192,12 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     for t in range(len(events)):
         lost |= bool(events.is_unknown[t])
         if not events.is_hidden[t]:
-            h = np.full_like(h, np.inf if events.uses[t] else 0.0)
+            h = np.full_like(h, np.inf if events.is_unknown[t] or events.uses[t] else 0.0)
             continue
         kept = np.array([_combined(row, h) for row in a[t]])
-        caught = b[t][:, None] * (r[t] if lipschitz[t] > 0 else 0.0) + kept
+        caught = np.array([[_times(weight, r[t] if lipschitz[t] > 0 else 0.0)] for weight in b[t]]) + kept
         most[t] = np.inf if lost else [_combined(row, caught)[0] for row in c[t]]
-        h = b[t][:, None] * (most_used[t] * s[t] + r[t]) + kept
+        h = np.array([[_times(weight, most_used[t] * s[t] + r[t])] for weight in b[t]]) + kept
     return most
 
 
@@ -194,7 +209,7 @@ def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
     for t in range(len(events)):
         reply._lipschitz[t] = np.where(reply._lipschitz[t] > 0, 1e300, 0.0)
         most[t] = reply.older(t, 1)[:, 0]
-        reply.add(t, np.repeat(one, most_used[t] if events.uses[t] else 0))
+        reply.add(t, one[: events.uses[t] if not events.is_hidden[t] else 0])
         if events.is_hidden[t]:
             reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
     return most

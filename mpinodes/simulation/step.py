@@ -134,6 +134,11 @@ class Step:
         return self._allowed(self._algorithm.message(s.algorithm, s.here), s.here.t)
 
     def _allowed(self, wanted: Message, t: int) -> Message:
+        if isinstance(wanted, Relay) and self._algorithm.hidden:
+            raise ValueError(
+                f"message() gave a Relay in round {t}, which says nothing of what the hidden parts "
+                f"{self._algorithm.hidden} hold: say it with a Query, and state what leaks"
+            )
         overspent = 0 < self._last_telling < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
 

@@ -26,15 +26,14 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-
 from mpinodes.config.resolve import resolve
+from mpinodes.simulation.agent import Agent, row_width
+
 from mpinodes.config.compose import build
-from mpinodes.core import Setup
-from mpinodes.core import sets
+from mpinodes.core import Setup, sets
 from mpinodes.core.experiment import parse
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
-from mpinodes.simulation.agent import Agent, row_width
 from mpinodes.simulation.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
 from mpinodes.streams.labelled import Cycle
 

@@ -19,8 +19,8 @@ from shared import COLOURS, arguments, holds, panels, save
 import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.replay import Recorded
-from mpinodes.core.experiment import log_spaced
 from mpinodes.core import Event
+from mpinodes.core.experiment import log_spaced
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP = 0.5

@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from mpinodes.config.resolve import resolve
 from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
-from mpinodes.config.resolve import resolve
 from mpinodes.config.compose import build
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment, parse, single_run

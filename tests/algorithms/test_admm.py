@@ -13,8 +13,8 @@ from scipy.stats import beta, gamma, kstest, spearmanr
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
 from mpinodes.auditing.replay import Change, Recorded, Replayed, replay
-from mpinodes.core.errors import BadInput
 from mpinodes.core import Kind, Query
+from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Purpose, Stream
 from mpinodes.losses.logistic import Logistic
 from mpinodes.mechanisms.gamma_norm import GammaNorm
@@ -22,7 +22,7 @@ from mpinodes.privacy.penalty import log_density
 from tests.helpers import reference
 from tests.helpers.accounting import field
 from tests.helpers.admm import C1, ITERATIONS, NOISY, TOLERANCE, UNLIKE, Setting, samples
-from tests.helpers.parts import decisions, setup_of, rows_of, run_of
+from tests.helpers.parts import decisions, rows_of, run_of, setup_of
 from tests.helpers.records import read, released, summary_of
 from tests.helpers.running import CHECKOUT
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+from mpinodes.config.resolve import ALGORITHM_FACTS
 
 from mpinodes.auditing.replay import Recorded, replay
 from mpinodes.config import registry
 from mpinodes.config import setup as pt
-from mpinodes.config.resolve import ALGORITHM_FACTS
 from mpinodes.core import Inbox, Start
-from tests.helpers.parts import decisions, setup_of, run_of
+from tests.helpers.parts import decisions, run_of, setup_of
 
 
 def settings(name: str) -> dict:

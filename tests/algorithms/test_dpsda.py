@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mpinodes.simulation.agent import HEADER
 
 from mpinodes.results import comparator
-from mpinodes.simulation.agent import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import Lockstep, decisions, metered, setup_of
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpinodes.simulation.agent import HEADER, row_width
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -18,10 +19,9 @@ from mpinodes.config import setup as pt
 from mpinodes.core import experiment as ex
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.results import summary
-from mpinodes.simulation.agent import HEADER, row_width
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
-from tests.helpers.parts import Lockstep, setup_of, run_of, told
+from tests.helpers.parts import Lockstep, run_of, setup_of, told
 from tests.helpers.records import frames_foretold, summary_of
 from tests.helpers.running import run_alone
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
-from mpinodes.auditing.replay import Recorded
+from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core.errors import BadInput
 from tests.helpers.parts import run_of
 
@@ -186,8 +186,8 @@ def recorded(tmp_path, epsilon=1.0, rounds=41, **algorithm):
 @pytest.mark.parametrize("agent", [0, 2])
 def test_of_a_recorded_run_nearly_without_noise_every_round_tells_the_sample(tmp_path, agent):
     run = recorded(tmp_path, 1e9, dual_step=0.5, dual_growth=1.01, penalty=[0.6, 0.7, 0.8, 0.9], penalty_growth=1.05)
-    knowledge, loss = known(run, agent, 3), run.parts.losses(agent)(1)
-    found = infer(knowledge, run.parts.algorithm.eta(agent, np.arange(1, 41)))
+    knowledge, loss = known(run, agent, 3), run.setup.losses(agent)(1)
+    found = infer(knowledge, run.setup.algorithm.eta(agent, np.arange(1, 41)))
     assert cosine(found, loss.targets[3] * loss.features[3]).min() > 1 - 1e-6
 
 

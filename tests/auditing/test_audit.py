@@ -12,18 +12,19 @@ from mpinodes import audit
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import examine
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.replay import Recorded, Replayed, replay
+from mpinodes.auditing.replay import replay
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.messages import HEADER
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
-from mpinodes.simulation import agent as agents
 from mpinodes.simulation import lockstep
-from tests.helpers.accounting import field
-from tests.helpers.parts import setup_of, resolved, run_of
+from mpinodes.simulation import step as steps
+from tests.helpers.parts import resolved, run_of, setup_of
 
 ALPHA = 0.002
 SMALL = {
@@ -55,7 +56,7 @@ def probe_rows(tmp_path, section: dict, what: str | None = None, number: int = 4
     probe = of_all[0] if what is None else next(p for p in of_all if p.what == what)
     ready = prepare(probe, tmp_path / "probe")
     target = None if probe.secret else canary(ready, 0)
-    ratios = pairs(ready.run.parts, target, range(number), 0) if target else np.empty((0, 2))
+    ratios = pairs(ready.run.setup, target, range(number), 0) if target else np.empty((0, 2))
     return of_probe(ready, target, ratios, ALPHA, 0)
 
 
@@ -85,7 +86,7 @@ def test_a_run_that_ended_before_its_time_passes(tmp_path):
     assert not any(row.refuted for row in of_run(run, 0))
 
 
-@pytest.mark.parametrize("name", registry.names("algorithms"))
+@pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
 def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
     (row,) = probe_rows(tmp_path, {"name": name}, number=20)
     assert not row.refuted
@@ -95,10 +96,10 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
 
 def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     alarms = []
-    parts = setup_of(small("dola"))
+    setup = setup_of(small("dola"))
     for seed in range(100):
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
-        run = simulate(replace(parts, experiment=experiment))
+        run = simulate(replace(setup, experiment=experiment))
         noise = examine([Replayed(run, i) for i in range(3)])
         assert len(noise.checks) == 6
         alarms += noise.fails(FALSE_ALARM * OF_NOISE)
@@ -192,32 +193,33 @@ def test_half_the_noise_is_caught_by_the_guesses_of_one_run_too(tmp_path, monkey
 
 @pytest.mark.parametrize(("bug", "caught"), [("agents", "between agents"), ("rounds", "between rounds")])
 def test_draws_that_are_used_twice_are_caught_by_their_dependence(monkeypatch, bug, caught):
-    class Again(Stream):
-        def __init__(self, seed, purpose, agent=0):
+    class Again(Draws):
+        def __init__(self, seed, purpose, agent=0, part=0):
             self._noise = purpose == Purpose.NOISE
-            super().__init__(seed, purpose, 0 if self._noise and bug == "agents" else agent)
+            super().__init__(seed, purpose, 0 if self._noise and bug == "agents" else agent, part)
 
         def at(self, t):
             return super().at(1 if self._noise and bug == "rounds" else t)
 
-    monkeypatch.setattr(agents, "Stream", Again)
+    monkeypatch.setattr(steps, "Draws", Again)
     rows = own_rows(small("dola"))
     assert refuted(rows) == {"noise"}
     assert caught in rows["noise"].verdict
 
 
 def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):
-    class Careful(lockstep.Agent):
+    class Careful(steps.Step):
         """Hears of everyone else what no other hears."""
 
-        def hear(self, round, frames):
-            rng = np.random.default_rng([round.me, round.t])
-            others = {j: frame.copy() for j, frame in frames.items()}
-            for j in round.inn:
-                others[j][agents.HEADER :] += 0.1 * rng.laplace(size=len(others[j]) - agents.HEADER)
-            super().hear(round, others | {round.me: frames[round.me]})
+        def receive(self, s, arrivals, loss):
+            rng = np.random.default_rng([s.here.agent, s.here.t])
+            frames = {j: frame.copy() for j, frame in zip(arrivals.senders, arrivals.frames, strict=True)}
+            for j in s.here.in_neighbors:
+                frames[j][HEADER:] += 0.1 * rng.laplace(size=len(frames[j]) - HEADER)
+            heard = steps.Arrivals.of(self._setup, s.here.agent, arrivals.senders, frames)
+            return super().receive(s, heard, loss)
 
-    monkeypatch.setattr(lockstep, "Agent", Careful)
+    monkeypatch.setattr(lockstep, "Step", Careful)
     rows = own_rows(small("dola"))
     assert refuted(rows) == {"one release for all"}
     assert "differs from what experiment, data and code give now" in rows["one release for all"].shown
@@ -237,15 +239,15 @@ class Bug({base}):
     def message(self, s, round):
         said = super().message(s, round)
         if self.bug == "index" and round.t > 1:  # the step of this round, not the larger one that made x
-            ratio = self.step(round.t) / s.made_with
-            return replace(said, l1=said.l1 * ratio, l2=said.l2 * ratio, nominal=said.nominal * ratio)
+            ratio = self.run.step(round.t) / s.made_with
+            return replace(said, l1=said.l1 * ratio, l2=said.l2 * ratio, calibration=said.calibration * ratio)
         if self.bug == "hand-over" and isinstance(said, Query) and round.t == self.gradient_rounds + 1:
-            return replace(said, uses=0, nominal=0.0)  # as if no data were in it
+            return replace(said, uses=0, calibration=0.0)  # as if no data were in it
         return said
 
     def update(self, s, round, inbox, loss):
         if self.bug == "own":  # its clean x, not what it said
-            clean = [s.x if j == round.me else h for j, h in zip(round.senders, inbox.releases)]
+            clean = [s.x if j == round.agent else h for j, h in zip(round.senders, inbox.releases)]
             inbox = replace(inbox, releases=clean)
         if self.bug == "clip":
             loss = replace(loss, clip=inf)
@@ -284,10 +286,12 @@ def test_over_mpi_all_is_as_in_one_process_and_a_fresh_draw_for_every_receiver_i
 
     plain = network.Network.exchange
 
-    def exchange(self, round):
-        plain(self, round)
-        for j in round.inn:
-            self.frames[j][agents.HEADER :] += np.random.default_rng([round.me, round.t]).laplace()
+    def exchange(self, here):
+        arrivals = plain(self, here)
+        for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
+            if j != here.agent:
+                frame[HEADER:] += np.random.default_rng([here.agent, here.t]).laplace()
+        return arrivals
 
     monkeypatch.setattr(audit, "PAIRS", 4)
     words = ["algorithm.name=dola", "topology.name=ring", "topology.agents=3", "data.total=200", "rounds=12"]
@@ -376,9 +380,9 @@ def test_a_log_ratio_is_that_of_the_densities(tmp_path):
     target = canary(ready, 0)
     assert (target.agents, target.change.round, target.size) == ((0,), 1, pytest.approx(1.0))
     replayed = Replayed(ready.run, 0)
-    y, b = replayed.said(2)[0], ready.run.events[1, 0, field("scale")]
+    y, b = replayed.said(2)[0], ready.run.events[1, 0].scale[0]
     m, other = replayed.messages[1].value[0], replayed.messages[1].value[0]
-    moved = replayed.moved(target.change, 2)[0][-1, 0]
+    moved = replayed.moved(target.change, 2)[0][-1, 0, 0]
     other = m - moved if m > 0 else m + moved  # the gradient's sign is turned
     expected = (abs(y - other) - abs(y - m)) / b
     assert replayed.log_ratio(target.change, 6) == pytest.approx(expected)

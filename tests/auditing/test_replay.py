@@ -7,9 +7,11 @@ import pytest
 
 import mpinodes
 from mpinodes import replay as command
-from mpinodes.auditing.replay import Recorded, Replayed, adjacent, claimed, replay
+from mpinodes.auditing.changes import adjacent
+from mpinodes.auditing.replay import claimed, replay
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.agent import HEADER
+from mpinodes.core.messages import HEADER
 from tests.helpers.accounting import events
 from tests.helpers.parts import run_of
 
@@ -33,7 +35,7 @@ def recorded(tmp_path, **experiment):
 @pytest.mark.parametrize("experiment", RUNS, ids=str)
 def test_no_message_moves_further_than_was_accounted_for(tmp_path, experiment):
     run = Recorded(recorded(tmp_path, **experiment))
-    findings = [replay(run, i, rounds=8, seed=1) for i in range(run.parts.topology.agents)]
+    findings = [replay(run, i, rounds=8, seed=1) for i in range(run.setup.topology.agents)]
     assert not any(f.exceeded for f in findings)
     assert max(f.direct for f in findings) > 0.5  # the claim is not vacuous
     if experiment["algorithm"].get("gradient_at") == "public":
@@ -44,11 +46,11 @@ def test_no_message_moves_further_than_was_accounted_for(tmp_path, experiment):
 
 def test_the_replayed_messages_are_those_of_the_run(tmp_path):
     """On its own data an agent says what it said: its releases less the noise it drew."""
-    from mpinodes.core.seeds import Purpose, Stream
+    from mpinodes.core.seeds import Draws, Purpose
 
     run = Recorded(recorded(tmp_path))
     for agent in range(7):
-        noise = Stream(0, Purpose.NOISE, agent)
+        noise = Draws(0, Purpose.NOISE, agent)
         drawn = np.array([noise.at(t).laplace(0.0, 4.5, 64) for t in range(1, 29)])
         np.testing.assert_array_equal(
             np.array([m.value for m in Replayed(run, agent).messages]) + drawn,
@@ -58,7 +60,7 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
 
 def test_a_change_moves_nothing_before_its_round(tmp_path):
     run = Recorded(recorded(tmp_path))
-    change = next(adjacent(run, 3, 10, np.random.default_rng(0)))
+    change = next(adjacent(run.setup, run.losses(3), 3, 10, np.random.default_rng(0)))
     moved, public = Replayed(run, 3).moved(change, last=28)
     assert public
     assert len(moved) == 28 - 9  # messages 10 to 28; the first says nothing of round 10 yet
@@ -67,9 +69,9 @@ def test_a_change_moves_nothing_before_its_round(tmp_path):
 
 
 def test_the_bound_is_the_ledgers_recursion():
-    made = events(4, l2=2.0, hidden_gain=(0, 0.5, 10, 0.5), hidden_cap=3.0, hidden_keep=(0, 0, 0, 0.25))
+    made = events(4, l2=2.0, lipschitz=(0, 0.5, 10, 0.5), largest=3.0, linear=(0, 0, 0, 0.25))
     carried = np.array([False, True, False, False])
-    assert claimed(made, carried).tolist() == [0.0, 2.0, 3.0, 2.25]
+    assert claimed(made, carried)[:, 0].tolist() == [0.0, 2.0, 3.0, 2.25]
 
 
 LIE = """
@@ -98,7 +100,7 @@ class Lie(DPSDAPS):
             loss = replace(loss, clip=inf)
         after = super().update(s, round, inbox, loss)
         if self.lie == "index" and round.t > 1:  # the step of this round, not the larger one that made y
-            return replace(after, pulled=after.pulled * self.step(round.t) / self.step(round.t - 1))
+            return replace(after, previous_dual_gain=after.previous_dual_gain * self.run.step(round.t) / self.run.step(round.t - 1))
         return after
 """
 
@@ -194,7 +196,7 @@ def test_the_transcript_is_what_an_eavesdropper_sees(tmp_path):
     assert data.receiver.dims == ("round", "agent", "neighbor")
     for t in range(1, 29):
         edges = {(j, i) for j, i in np.argwhere(data.receiver.values[t - 1]).tolist()}
-        assert edges == run.parts.topology.edges(t)
+        assert edges == run.setup.topology.edges(t)
         assert (data.transcript.values[t - 1, :, 0] == t).all()
         shares = data.transcript.values[t - 1, :, -2]
-        assert shares.tolist() == [1 / (1 + len(run.parts.topology.round(t, j).out)) for j in range(7)]
+        assert shares.tolist() == [1 / (1 + len(run.setup.topology.neighborhood(t, j).out)) for j in range(7)]

@@ -12,7 +12,7 @@ from mpinodes.bounds.dola import regrets
 from mpinodes.bounds.weights import Weights
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.lockstep import simulate
-from tests.algorithms.test_dpsda import setup_of
+from tests.helpers.parts import setup_of
 
 PRINTED, CHECKED = "Theorem 4, as printed, 95% sure", "Theorem 4, checked"
 BASE = "algorithm.name=dola-minibatch data.total=2000 topology.agents=4 topology.name=complete rounds=80"
@@ -22,8 +22,8 @@ CONVEX = f"{PUBLIC} problem.regularizer=0 problem.radius=2 step.kind=inverse-sqr
 
 
 def found(words: str, at=(80,)):
-    parts = setup_of(words)
-    made = {b.name: b for b in bounds(parts, np.array(at), np.ones(parts.dimension))}
+    setup = setup_of(words)
+    made = {b.name: b for b in bounds(setup, np.array(at), np.ones(setup.dimension))}
     assert set(made) == {PRINTED, CHECKED}
     assert {b.of for b in made.values()} == {"optimality_gap"}
     return made
@@ -63,10 +63,10 @@ def shifts(alpha: np.ndarray, phi: float, lip: float, across: float) -> np.ndarr
 
 @pytest.mark.parametrize("words", [STEEP, CONVEX, f"{STEEP} step.modulus=0.2", f"{PUBLIC} problem.radius=0.7"])
 def test_checked_is_its_sums_but_for_the_mean_square_in_place_of_the_mean(words):
-    parts, at = setup_of(words), np.array([1, 2, 20, 80])
-    phi, across = parts.experiment.problem.regularizer, parts.feasible.diameter(10)
-    alpha = np.array([parts.algorithm.step(t) for t in range(1, 81)])
-    own = regrets(parts, Weights.of(parts), at)[1] / (4 * at)
+    setup, at = setup_of(words), np.array([1, 2, 20, 80])
+    phi, across = setup.experiment.problem.regularizer, setup.feasible.diameter(10)
+    alpha = np.array([setup.algorithm.run.step(t) for t in range(1, 81)])
+    own = regrets(setup, Weights.of(setup), at)[1] / (4 * at)
     wanted = np.cumsum(shifts(alpha, phi, 1.0, across))[at - 1] / (at * 80)
     rest = found(words, at)[CHECKED].values - own
     assert rest[0] == pytest.approx(0, abs=1e-9)
@@ -77,18 +77,18 @@ def test_checked_is_its_sums_but_for_the_mean_square_in_place_of_the_mean(words)
 @pytest.mark.parametrize("s", [1, 5, 30])
 def test_batches_that_change_places_move_no_decision_further(s, monkeypatch):
     """Agent 0's of rounds s and 60, in runs with the same noise."""
-    parts = setup_of(STEEP)
-    decisions = np.concatenate([rows.copy() for rows in simulate(parts)], axis=1)[:, :, :10]
-    of, places = type(parts.stream).of, {s: 60, 60: s}
+    setup = setup_of(STEEP)
+    decisions = np.concatenate([rows.copy() for rows in simulate(setup)], axis=1)[:, :, :10]
+    of, places = type(setup.stream).of, {s: 60, 60: s}
 
     def swapped(stream, agent):
         loss = of(stream, agent)
         return (lambda t: loss(places.get(t, t))) if agent == 0 else loss
 
-    monkeypatch.setattr(type(parts.stream), "of", swapped)
+    monkeypatch.setattr(type(setup.stream), "of", swapped)
     others = np.concatenate([rows.copy() for rows in simulate(setup_of(STEEP))], axis=1)[:, :, :10]
     moved = np.linalg.norm(others - decisions, axis=2).max(axis=0)  # at [t − 1] the decisions of round t
-    alpha = np.array([parts.algorithm.step(t) for t in range(1, 81)])
+    alpha = np.array([setup.algorithm.run.step(t) for t in range(1, 81)])
     u = 2 * alpha[s - 1]
     assert moved[s] > 0
     for r in range(s + 1, 61):
@@ -114,12 +114,12 @@ def test_no_gap_is_larger_than_a_checked_bound_in_the_mean(words):
     at = np.array([1, 3, 20, first.experiment.rounds])
     gaps = []
     for seed in range(10):
-        parts = setup_of(f"{words} seed={seed} data.seed={seed}")
-        meter = regret.make_meter(parts, at)
-        for rows in simulate(parts):
-            meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
+        setup = setup_of(f"{words} seed={seed} data.seed={seed}")
+        meter = regret.make_meter(setup, at)
+        for rows in simulate(setup):
+            meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
         total = meter.everything.upto(int(at[-1]))
-        least = comparator.best(total, parts.feasible, meter.mean[-1]).value
+        least = comparator.best(total, setup.feasible, meter.mean[-1]).value
         gaps.append(meter.whole - least / (at[-1] * 4))
     bound = found(words, at)[CHECKED]
     assert bound.applies, bound.why

@@ -11,7 +11,7 @@ from mpinodes.bounds import bounds
 from mpinodes.bounds.admm import contraction
 from mpinodes.results import comparator, regret
 from mpinodes.simulation.lockstep import simulate
-from tests.algorithms.test_dpsda import setup_of
+from tests.helpers.parts import setup_of
 
 SMALL = "topology.agents=5 data.total=200 data.dimension=3 problem.weight=3 problem.regularizer=0.3 rounds=60"
 ADMM = f"algorithm.name=admm {SMALL}"
@@ -21,15 +21,15 @@ NAMES = ("decision_error", "agent_decision_error")
 
 
 def measured(words: str, at: np.ndarray):
-    """The run's parts, its best decision, and by variable its errors at horizons."""
-    parts = setup_of(words)
-    meter = regret.make_meter(parts, at)
-    for rows in simulate(parts):
-        meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
-    best = comparator.best(meter.everything.upto(1), parts.feasible, meter.mean[-1]).point
+    """The run's set-up, its best decision, and by variable its errors at horizons."""
+    setup = setup_of(words)
+    meter = regret.make_meter(setup, at)
+    for rows in simulate(setup):
+        meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
+    best = comparator.best(meter.everything.upto(1), setup.feasible, meter.mean[-1]).point
     away = meter.judged - best
     mean, one = (away.mean(axis=1) ** 2).sum(axis=1), (away**2).sum(axis=2).max(axis=1)
-    return parts, best, dict(zip(NAMES, (mean, one), strict=True))
+    return setup, best, dict(zip(NAMES, (mean, one), strict=True))
 
 
 def found(words: str, at, best):
@@ -60,8 +60,8 @@ RUNS = [
 @pytest.mark.parametrize("words", RUNS)
 def test_no_decision_is_farther_than_the_checked_bound(words):
     at = np.arange(1, setup_of(words).experiment.rounds + 1)
-    parts, best, errors = measured(words, at)
-    for bound in bounds(parts, at, best):
+    setup, best, errors = measured(words, at)
+    for bound in bounds(setup, at, best):
         if "checked" in bound.name:
             assert bound.applies, bound.why
             assert np.isfinite(bound.values).all()
@@ -83,13 +83,13 @@ def test_it_is_its_formula(form):
     """Written out once more, on the ring of 5, for growing penalties: Z and J as block matrices."""
     n, theta, m, smooth, rounds = 5, 0.5, 0.3, 0.3 + 3 / 4, 12
     at = np.arange(1, rounds + 1)
-    parts, best, errors = measured(MADMM, at)
-    first = next(iter(simulate(parts)))[:, 0, :3]  # f(0)
+    setup, best, errors = measured(MADMM, at)
+    first = next(iter(simulate(setup)))[:, 0, :3]  # f(0)
     a = np.roll(np.eye(n), 1, axis=1) + np.roll(np.eye(n), -1, axis=1)
     laplacian, signless = 2 * np.eye(n) - a, 2 * np.eye(n) + a
     values, vectors = np.linalg.eigh(laplacian)
     root = vectors * np.sqrt(values.clip(0)) @ vectors.T
-    gradients = np.array([parts.stream.of(i)(1).grad(best) for i in range(n)])
+    gradients = np.array([setup.stream.of(i)(1).grad(best) for i in range(n)])
     z = np.vstack([np.linalg.pinv(root, rcond=1e-6) @ gradients, first - best])  # Y(0) − Y*, f(0) − f*
     eta = 0.5 * 1.02 ** np.arange(rounds - 1)
     j = np.block([[np.eye(n) / theta, np.zeros((n, n))], [np.zeros((n, n)), eta[0] * signless]])

@@ -27,17 +27,18 @@ def setup_of(words: str) -> Setup:
     """With doubling or 1/√t put in afterwards for weight balancing, whose default step.offset they refuse."""
     for kind, step in [("doubling", Doubling()), ("inverse-sqrt", InverseSqrt())]:
         if words.startswith(BALANCING) and f"step.kind={kind}" in words:
-            parts = helpers.setup_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
-            return replace(parts, algorithm=replace(parts.algorithm, step=step))
+            setup = helpers.setup_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
+            run = replace(setup.algorithm.run, steps=step)
+            return replace(setup, algorithm=replace(setup.algorithm, run=run))
     return helpers.setup_of(words)
 
 
 def found(words: str, horizons=None, minimizer=None):
     """By (name, of)."""
-    parts = setup_of(words)
-    at = np.array([parts.experiment.rounds] if horizons is None else horizons)
-    point = np.ones(parts.dimension) if minimizer is None else minimizer
-    return {(b.name, b.of): b for b in bounds(parts, at, point)}
+    setup = setup_of(words)
+    at = np.array([setup.experiment.rounds] if horizons is None else horizons)
+    point = np.ones(setup.dimension) if minimizer is None else minimizer
+    return {(b.name, b.of): b for b in bounds(setup, at, point)}
 
 
 def value(words: str, name: str, of: str) -> float:
@@ -50,16 +51,16 @@ def test_the_matrices_are_those_the_agents_mix_with():
         ("algorithm.name=dpsda-c rounds=9", reference.uniform),
         ("algorithm.name=dola rounds=9 data.total=200", reference.metropolis),
     ]:
-        parts = setup_of(words)
-        for t, found in enumerate(matrices(parts, 9), start=1):
-            np.testing.assert_allclose(found, weights(7, parts.topology.edges(t)), rtol=1e-14)
+        setup = setup_of(words)
+        for t, found in enumerate(matrices(setup, 9), start=1):
+            np.testing.assert_allclose(found, weights(7, setup.topology.edges(t)), rtol=1e-14)
 
 
 def test_balancing_matrices_follow_the_balancing_weights():
-    parts = setup_of(BALANCING)
-    sends = parts.topology.sends(1)
+    setup = setup_of(BALANCING)
+    sends = setup.topology.sends(1)
     out, w = sends.sum(axis=1), np.full(4, 1 / sends.sum())
-    for found in matrices(parts, 30):
+    for found in matrices(setup, 30):
         wanted = np.diag(1 - w * out) + (w[:, None] * sends).T
         np.testing.assert_allclose(found, wanted, atol=1e-15)
         w = w / 2 + sends.T @ w / 2 / out
@@ -244,8 +245,8 @@ def test_no_run_costs_more_than_a_checked_bound_that_applies(words):
     at = np.array([1, 3, 20, first.experiment.rounds])
     totals = []
     for seed in range(10):
-        parts = setup_of(f"{words} data.seed=0 seed={seed}")
-        meter = metered(parts, at)
+        setup = setup_of(f"{words} data.seed=0 seed={seed}")
+        meter = metered(setup, at)
         totals.append(meter.total)
     everything = meter.everything
     best = [comparator.best(everything.upto(t), first.feasible, meter.mean[-1]) for t in at.tolist()]
@@ -337,8 +338,8 @@ def test_numbers_that_overflow_are_infinite_and_no_error():
 
 def test_balancing_is_followed_until_it_settles_also_in_a_short_run():
     """Ten rounds: the weights are far from balanced, and the bound needs what they tend to."""
-    parts = setup_of("algorithm.name=weight-balancing topology.agents=4 rounds=10")
-    weights = Weights.of(parts)
+    setup = setup_of("algorithm.name=weight-balancing topology.agents=4 rounds=10")
+    weights = Weights.of(setup)
     assert len(weights.first) > 10
     assert np.abs(weights.first[-1].sum(axis=1) - 1).max() < 1e-12
     assert np.isfinite(weights.fitted()[0])

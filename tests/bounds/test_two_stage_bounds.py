@@ -9,11 +9,11 @@ import pytest
 
 from mpinodes import load
 from mpinodes.bounds import bounds
-from mpinodes.bounds.facts import clipped
+from mpinodes.bounds.constants import clipped
 from mpinodes.results import comparator
 from mpinodes.streams.labelled import in_memory
 from mpinodes.streams.mean import Mean
-from tests.helpers.parts import metered, setup_of, run_of
+from tests.helpers.parts import metered, run_of, setup_of
 
 T = 20
 BASE = f"algorithm.name=two-stage-gaussian topology.agents=6 algorithm.gradient_rounds={T} rounds=40 data.seed=3"
@@ -28,8 +28,8 @@ CHECKED = {"Theorem 2, checked": "decision_error", "Corollary 2, checked": "agen
 
 
 def found(words: str, minimizer, at=AT):
-    parts = setup_of(words)
-    made = {b.name: b for b in bounds(parts, at, np.asarray(minimizer, dtype=float))}
+    setup = setup_of(words)
+    made = {b.name: b for b in bounds(setup, at, np.asarray(minimizer, dtype=float))}
     assert {b.name: b.of for b in made.values()} == PRINTED | CHECKED
     return made
 
@@ -102,11 +102,11 @@ def test_checked_they_are_the_sums_of_the_proof(handover):
 def test_of_logistic_loss_the_gradient_is_bounded_by_the_data_and_the_regularizer():
     """50 samples of norm 1 an agent, λ = 4 on the unit ball: G = 54, μ = 4, L = 4 + 50/4."""
     k = (4 + 16.5) / (2 * 4 * 16.5)
-    parts = setup_of(f"{LOGISTIC} topology.name=ring")
-    assert parts.algorithm.noise(1) == pytest.approx(2 * k * sqrt(4 + 2 * log(2000)) / 4 * sqrt(2) * T**0.25)
+    setup = setup_of(f"{LOGISTIC} topology.name=ring")
+    assert setup.algorithm.noise(1) == pytest.approx(2 * k * sqrt(4 + 2 * log(2000)) / 4 * sqrt(2) * T**0.25)
     best = np.array([0.3, 0, 0.1])
     made = found(f"{LOGISTIC} topology.name=ring", best)
-    noise = parts.algorithm.noise(np.arange(1, T + 1))
+    noise = setup.algorithm.noise(np.arange(1, T + 1))
     for name, values in zip(CHECKED, by_hand(best, 54, k, noise, ring_rate(6), 3, 6, 1), strict=True):
         np.testing.assert_allclose(made[name].values, values, rtol=1e-10)
 
@@ -142,10 +142,10 @@ def errors_of(words: str, seeds: int, at=AT):
     """x*, and by seed the errors of the mean decision, (seeds, h), and of each agent's, (seeds, h, n)."""
     mean, each = [], []
     for seed in range(seeds):
-        parts = setup_of(f"{words} seed={seed}")
-        meter = metered(parts, at.copy())
+        setup = setup_of(f"{words} seed={seed}")
+        meter = metered(setup, at.copy())
         if not seed:
-            best = comparator.best(meter.everything.upto(1), parts.feasible, meter.mean[-1]).point
+            best = comparator.best(meter.everything.upto(1), setup.feasible, meter.mean[-1]).point
         mean.append(((meter.last - best) ** 2).sum(axis=1))
         each.append(((meter.judged - best) ** 2).sum(axis=2))
     return best, np.array(mean), np.array(each)
@@ -252,9 +252,9 @@ def test_numbers_that_overflow_are_infinite_and_no_error():
 
 
 def test_a_cut_of_squared_distances_is_one_within_the_set_alone():
-    parts = setup_of(f"{MEAN} privacy.clip=23")
-    assert clipped(parts, within=5 * sqrt(5)) == ""
-    assert "have no bound" in clipped(parts)
+    setup = setup_of(f"{MEAN} privacy.clip=23")
+    assert clipped(setup, within=5 * sqrt(5)) == ""
+    assert "have no bound" in clipped(setup)
 
 
 def test_the_record_has_every_agents_error_and_both_bounds(tmp_path):

@@ -7,11 +7,11 @@ import re
 
 import numpy as np
 import pytest
+from mpinodes.simulation.agent import row_width
 
 import mpinodes
-from mpinodes.simulation.agent import row_width
 from tests.helpers.matrix_forms import METHODS
-from tests.helpers.parts import setup_of, run_of
+from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import run_alone, run_mpi
 

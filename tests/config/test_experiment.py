@@ -6,11 +6,11 @@ import math
 import tomllib
 
 import pytest
+from mpinodes.config.resolve import resolve
 
 from mpinodes.config import explaining as explain
 from mpinodes.config import registry
 from mpinodes.config import setup as pt
-from mpinodes.config.resolve import resolve
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from tests.helpers import parts

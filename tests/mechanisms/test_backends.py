@@ -14,18 +14,19 @@ from scipy.stats import kstest
 
 import mpinodes
 from mpinodes import replay as command
-from mpinodes.auditing.replay import Recorded, replay
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded
+from mpinodes.core import RELEASED, Diverged, Event, Kind, Query
 from mpinodes.core.errors import BadInput
-from mpinodes.core import Diverged, Event, Kind, Query
-from mpinodes.core.seeds import LocalEntropy, Purpose, Stream
+from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
 from mpinodes.mechanisms import backends as noise
 from mpinodes.mechanisms.backends import Law, backend, spacing
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
-from tests.helpers.accounting import DELTA, by_round, events, field, loss
-from tests.helpers.parts import setup_of, run_of
+from tests.helpers.accounting import DELTA, by_round, events, loss
+from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import run_mpi
 
@@ -35,7 +36,7 @@ LAWS = [Law(Kind.LAPLACE, 3.0), Law(Kind.GAUSSIAN, 3.0)]
 
 def released(name: str, law: Law, value: np.ndarray, t: int = 1, agent: int = 0, seed: int = 0) -> np.ndarray:
     out = np.empty_like(value)
-    backend(name)(Query(value, l1=1.0, l2=1.0, uses=1), law, t, Stream(seed, Purpose.NOISE, agent), out)
+    backend(name)(Query(value, l1=1.0, l2=1.0, uses=1, leaks=RELEASED), law, t, Draws(seed, Purpose.NOISE, agent), out)
     return out
 
 
@@ -51,13 +52,13 @@ def run(tmp_path, name: str = "run", **experiment):
 def test_no_two_streams_have_the_same_key():
     seeds = [*range(4), *(2**32 + k for k in range(4)), 3 * 2**32 + 1, 2**63 - 1]
     place = [(seed, purpose, agent) for seed in seeds for purpose in Purpose for agent in range(100)]
-    keys = {Stream(*of)._state["state"]["key"].tobytes() for of in place}
+    keys = {Draws(*of)._state["state"]["key"].tobytes() for of in place}
     assert len(keys) == len(place) == 11_000
 
 
 def test_a_long_seed_is_not_taken_for_a_short_one_with_a_purpose():
     """Seed 2^32 and agent 0 would else draw what seed 0 and agent 1 do: NumPy pads short sequences with zeros."""
-    assert Stream(2**32, Purpose.NOISE, 0).at(1).random() != Stream(0, Purpose.NOISE, 1).at(1).random()
+    assert Draws(2**32, Purpose.NOISE, 0).at(1).random() != Draws(0, Purpose.NOISE, 1).at(1).random()
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -87,16 +88,15 @@ def test_a_backends_noise_has_its_law_and_scale(name, law, draws):
 
 @pytest.mark.parametrize("mechanism", [Laplace, Gaussian])
 def test_a_mechanism_says_the_same_of_its_release_by_any_backend_but_for_the_grain(mechanism):
-    query = Query(np.zeros(4), l1=6.0, l2=3.0, uses=1, nominal=3.0)
+    query = Query(np.zeros(4), l1=6.0, l2=3.0, uses=1, leaks=RELEASED, calibration=3.0)
     said = {
-        name: mechanism(1.0, None, backend(name)).release(query, 1, Stream(0, Purpose.NOISE, 0), np.empty(4))
-        for name in BACKENDS
+        name: mechanism(1.0, None, name).release(query, 1, Draws(0, Purpose.NOISE, 0), np.empty(4)) for name in BACKENDS
     }
     assert said["opendp"] == said["numpy"] == mechanism(1.0, None).release(
-        query, 1, Stream(0, Purpose.NOISE, 0), np.empty(4)
+        query, 1, Draws(0, Purpose.NOISE, 0), np.empty(4)
     )  # fmt: skip
     g = 2.0**-19
-    assert said["lattice"] == said["numpy"]._replace(grain_l1=4 * g, grain_l2=2 * g)
+    assert said["lattice"] == said["numpy"]._replace(rounding_l1=4 * g, rounding_l2=2 * g)
 
 
 def test_opendp_agrees_on_what_its_release_costs():
@@ -125,9 +125,9 @@ def test_the_spacing_is_a_power_of_two_about_a_millionth_of_the_scale(scale):
 def test_rounding_adds_at_most_the_grain_to_any_change(one, other):
     g = 2.0**-19
     moved, rounded = one - other, g * (np.rint(one / g) - np.rint(other / g))
-    event = Event.of(Query(one, l1=1.0, l2=1.0, uses=1), Kind.LAPLACE, 3.0, grain=g)
-    assert np.abs(rounded).sum() <= np.abs(moved).sum() + event.grain_l1
-    assert np.linalg.norm(rounded) <= np.linalg.norm(moved) + event.grain_l2
+    event = Event.of(Query(one, l1=1.0, l2=1.0, uses=1, leaks=RELEASED), Kind.LAPLACE, 3.0, lattice=g)
+    assert np.abs(rounded).sum() <= np.abs(moved).sum() + event.rounding_l1
+    assert np.linalg.norm(rounded) <= np.linalg.norm(moved) + event.rounding_l2
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -207,7 +207,7 @@ def test_low_bits_on_the_lattice_tell_nothing(kind):
 # ---- what it costs
 
 
-GRAIN = {"grain_l1": 0.3, "grain_l2": 0.1}
+GRAIN = {"rounding_l1": 0.3, "rounding_l2": 0.1}
 
 
 @pytest.mark.parametrize("kind", [Kind.LAPLACE, Kind.GAUSSIAN])
@@ -222,19 +222,19 @@ def test_a_rounded_release_costs_what_one_of_larger_sensitivity_does(kind):
 @pytest.mark.parametrize(
     ("law", "hidden"),
     [
-        (Saturated, {"hidden_gain": np.inf, "hidden_cap": 0.5}),
-        (Recursive, {"hidden_gain": 0.5, "hidden_cap": 0.4}),
-        (Recursive, {"hidden_keep": 0.5}),
+        (Saturated, {"lipschitz": np.inf, "largest": 0.5}),
+        (Recursive, {"lipschitz": 0.5, "largest": 0.4}),
+        (Recursive, {"linear": 0.5}),
     ],
 )
 def test_a_hidden_change_is_rounded_too(law, hidden):
     """Every later message that it moves costs the grain once more, but the change itself is that without rounding."""
     rows = events(12, l1=3.0, l2=1.0, scale=5.0, **GRAIN, **hidden)
-    fields = {"hidden_gain": 0.0, "hidden_cap": 0.0, "hidden_keep": 0.0} | hidden
+    fields = {"lipschitz": 0.0, "largest": 0.0, "linear": 0.0} | hidden
     changes = [1.0]
     for _ in range(10):
-        capped = min(fields["hidden_cap"], fields["hidden_gain"] * changes[-1]) if fields["hidden_cap"] else 0.0
-        changes.append(capped + fields["hidden_keep"] * changes[-1])
+        capped = min(fields["largest"], fields["lipschitz"] * changes[-1]) if fields["largest"] else 0.0
+        changes.append(capped + fields["linear"] * changes[-1])
     ledger = open_ledger(rows, Uses.of(rows, by_round))
     assert isinstance(ledger, law)
     pure, rho = ledger.at(12)
@@ -267,19 +267,19 @@ def test_a_run_on_the_lattice_replays_and_every_release_is_on_it(tmp_path, exper
     directory, summary = run(tmp_path, noise={"backend": "lattice"}, **experiment)
     assert command.main([str(directory)]) == 0
     recorded = Recorded(directory)
-    scale = recorded.events[:, :, field("scale")]
-    d = recorded.parts.dimension
+    scale = recorded.events.scale[..., 0]
+    d = recorded.setup.dimension
     g = np.exp2(np.floor(np.log2(np.where(scale > 0, scale, 1.0))) - 20)
     whole = recorded.frames[:, :, 3 : 3 + d] / g[:, :, None]
     assert (scale > 0).any()
     np.testing.assert_array_equal(whole[scale > 0], np.rint(whole[scale > 0]))
     assert np.abs(whole).max() < 2**53
     noised = recorded.events[scale > 0]
-    np.testing.assert_array_equal(noised[:, field("grain_l1")], d * g[scale > 0])
-    np.testing.assert_allclose(noised[:, field("grain_l2")], sqrt(d) * g[scale > 0], rtol=1e-15)
+    np.testing.assert_array_equal(noised.rounding_l1[:, 0], d * g[scale > 0])
+    np.testing.assert_allclose(noised.rounding_l2[:, 0], sqrt(d) * g[scale > 0], rtol=1e-15)
     assert summary["reproducible"]
     assert summary["privacy"]["noise"]["backend"] == "lattice"
-    assert summary["privacy"]["noise"]["grain"] == (d * g[scale > 0] / scale[scale > 0]).max()
+    assert summary["privacy"]["noise"]["rounding"] == (d * g[scale > 0] / scale[scale > 0]).max()
 
 
 def test_the_lattice_costs_a_run_its_grain_and_no_more(tmp_path):
@@ -378,6 +378,7 @@ def test_noise_inside_a_minimization_comes_in_numpys_arithmetic_alone(name, algo
 
 def test_opendp_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    noise.backend.cache_clear()
     with pytest.raises(BadInput, match=r"opendp is not installed; pip install 'mpinodes\[opendp\]'"):
         setup_of("noise.backend=opendp")
     setup_of("noise.backend=opendp privacy.epsilon=inf")  # no noise, nothing to draw it with

@@ -17,7 +17,7 @@ from mpinodes.mixing.push_sum import PushSum
 from mpinodes.mixing.rescaling import Rescaling
 from mpinodes.mixing.uniform import Uniform
 from tests.helpers import reference
-from tests.helpers.parts import setup_of, rows_of
+from tests.helpers.parts import rows_of, setup_of
 
 
 @st.composite

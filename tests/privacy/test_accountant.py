@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from mpinodes.core import Kind
+from mpinodes.core.events import Events
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant
 from mpinodes.privacy.ledger import Costs, Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
-from tests.helpers.accounting import DELTA, by_round, events, field, loss
+from tests.helpers.accounting import DELTA, by_round, events, loss
 
 # ---- curves
 
@@ -125,9 +126,9 @@ def test_within_a_hundredth_of_dp_accounting_and_never_below_a_lower_bound(round
     assert gaussian == pytest.approx(exact, rel=0.01)
 
 
-def dpsda(rounds: int, gain: object, cap: float = 14.0) -> np.ndarray:
+def dpsda(rounds: int, gain: object, cap: float = 14.0) -> Events:
     """n = 7, clip 1, one coordinate, noise for ε = 1 an agent and round."""
-    return events(rounds + 1, scale=14.0, l1=14.0, l2=14.0, hidden_cap=cap, hidden_gain=gain)
+    return events(rounds + 1, scale=14.0, l1=14.0, l2=14.0, largest=cap, lipschitz=gain)
 
 
 @pytest.mark.parametrize("rounds", [1, 50, 500])
@@ -150,7 +151,7 @@ def test_dpsda_with_smooth_losses(smoothness, factor):
 
 
 def test_clip_and_diameter_cap_what_stays_hidden():
-    made = events(4, l1=2.0, l2=2.0, hidden_gain=[0, 0, 10.0, 10.0], hidden_cap=3.0, uses=[0, 1, 0, 0])
+    made = events(4, l1=2.0, l2=2.0, lipschitz=[0, 0, 10.0, 10.0], largest=3.0, uses=[0, 1, 0, 0])
     assert loss(made).pure == pytest.approx(2 + 3 + 3)
 
 
@@ -174,11 +175,12 @@ STYLES = ["public", "boundless", "smooth", "kept", "boundless and kept"]
 BUCKET = 1.02  # by so much at most the recursion's ledger rounds a shift up; the other one by 1.001, for curves alone
 
 
-def changes(one_agent: np.ndarray, carried: list[bool]) -> np.ndarray:
+def changes(one_agent: Events, carried: list[bool]) -> np.ndarray:
     """δ of every message, by the recursion written out."""
     found, delta = [], 0.0
-    for e, mine in zip(one_agent, carried, strict=True):
-        l2, gain, cap, keep = e[[field(name) for name in ("l2", "hidden_gain", "hidden_cap", "hidden_keep")]]
+    leaks = (one_agent.leakage(name) for name in ("lipschitz", "largest"))
+    facts = zip(one_agent.l2[:, 0], *leaks, one_agent.leakage("transition")[:, 0, 0], carried, strict=True)
+    for l2, gain, cap, keep, mine in facts:
         delta = (min(cap, gain * delta) + keep * delta if delta > 0 else 0.0) + (l2 if mine else 0.0)
         found.append(delta)
     return np.array(found)
@@ -189,22 +191,22 @@ def curve(shift: np.ndarray, rho: np.ndarray) -> np.ndarray:
     return np.minimum(curves.laplace_rdp(shift), rho[:, None] * curves.ORDERS).sum(axis=0)
 
 
-def brute(one_agent: np.ndarray, groups, group: int) -> tuple[np.ndarray, np.ndarray]:
+def brute(one_agent: Events, groups, group: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each message the L1 shift and ρ that it costs a group."""
-    used = one_agent[:, field("uses")].astype(int)
+    used = one_agent.uses
     delta = changes(one_agent, [bool(r) and group in groups(r) for r in used.tolist()])
-    scale, l1, l2 = (one_agent[:, field(name)] for name in ("scale", "l1", "l2"))
+    scale, l1, l2 = (one_agent.event(name)[:, 0] for name in ("scale", "l1", "l2"))
     return delta * l1 / l2 / scale, (delta / scale) ** 2 / 2
 
 
-def random_events(rng: np.random.Generator, style: str, rounds: int = 25) -> np.ndarray:
+def random_events(rng: np.random.Generator, style: str, rounds: int = 25) -> Events:
     l2 = rng.uniform(0.2, 1, rounds)
     public = style == "public"
     return events(
         rounds, scale=rng.uniform(0.5, 2, rounds), l1=3 * l2, l2=l2, uses=rng.integers(0, 13, rounds),
-        hidden_cap=0.0 if public else rng.uniform(0, 2, rounds),
-        hidden_gain=np.inf if "boundless" in style else 0.0 if public else rng.uniform(0, 1.5, rounds),
-        hidden_keep=rng.uniform(0, 0.9, rounds) if "kept" in style else 0.0,
+        largest=0.0 if public else rng.uniform(0, 2, rounds),
+        lipschitz=np.inf if "boundless" in style else 0.0 if public else rng.uniform(0, 1.5, rounds),
+        linear=rng.uniform(0, 0.9, rounds) if "kept" in style else 0.0,
     )  # fmt: skip
 
 
@@ -261,7 +263,7 @@ def test_a_ledger_that_counts_too_little_or_too_much_is_told(style, wrong, monke
 def test_what_is_proven_is_that_of_the_worst_group_and_at_most_its_rounding_above(seed, style):
     """Ledger, curves and the choice of the order, against the same by brute force, from both sides."""
     made = random_events(np.random.default_rng(seed), style)
-    made[:, field("scale")] *= 5.0
+    made.data["event"]["scale"] *= 5.0
     samples = [[g, (g + 1) % 3] for g in range(14)]
     found = loss(made, samples.__getitem__)
     each = [brute(made, samples.__getitem__, group) for group in range(14)]
@@ -284,8 +286,13 @@ def test_what_is_proven_is_that_of_the_worst_group_and_at_most_its_rounding_abov
 # ---- properties
 
 
-def random_run(rng: np.random.Generator, rounds: int = 20, agents: int = 3) -> np.ndarray:
-    return np.stack([events(rounds, scale=rng.uniform(1, 2, rounds), l1=2.0) for _ in range(agents)], axis=1)
+def side_by_side(*agents: Events) -> Events:
+    """(rounds, agents)."""
+    return Events(np.stack([each.data for each in agents], axis=1))
+
+
+def random_run(rng: np.random.Generator, rounds: int = 20, agents: int = 3) -> Events:
+    return side_by_side(*(events(rounds, scale=rng.uniform(1, 2, rounds), l1=2.0) for _ in range(agents)))
 
 
 @given(seed=st.integers(0, 2**31), cut=st.integers(1, 19))
@@ -305,19 +312,19 @@ def test_a_split_run_equals_the_whole(seed, cut):
 def test_composition_is_order_free_and_monotone_in_rounds_and_scale(seed):
     rng = np.random.default_rng(seed)
     run = random_run(rng, agents=1)[:, 0]
-    run[1:, 5] = 1  # one sample in every message
-    shuffled = np.concatenate([run[:1], rng.permutation(run[1:])])
+    run.data["event"]["uses"][1:] = 1  # one sample in every message
+    shuffled = Events(np.concatenate([run.data[:1], rng.permutation(run.data[1:])]))
     assert loss(run, lambda r: [0]).epsilon == pytest.approx(loss(shuffled, lambda r: [0]).epsilon, rel=1e-3)
     longer = [loss(run[:t], lambda r: [0]).epsilon for t in (2, 5, 10, 20)]
     assert longer == sorted(longer)
     louder = run.copy()
-    louder[:, 1] *= 1.1
+    louder.data["event"]["scale"] *= 1.1
     assert loss(louder, lambda r: [0]).epsilon < loss(run, lambda r: [0]).epsilon
 
 
 def test_the_network_pays_for_every_agent_that_sees_the_sample():
     accountant = Accountant(lambda agent: by_round, shared=True)
-    run = np.stack([events(3, scale=s) for s in (1.0, 2.0, 2.0)], axis=1)
+    run = side_by_side(*(events(3, scale=s) for s in (1.0, 2.0, 2.0)))
     accountant.compose(run)
     losses = accountant.losses(np.array([3]), DELTA, lambda t: 5.0 * t)
     assert losses.network[0].pure == pytest.approx(1 + 0.5 + 0.5)
@@ -327,7 +334,7 @@ def test_the_network_pays_for_every_agent_that_sees_the_sample():
 
 def test_a_private_sample_costs_the_network_what_it_costs_its_owner():
     accountant = Accountant(lambda agent: by_round, shared=False)
-    accountant.compose(np.stack([events(3, scale=s) for s in (1.0, 2.0, 4.0)], axis=1))
+    accountant.compose(side_by_side(*(events(3, scale=s) for s in (1.0, 2.0, 4.0))))
     network = accountant.losses(np.array([3]), DELTA, None).network[0]
     assert (network.pure, network.rule) == (pytest.approx(1.0), "pure")
     assert network.epsilon == pytest.approx(1.0)
@@ -335,7 +342,7 @@ def test_a_private_sample_costs_the_network_what_it_costs_its_owner():
 
 def test_tight_composition_counts_a_reused_sample_with_what_stayed_hidden():
     """One group in every message, boundless gain: every message but the first moves by l2 + cap in one."""
-    made = events(101, l1=0.05, l2=0.05, uses=[0] + [1] * 100, hidden_gain=np.inf, hidden_cap=0.05)
+    made = events(101, l1=0.05, l2=0.05, uses=[0] + [1] * 100, lipschitz=np.inf, largest=0.05)
     ledger = open_ledger(made, Uses.of(made, lambda r: [0]))
     ledger.at(101)
     assert compose([ledger], [1], DELTA) >= theirs(np.array([0.05] + [0.1] * 99), pessimistic=False)
@@ -344,14 +351,14 @@ def test_tight_composition_counts_a_reused_sample_with_what_stayed_hidden():
 
 def test_tight_composition_of_mixed_noise_takes_the_worst_of_each_kind():
     made = events(3, Kind.GAUSSIAN, l1=[1.0, 0.1, 2.0], l2=[1.0, 0.1, 2.0])
-    made[0, 0] = Kind.LAPLACE
+    made.data["event"]["kind"][0] = Kind.LAPLACE
     found = loss(made, tight=True)
     assert found.epsilon == pytest.approx(curves.gdp_epsilon(2.0, DELTA), rel=0.01)
 
 
 @pytest.mark.parametrize("gain", [0.0, 0.5])
 def test_a_sample_drawn_twice_in_a_round_counts_twice(gain):
-    made = events(2, l1=0.2, l2=0.2, hidden_gain=gain, hidden_cap=0.1)
+    made = events(2, l1=0.2, l2=0.2, lipschitz=gain, largest=0.1)
     assert loss(made, lambda r: [0, 0]).pure == pytest.approx(0.4)
 
 
@@ -367,7 +374,7 @@ def test_dp_accounting_is_given_the_shift_of_a_replaced_sample_once():
 def test_tight_composition_of_hidden_state_bounds_every_group():
     """The envelope of several samples with decaying leaks, against each sample's own composition."""
     gain = np.full(30, 0.6)
-    made = events(30, scale=4.0, hidden_gain=gain, hidden_cap=1.0)
+    made = events(30, scale=4.0, lipschitz=gain, largest=1.0)
     ledger = open_ledger(made, Uses.of(made, by_round))
     ledger.at(30)
     bound = compose([ledger], [1], DELTA)
@@ -380,21 +387,21 @@ def test_tight_composition_of_hidden_state_bounds_every_group():
 @pytest.mark.parametrize("fields", [{"kind": Kind.CLEAN, "scale": 0.0}, {"l1": np.inf, "l2": np.inf}])
 @pytest.mark.parametrize("gain", [0.0, 0.5, np.inf])
 def test_a_clean_or_boundless_message_is_unproven(fields, gain):
-    found = loss(events(5, hidden_gain=gain, hidden_cap=1.0, **fields))
+    found = loss(events(5, lipschitz=gain, largest=1.0, **fields))
     assert found.rule == "unproven"
     assert np.isnan([found.pure, found.epsilon]).all()
 
 
 def test_a_clean_message_without_data_costs_nothing():
     made = events(3, uses=[0, 0, 2])
-    made[:2, 0] = made[:2, 1] = 0
+    made.data["event"]["kind"][:2] = made.data["event"]["scale"][:2] = 0
     assert loss(made).pure == pytest.approx(1.0)
 
 
 # ---- speed
 
 
-def work(run: np.ndarray, horizons: int, monkeypatch) -> tuple[int, int]:
+def work(run: Events, horizons: int, monkeypatch) -> tuple[int, int]:
     """Ledgers that are opened, and changes of messages that are priced, for so many horizons."""
     opened, priced = [], []
 
@@ -417,8 +424,8 @@ def work(run: np.ndarray, horizons: int, monkeypatch) -> tuple[int, int]:
 
 def test_agents_that_tell_alike_are_accounted_once_and_public_points_in_the_time_of_the_rounds(monkeypatch):
     """Agents in two sorts, as uneven blocks make them: a hundred are hardly more work than two."""
-    run = np.repeat(events(1000, l1=np.linspace(0.1, 1, 1000))[:, None], 100, axis=1)
-    run[:, 50:, field("l1")] *= 1.1
+    run = side_by_side(*[events(1000, l1=np.linspace(0.1, 1, 1000))] * 100)
+    run.data["event"]["l1"][:, 50:] *= 1.1
     ledgers, priced = work(run, 20, monkeypatch)
     assert ledgers == 2
     assert priced < 3 * work(run[:, [0, 99]], 20, monkeypatch)[1]
@@ -428,7 +435,7 @@ def test_agents_that_tell_alike_are_accounted_once_and_public_points_in_the_time
 def test_hidden_state_is_followed_once_whatever_the_number_of_horizons(monkeypatch):
     """Finite gains; the work grows with the square of the rounds (README)."""
     t = np.arange(1, 301)
-    run = events(300, l1=14.0, l2=14.0, hidden_cap=14.0, hidden_gain=2 / np.sqrt(t))[:, None]
+    run = events(300, l1=14.0, l2=14.0, largest=14.0, lipschitz=2 / np.sqrt(t))[:, None]
     one = work(run, 1, monkeypatch)[1]
     assert work(run, 20, monkeypatch)[1] <= one
     assert one < 5 * work(run[:150], 1, monkeypatch)[1]

@@ -9,29 +9,27 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mpinodes.core import Event, Kind, Query
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core import RELEASED, Event, Kind, Query
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.laplace import Laplace
-from tests.helpers.parts import setup_of, run_of, told
+from tests.helpers.parts import run_of, setup_of, told
 from tests.helpers.records import summary_of
 
 
 def test_laplace_noise_has_its_law_and_scale():
     """50,000 draws against the exact distribution; the p-value is fixed by the seed."""
-    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=1)
+    query = Query(np.full(50_000, 3.0), l1=4.0, l2=1.0, uses=1, leaks=RELEASED)
     out = np.empty(50_000)
-    event = Laplace(epsilon=2.0, constant=None).release(query, 5, Stream(0, Purpose.NOISE, 0), out)
+    event = Laplace(epsilon=2.0, constant=None).release(query, 5, Draws(0, Purpose.NOISE, 0), out)
     assert event == Event.of(query, Kind.LAPLACE, 2.0)
     assert (event.draws, event.l1, event.uses) == (1, 4.0, 1)
     assert kstest((out - 3.0) / event.scale, "laplace").pvalue > 0.01
-    assert Laplace(0.5, 3.0).release(query, 5, Stream(0, Purpose.NOISE, 0), out).scale == 6.0
+    assert Laplace(0.5, 3.0).release(query, 5, Draws(0, Purpose.NOISE, 0), out).scale == 6.0
 
 
 def test_a_query_without_sensitivity_is_refused():
     with pytest.raises(ValueError, match="sensitivity must be > 0"):
-        Query(np.zeros(3), l1=0.0, l2=1.0, uses=0)
-    with pytest.raises(ValueError, match="hidden gain, cap and keep must be >= 0"):
-        Query(np.zeros(3), l1=1.0, l2=1.0, uses=0, hidden_gain=-1.0)
+        Query(np.zeros(3), l1=0.0, l2=1.0, uses=0, leaks=RELEASED)
 
 
 @pytest.mark.parametrize("words", ["algorithm.name=dpsda-c", "algorithm.name=dpsda-ps", "algorithm.name=dpcda"])
@@ -41,26 +39,26 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
     """One agent on adjacent data, given the same inbox: the realised change of z against the claim."""
     from mpinodes.core import Inbox
 
-    parts = setup_of(f"{words} data.batch=5 privacy.adjacency={adjacency} problem.average={average} privacy.clip=0.3")
+    setup = setup_of(f"{words} data.batch=5 privacy.adjacency={adjacency} problem.average={average} privacy.clip=0.3")
     rng, worst = np.random.default_rng(0), 0.0
-    make = type(parts.stream.of(0)(1))
+    make = type(setup.stream.of(0)(1))
     settings = {
         "clip": 0.3,
         "whole": adjacency == "one-round",
         "divisor": 5.0 if average == "true" else 1.0,
     }
-    me = parts.topology.agents - 1
-    place = parts.topology.round(2, me)
+    me = setup.topology.agents - 1
+    place = setup.topology.neighborhood(2, me)
     said = [rng.standard_normal(64) for _ in place.senders]
     inbox = Inbox(said, [1 / len(said)] * len(said), 0.7, said[0])
-    state = parts.algorithm.init(np.zeros(64))
+    state = setup.algorithm.init(np.zeros(64))
     for _ in range(200):
         a, b = 10 * rng.standard_normal((5, 64)), rng.choice([-1.0, 1.0], 5)
         a2, b2 = a.copy(), b.copy()
         rows = slice(None) if adjacency == "one-round" else 2
         a2[rows] = 10 * rng.standard_normal(a2[rows].shape)
-        after = [parts.algorithm.update(state, place, inbox, make(x, y, **settings)) for x, y in ((a, b), (a2, b2))]
-        queries = [parts.algorithm.message(s, parts.topology.round(3, me)) for s in after]
+        after = [setup.algorithm.update(state, place, inbox, make(x, y, **settings)) for x, y in ((a, b), (a2, b2))]
+        queries = [setup.algorithm.message(s, setup.topology.neighborhood(3, me)) for s in after]
         change = queries[0].value - queries[1].value
         assert np.linalg.norm(change) <= queries[0].l2 * (1 + 1e-12)
         assert np.abs(change).sum() <= queries[0].l1 * (1 + 1e-12)
@@ -206,10 +204,10 @@ def test_dual_averaging_costs_the_recursion_with_its_own_push_sum_weights(tmp_pa
     """DPPS, logistic: δ(t + 1) = min(2·clip, β α(t − 1) δ(t)/w_i(t)); every message carries noise for 2·clip."""
     words = "algorithm.name=dpps rounds=10 topology.agents=3 data.total=30 data.dimension=4"
     steps = "step.initial=6"
-    parts = setup_of(f"{words} {steps} record.transcript=true")
+    setup = setup_of(f"{words} {steps} record.transcript=true")
     found = privacy_of(f"{words} {steps}", tmp_path)
     for i, agent in enumerate(found["agents"]):
-        w = told(parts)["said"][:, i, 1]
+        w = told(setup)["said"][:, i, 1]
 
         def moved(t: int, delta: float, w=w) -> float:
             return min(1.0, 0.25 * 6 / sqrt(t - 2) / w[t - 2] * delta)
@@ -222,10 +220,10 @@ def test_dual_averaging_costs_the_recursion_with_its_own_push_sum_weights(tmp_pa
 def test_rescaled_subgradients_cost_the_recursion_with_their_own_perron_entries(tmp_path):
     """DPSR, logistic: δ(t + 1) = (α(t)/[r_i(t)]_i)·min(2·clip, β δ(t)), noise for 2·clip·α(t)/[r_i(t)]_i."""
     words = "algorithm.name=dpsr rounds=10 topology.agents=3 data.total=30 data.dimension=4"
-    parts = setup_of(f"{words} record.transcript=true")
+    setup = setup_of(f"{words} record.transcript=true")
     found = privacy_of(words, tmp_path)
     for i, agent in enumerate(found["agents"]):
-        r = told(parts)["said"][:, i, i]
+        r = told(setup)["said"][:, i, i]
 
         def alpha(t: int, r=r) -> float:
             return 1 / sqrt(t) / r[t - 1]

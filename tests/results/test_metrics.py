@@ -11,7 +11,7 @@ import pytest
 
 import mpinodes
 from mpinodes.config import registry
-from mpinodes.config.metrics import chosen_metrics
+from mpinodes.config.metrics import metrics_of
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.metrics.built_in import BUILT_IN
@@ -165,7 +165,7 @@ def test_a_file_that_is_no_metric_is_refused(text, message, tmp_path):
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(BadInput, match=r"record.metrics = 'disagreemnt'.*did you mean disagreement"):
-        chosen_metrics(("disagreemnt",))
+        metrics_of(("disagreemnt",))
 
 
 def test_no_two_numbers_have_one_name():

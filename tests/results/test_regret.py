@@ -21,7 +21,7 @@ from mpinodes.metrics.decisions import ConsensusError
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
-from tests.helpers.parts import decisions, setup_of, run_of
+from tests.helpers.parts import decisions, run_of, setup_of
 from tests.helpers.records import summary_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
@@ -102,18 +102,18 @@ def stretch_of(estimates: np.ndarray) -> Stretch:
 
 @pytest.mark.parametrize("words", RUNS)
 def test_the_meter_equals_the_formulas_written_out(words):
-    parts = setup_of(words)
+    setup = setup_of(words)
     horizons = np.array([1, 3, 17, 40])
-    meter, y, apart = make_meter(parts, horizons), [], []
-    for rows in simulate(parts):
-        estimates = rows.transpose(1, 0, 2)[:, :, : parts.dimension]
+    meter, y, apart = make_meter(setup, horizons), [], []
+    for rows in simulate(setup):
+        estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
         y.append(estimates.copy())
         meter.take(estimates)
         apart.append(ConsensusError().take(stretch_of(estimates)))
     y = np.concatenate(y)
-    losses = parts.stream.of(0)
+    losses = setup.stream.of(0)
     x = np.zeros(y.shape[::2])
-    for i, block in enumerate(parts.blocks):
+    for i, block in enumerate(setup.blocks):
         x[:, block] = y[:, i, block]
     for k, horizon in enumerate(horizons):
         rounds = range(1, horizon + 1)
@@ -130,9 +130,9 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
-    parts = setup_of("rounds=30")
-    found = best(make_meter(parts, np.array([30])).everything.upto(30), parts.feasible, np.zeros(64))
-    losses = parts.stream.of(0)
+    setup = setup_of("rounds=30")
+    found = best(make_meter(setup, np.array([30])).everything.upto(30), setup.feasible, np.zeros(64))
+    losses = setup.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)
 
 
@@ -154,10 +154,10 @@ OWN = [
 ]
 
 
-def losses_of(parts, i: int):
+def losses_of(setup, i: int):
     """f_i^t(x) of one agent, from features and targets alone."""
-    problem, stream = parts.experiment.problem, parts.stream.of(i)
-    divisor = (parts.samples[i] if problem.average else 1) / problem.weight
+    problem, stream = setup.experiment.problem, setup.stream.of(i)
+    divisor = (setup.samples[i] if problem.average else 1) / problem.weight
 
     def value(t: int, x: np.ndarray) -> float:
         total = 0.0
@@ -175,18 +175,18 @@ def losses_of(parts, i: int):
     return value
 
 
-def check_own(parts) -> None:
+def check_own(setup) -> None:
     """The meter against the formulas of its docstring, in plain loops."""
-    rounds, n = parts.experiment.rounds, parts.topology.agents
+    rounds, n = setup.experiment.rounds, setup.topology.agents
     horizons = np.array([1, 3, 7, rounds])
-    meter, x, summands = make_meter(parts, horizons), [], []
-    for rows in simulate(parts):
-        estimates = rows.transpose(1, 0, 2)[:, :, : parts.dimension]
+    meter, x, summands = make_meter(setup, horizons), [], []
+    for rows in simulate(setup):
+        estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
         x.append(estimates.copy())
         summands.append(meter.take(estimates).losses[:, 0])
-    assert len(x) > 3 or parts.experiment.record.chunk == 65536
-    x, f = np.concatenate(x), [losses_of(parts, i) for i in range(n)]
-    linear = parts.experiment.algorithm["name"] == "weight-balancing"
+    assert len(x) > 3 or setup.experiment.record.chunk == 65536
+    x, f = np.concatenate(x), [losses_of(setup, i) for i in range(n)]
+    linear = setup.experiment.algorithm["name"] == "weight-balancing"
     average = np.empty_like(x)
     for t in range(1, rounds + 1):
         weights = [s if linear else 1 for s in range(1, t + 1)]
@@ -200,14 +200,14 @@ def check_own(parts) -> None:
         np.testing.assert_allclose(meter.total[k], wanted, rtol=1e-11)
         np.testing.assert_allclose(meter.mean[k], average[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(meter.last[k], x[horizon - 1].mean(axis=0), rtol=1e-11, atol=1e-13)
-        if offline := getattr(parts.algorithm, "offline", None):
+        if offline := setup.algorithm.judged_by:
             judged = (average if offline == "average" else x)[horizon - 1]
             whole = [sum(f[i](t, v) for i in range(n) for t in range(1, rounds + 1)) / (rounds * n) for v in judged]
             np.testing.assert_allclose(meter.whole[k], whole, rtol=1e-11)
         else:
             assert not meter.whole.any()
     found = meter.everything.upto(rounds)
-    point = np.linspace(-1, 1, parts.dimension)
+    point = np.linspace(-1, 1, setup.dimension)
     everything = sum(f[i](t, point) for i in range(n) for t in range(1, rounds + 1))
     assert found.value(point) == pytest.approx(everything, rel=1e-11)
     one = meter.everything.upto(3, first=3)
@@ -227,10 +227,10 @@ def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
         lines.append(" ".join([rng.choice(["+1", "-1"]), *(f"{k}:{rng.normal():.4f}" for k in here)]))
     (tmp_path / "samples.txt").write_text("\n".join(lines) + "\n")
     words = f"algorithm.name=dola-minibatch data.file={tmp_path}/samples.txt data.batch=2 data.columns=30"
-    parts = setup_of(f"{words} topology.agents=3 record.chunk=1 problem.loss=hinge problem.regularizer=0.1")
-    assert not isinstance(parts.stream.of(0)(1).features, np.ndarray)
-    assert parts.experiment.rounds == 10
-    check_own(parts)
+    setup = setup_of(f"{words} topology.agents=3 record.chunk=1 problem.loss=hinge problem.regularizer=0.1")
+    assert not isinstance(setup.stream.of(0)(1).features, np.ndarray)
+    assert setup.experiment.rounds == 10
+    check_own(setup)
 
 
 def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tmp_path):
@@ -239,13 +239,13 @@ def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tm
         "algorithm.name=dola-minibatch problem.loss=logistic problem.regularizer=0.1 data.total=200 data.dimension=3 "
         "topology.agents=4 privacy.epsilon=5 rounds=10"
     )
-    parts, n = setup_of(words), 4
-    f = [losses_of(parts, i) for i in range(n)]
+    setup, n = setup_of(words), 4
+    f = [losses_of(setup, i) for i in range(n)]
 
     def whole(x: np.ndarray) -> float:
         return sum(f[i](t, x) for i in range(n) for t in range(1, 11)) / (10 * n)
 
-    x = decisions(parts).transpose(1, 0, 2)
+    x = decisions(setup).transpose(1, 0, 2)
     least = minimize(whole, np.zeros(3), method="SLSQP", tol=1e-12, options={"ftol": 1e-14}).fun
     wanted = [whole(x[j].mean(axis=0)) - least for j in range(n)]
     found = summary_of(run_of(tmp_path / "run", words))["optimality_gap"]
@@ -259,8 +259,8 @@ def test_dynamic_regret_is_against_the_best_of_every_round(tmp_path):
         "algorithm.name=dola data.name=olr problem.loss=least-squares problem.regularizer=0.2 data.dimension=3 "
         "data.batch=2 problem.set=box problem.radius=1 topology.agents=3 rounds=9 record.dynamic_regret=true"
     )
-    parts = setup_of(words)
-    streams = [parts.stream.of(i) for i in range(3)]
+    setup = setup_of(words)
+    streams = [setup.stream.of(i) for i in range(3)]
     least, path = [], []
     for t in range(1, 10):
         a = np.concatenate([stream(t).features for stream in streams] + [np.sqrt(3 * 0.2 / 2) * np.eye(3)])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mpinodes.simulation.agent import HEADER
 
 import mpinodes
 from mpinodes.auditing.replay import Recorded, Replayed, replay
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.agent import HEADER
 from mpinodes.simulation.budget import Dry, events, within_budget
 from tests.helpers.accounting import field
-from tests.helpers.parts import setup_of, resolved, run_of
+from tests.helpers.parts import resolved, run_of, setup_of
 from tests.helpers.records import summary_of
 
 RUNS = [

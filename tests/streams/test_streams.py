@@ -14,7 +14,7 @@ from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
 from mpinodes.streams.unit_ball import UnitBall
-from tests.helpers.parts import setup_of, resolved
+from tests.helpers.parts import resolved, setup_of
 
 
 def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:

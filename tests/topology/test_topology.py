@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpinodes.config.resolve import resolve
 
 from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.resolve import resolve
 from mpinodes.core.errors import BadInput
 from mpinodes.topology import base, drawn
 from mpinodes.topology.b_connected import BConnected
