@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import networkx as nx
 import numpy as np
-from mpinodes.simulation.agent import HEADER
+from mpinodes.core.messages import HEADER
 
 import mpinodes
 from tests.helpers import reference
