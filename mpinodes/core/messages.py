@@ -113,25 +113,17 @@ class Hidden(NamedTuple):
         Raises:
             ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, or a bound is below 0.
         """
-        flat = (
-            HIDDEN_KIND,
-            *chain.from_iterable(self.transition),
-            *self.gradient,
-            self.sensitivity,
-            *self.point,
-            self.lipschitz,
-            self.largest,
-            *chain.from_iterable(self.reads),
-        )
-        if len(flat) != 1 + leakage_width(hidden, vectors):
+        transition, gradient, sensitivity, point, lipschitz, largest, reads = self
+        bounds = (lipschitz, largest)
+        flat = (HIDDEN_KIND, *chain(*transition, gradient, (sensitivity,), point, bounds, *reads))
+        if len(flat) != 1 + len(_zeros(hidden, vectors)):
             raise ValueError(
                 f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
                 f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden})"
             )
-        if not (self.sensitivity >= 0 and self.lipschitz >= 0 and self.largest >= 0):
+        if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0):
             raise ValueError(
-                "sensitivity, lipschitz and largest of a leakage must be >= 0, not "
-                f"{(self.sensitivity, self.lipschitz, self.largest)}"
+                f"sensitivity, lipschitz and largest of a leakage must be >= 0, not {(sensitivity, lipschitz, largest)}"
             )
         return flat
 
