@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import chain
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -58,9 +59,9 @@ class Event(NamedTuple):
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
         """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
         d = len(query.value)
-        solve = (query.residual, query.solver_steps)
         return cls(
-            kind, scale, 1.0, query.l1, query.l2, query.uses, 0.0, d * lattice, sqrt(d) * lattice, *solve
+            kind, scale, 1.0, query.l1, query.l2, query.uses, 0.0, d * lattice, sqrt(d) * lattice,
+            query.residual, query.solver_steps,
         )  # fmt: skip
 
 
@@ -116,6 +117,11 @@ class Layout:
         """Where a row's events and leakage end."""
         return self.dimension + self.record.itemsize // 8
 
+    @cached_property
+    def _message(self) -> tuple[slice, int, int]:
+        """Of a row, where events and leakage stand; how many hidden parts and vectors there are."""
+        return slice(self.dimension, self.message_end), len(self.hidden), len(self.vectors)
+
     @property
     def width(self) -> int:
         """Floats of a row."""
@@ -123,9 +129,9 @@ class Layout:
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
         """Put what a message was into a row: (width,)."""
-        numbers = leakage.numbers(len(self.hidden), len(self.vectors))
-        written = events[0] + numbers if len(events) == 1 else (*(x for event in events for x in event), *numbers)
-        row[self.dimension : self.message_end] = written
+        place, hidden, vectors = self._message
+        numbers = leakage.numbers(hidden, vectors)
+        row[place] = events[0] + numbers if vectors == 1 else (*chain.from_iterable(events), *numbers)
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""

@@ -115,33 +115,23 @@ class Hidden(NamedTuple):
             ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
                 weight is not finite.
         """
-        shapes = (len(self.transition), len(self.gradient), len(self.point), len(self.reads))
-        rows = {len(row) for row in chain(self.transition, self.reads)}
-        flat = (
-            HIDDEN_KIND,
-            *chain.from_iterable(self.transition),
-            *self.gradient,
-            self.sensitivity,
-            *self.point,
-            self.lipschitz,
-            self.largest,
-            *chain.from_iterable(self.reads),
-        )
+        transition, gradient, sensitivity, point, lipschitz, largest, reads = self
+        shapes = (len(transition), len(gradient), len(point), len(reads))
+        rows = {*map(len, transition), *map(len, reads)}
         if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
             raise ValueError(
                 f"leaks=Hidden(...) must fit the algorithm's class attributes, {hidden} `hidden` parts and "
                 f"{vectors} `vectors`: transition ({hidden}, {hidden}), gradient and point ({hidden},), "
                 f"reads ({vectors}, {hidden})"
             )
-        if not (self.sensitivity >= 0 and self.lipschitz >= 0 and self.largest >= 0):
+        if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0):
             raise ValueError(
-                "sensitivity, lipschitz and largest of a leakage must be >= 0, not "
-                f"{(self.sensitivity, self.lipschitz, self.largest)}"
+                f"sensitivity, lipschitz and largest of a leakage must be >= 0, not {(sensitivity, lipschitz, largest)}"
             )
-        weights = chain(*self.transition, self.gradient, self.point, *self.reads)
-        if not all(map(isfinite, weights)):
+        if not isfinite(sum(gradient) + sum(point) + sum(map(sum, transition)) + sum(map(sum, reads))):
             raise ValueError("transition, gradient, point and reads of a leakage must be finite: else it is UNKNOWN")
-        return flat
+        bounds = (lipschitz, largest)
+        return (HIDDEN_KIND, *chain(*transition, gradient, (sensitivity,), point, bounds, *reads))
 
 
 def feedback(sensitivity: float, lipschitz: float, largest: float, linear: float = 0.0) -> Hidden:

@@ -13,15 +13,15 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mpinodes.core import Kind, Query
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core import RELEASED, Kind, Query
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.backends import Backend, Law, backend
 
 SCALE = 3.0
 SLOW = {"opendp": 20}  # of how many turns it takes one
 
 
-def timed(release: Backend, law: Law, query: Query, noise: Stream, repeats: int) -> float:
+def timed(release: Backend, law: Law, query: Query, noise: Draws, repeats: int) -> float:
     """Microseconds of one release."""
     out = np.empty_like(query.value)
     start = time.perf_counter()
@@ -36,11 +36,11 @@ def main() -> None:
     turns = parser.parse_args().turns
     names = ["numpy", "lattice", *(["opendp"] if find_spec("opendp") else [])]
     backends = {name: backend(name) for name in names}
-    noise = Stream(0, Purpose.NOISE, 0)
+    noise = Draws(0, Purpose.NOISE, 0)
     print(f"{'law':10} {'d':>4} " + " ".join(f"{name:>22}" for name in names))
     for kind in (Kind.LAPLACE, Kind.GAUSSIAN):
         for d in (10, 64, 784):
-            query = Query(np.random.default_rng(0).standard_normal(d), l1=1.0, l2=1.0, uses=1)
+            query = Query(np.random.default_rng(0).standard_normal(d), l1=1.0, l2=1.0, uses=1, leaks=RELEASED)
             found: dict[str, list[float]] = {name: [] for name in names}
             for turn in range(turns):
                 for name, release in backends.items():

@@ -20,116 +20,105 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
-from mpinodes.config.resolve import resolve
-from mpinodes.simulation.agent import Agent, row_width
 
-from mpinodes.config.compose import build
-from mpinodes.core import Setup, sets
-from mpinodes.core.experiment import parse
-from mpinodes.core.seeds import Purpose, Stream
-from mpinodes.losses.logistic import Logistic
-from mpinodes.simulation.network import Channel, Network, assemble, live, make_wait, patient_wait, receive_chunks
-from mpinodes.streams.labelled import Cycle
+from mpinodes.config.compose import compose
+from mpinodes.core import Setup
+from mpinodes.core.experiment import chunk_rounds, parse
+from mpinodes.core.messages import HEADER
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.formats import Source
+from mpinodes.simulation.network import Channel, Network, assemble, make_wait, patient_wait, receive_chunks, run_agent
+from mpinodes.simulation.step import Step
+from mpinodes.streams.labelled import LabelledStream, in_memory
+
+__all__ = ["Images"]  # this file is a `data.path`, too
 
 CASES = {
     "default": ["data.epochs=20", "rounds=5000"],
-    "d784": ["rounds=400"],
+    "d784": [
+        *(f"data.{word}" for word in (f"path={__file__}", "batch=100", "epochs=5", "shuffle=false")),
+        *(f"problem.{word}" for word in ("loss=logistic", "set=ball", "radius=5", "gradient_noise=0.1")),
+        *(f"privacy.{word}" for word in ("clip=5", "scale=1")),
+        "rounds=400",
+    ],
 }
 QUICK = 40  # rounds
 
 
-class Images:
-    """Stands in for MNIST: 8000 rows of 784 pixels, in batches of 100."""
+@dataclass(frozen=True)
+class Images(LabelledStream):
+    """Stands in for MNIST: 8000 rows of 784 pixels."""
 
-    dimension, rounds, title, feature_bound = 784, None, "784 pixels", 1.0
-    feature_norm = 28.0
+    feature_bound: ClassVar[float] = 1.0
+    name: ClassVar[str] = "784 pixels"
 
-    def __init__(self, clip: float) -> None:
+    def open(self) -> tuple[Source, None]:
+        """Uniform pixels, and labels that have nothing to do with them."""
         rng = np.random.default_rng(0)
-        self.features = rng.random((8000, 784))
-        self.targets = np.where(rng.random(8000) < 0.5, 1.0, -1.0)
-        self.make_loss = partial(Logistic, clip=clip)
-
-    def of(self, agent: int):
-        def loss(t: int) -> Logistic:
-            rows = slice((t - 1) % 80 * 100, (t - 1) % 80 * 100 + 100)
-            return self.make_loss(self.features[rows], self.targets[rows])
-
-        return loss
-
-    def groups(self, agent: int) -> Cycle:
-        return Cycle(80)
-
-    def labelled(self) -> dict:
-        return {}
+        features = rng.random((8000, 784))
+        return in_memory(features, np.where(rng.random(8000) < 0.5, 1.0, -1.0)), None
 
 
 def setup_of(case: str, quick: bool) -> Setup:
-    words = [*CASES[case], *[f"rounds={QUICK}"] * quick]
-    if case == "default":
-        return build(resolve(parse(None, words), ranks=8))
-    small = build(resolve(parse(None, ["data.name=olr", "problem.set=ball", *words]), ranks=8))
-    blocks = sets.blocks(784, 7)
-    algorithm = replace(small.algorithm, blocks=blocks)
-    return replace(small, stream=Images(5.0), dimension=784, blocks=blocks, algorithm=algorithm)
+    return compose(parse(None, [*CASES[case], *[f"rounds={QUICK}"] * quick]), ranks=8)
 
 
-def with_mpinodes(world: MPI.Comm, parts: Setup, wait) -> float:
+def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
-    e = parts.experiment
+    e = setup.experiment
     if world.rank == 7:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
-            logger = Logger(parts, Path(directory), "", 4)
+            logger = Logger(setup, Path(directory), "")
             world.Barrier()
             start = time.perf_counter()
-            logger.follow(receive_chunks(comm, e.rounds, row_width(parts), e.record.chunk))
+            logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))
             seconds = time.perf_counter() - start
         assemble(comm)
     else:
-        agent = Agent(world.rank, parts)
-        network = Network(agents, agent.frame, wait)
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
+        step = Step(setup, world.rank)
+        channel = Channel(comm, e.rounds, setup.layout.width, e.record.chunk)
         world.Barrier()
         start = time.perf_counter()
-        live(agent, network, channel, e.rounds)
+        run_agent(step, setup, agents, channel, wait)
         seconds = time.perf_counter() - start
         assemble(comm)
     agents.Free(), comm.Free()
     return world.allreduce(seconds, MPI.MAX)
 
 
-def bare(world: MPI.Comm, parts: Setup, wait) -> float:
+def bare(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds of the same work written out by hand."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
-    e, d, n, me = parts.experiment, parts.dimension, 7, world.rank
+    e, d, n, me = setup.experiment, setup.dimension, 7, world.rank
     rounds, radius, scale = e.rounds, e.problem.radius, float(e.privacy.scale)
-    losses = [(f.features, f.targets) for f in map(parts.stream.of(0), range(1, rounds + 1))]
-    batch = len(losses[0][1])
-    length = max(1, min(rounds, e.record.chunk // (8 * (d + 4))))
+    losses = [(f.features, f.targets) for f in map(setup.stream.of(0), range(1, rounds + 1))]
+    batch, end = len(losses[0][1]), HEADER + d
+    length = chunk_rounds(e.record.chunk, d + 4, rounds)
     world.Barrier()
     start = time.perf_counter()
     if me == 7:
-        _bare_logger(comm, losses, parts.blocks, rounds, length, d)
+        _bare_logger(comm, losses, setup.blocks, rounds, length, d)
     else:
-        frames = {j: np.zeros(4 + d) for j in range(n)}
+        frames = {j: np.zeros(end + 2) for j in range(n)}
         receives = {j: agents.Recv_init(frames[j], source=j) for j in range(n) if j != me}
         sends = {i: agents.Send_init(frames[me], dest=i) for i in range(n) if i != me}
-        hears = [parts.topology.round(t, me) for t in range(1, 5)]
-        requests = [[receives[j] for j in r.inn] + [sends[i] for i in r.out] for r in hears]
+        hears = [setup.topology.neighborhood(t, me) for t in range(1, 5)]
+        requests = [[receives[j] for j in r.in_neighbors] + [sends[i] for i in r.out_neighbors] for r in hears]
         senders = [r.senders for r in hears]
-        shares = [1 / (len(r.out) + 1) for r in hears]
-        block, size = parts.blocks[me], parts.blocks[me].stop - parts.blocks[me].start
+        shares = [1 / (len(r.out_neighbors) + 1) for r in hears]
+        block, size = setup.blocks[me], setup.blocks[me].stop - setup.blocks[me].start
         clip, sigma = e.clip, np.sqrt(e.problem.gradient_noise)
-        noise, xi = Stream(0, Purpose.NOISE, me), Stream(0, Purpose.GRADIENT_NOISE, me)
+        noise, xi = Draws(0, Purpose.NOISE, me), Draws(0, Purpose.GRADIENT_NOISE, me)
         z, y, w = np.zeros(d), np.zeros(d), 1.0
         chunks, sending = np.zeros((2, length, d + 4)), [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
         frame = frames[me]
@@ -138,8 +127,8 @@ def bare(world: MPI.Comm, parts: Setup, wait) -> float:
             if place == 0:
                 wait([sending[k % 2]])
             phase = (t - 1) % 4
-            np.add(z, noise.at(t).laplace(0.0, scale, d), out=frame[2 : 2 + d])
-            frame[0], frame[1], frame[2 + d], frame[3 + d] = t, 1, shares[phase], w
+            np.add(z, noise.at(t).laplace(0.0, scale, d), out=frame[HEADER:end])
+            frame[0], frame[1], frame[end], frame[end + 1] = t, 1, shares[phase], w
             chunks[k % 2, place, :d] = y
             chunks[k % 2, place, d:] = (scale, 1.0, 1.0, 1.0)
             if place == length - 1 or t == rounds:
@@ -150,8 +139,8 @@ def bare(world: MPI.Comm, parts: Setup, wait) -> float:
             z, w = np.zeros(d), 0.0
             for j in senders[phase]:
                 f = frames[j]
-                z += f[2 + d] * f[2 : 2 + d]
-                w += f[2 + d] * f[3 + d]
+                z += f[end] * f[HEADER:end]
+                w += f[end] * f[end + 1]
             a, b = losses[t - 1]
             slope = -0.5 * b * (1.0 - np.tanh(0.5 * b * (a @ y)))
             own = a[:, block]
@@ -195,53 +184,79 @@ def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: in
         sum_x = sums[-1]
 
 
-def stages(world: MPI.Comm, parts: Setup, wait) -> dict[str, float]:
+class Clock:
+    """CPU seconds by stage; a stage within another is taken off the outer one."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names, self.spent = names, np.zeros(len(names))
+        self._stage, self._since = -1, 0.0
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, timed."""
+        stage = self.names.index(name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            outer = self._turn_to(stage)
+            found = function(*args, **kwargs)
+            self._turn_to(outer)
+            return found
+
+        return timed
+
+    def put_around(self, name: str, owner: object, method: str) -> None:
+        """Time a method of an object, whoever calls it; its class may be frozen."""
+        object.__setattr__(owner, method, self.around(name, getattr(owner, method)))
+
+    def _turn_to(self, stage: int) -> int:
+        now, outer = time.process_time(), self._stage
+        if outer >= 0:
+            self.spent[outer] += now - self._since
+        self._stage, self._since = stage, now
+        return outer
+
+
+STAGES = ("hear", "mix", "update", "speak", "message", "release", "exchange and wait", "logger's arithmetic", "record")
+
+
+def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
     """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
     agents, comm = world.Split(int(world.rank == 7)), world.Dup()
-    e, clock = parts.experiment, time.process_time
-    spent = np.zeros(5)
+    e, clock = setup.experiment, Clock(STAGES)
     world.Barrier()
     if world.rank == 7:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
-            logger = Logger(parts, Path(directory), "", 4)
-            record, plain = logger._record, logger._record.append
-            written = [0.0]
-
-            def append(*args, **kwargs):
-                start = clock()
-                plain(*args, **kwargs)
-                written[0] += clock() - start
-
-            record.append = append
-            for chunk in receive_chunks(comm, e.rounds, row_width(parts), e.record.chunk):
-                begin = clock()
-                logger.take(chunk)
-                spent[3] += clock() - begin
-            spent[3] -= written[0]
-            spent[4] = written[0]
-        assemble(comm)
+            logger = Logger(setup, Path(directory), "")
+            clock.put_around("record", logger._record, "append")
+            clock.put_around("logger's arithmetic", logger, "take")
+            logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))
     else:
-        agent = Agent(world.rank, parts)
-        network = Network(agents, agent.frame, wait)
-        channel = Channel(comm, e.rounds, row_width(parts), e.record.chunk)
-        for t in range(1, e.rounds + 1):
-            a = clock()
-            round = agent.speak(t, channel.row(t))
-            b = clock()
-            channel.done(t)
-            network.exchange(round)
-            c = clock()
-            agent.hear(round, network.frames)
-            spent[:3] += b - a, c - b, clock() - c
-        channel.close(e.rounds)
-        network.close()
-        assemble(comm)
+        step = Step(setup, world.rank)
+        clock.put_around("update", setup.algorithm, "update")
+        clock.put_around("message", setup.algorithm, "message")
+        clock.put_around("mix", setup.mixing, "weights")
+        clock.put_around("release", step.releaser, "release")
+        _live(step, setup, agents, comm, clock, wait)
+    assemble(comm)
     agents.Free(), comm.Free()
-    spent = world.allreduce(spent)
-    names = ("speak", "exchange and wait", "hear", "logger's arithmetic", "record")
-    return dict(zip(names, (1e6 * spent / e.rounds).tolist(), strict=True))
+    return dict(zip(STAGES, (1e6 * world.allreduce(clock.spent) / e.rounds).tolist(), strict=True))
+
+
+def _live(step: Step, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, clock: Clock, wait) -> None:
+    """As `run_agent`, but hearing and speaking apart."""
+    e, frame = setup.experiment, np.zeros(setup.frame_width)
+    network = Network(agents, setup, frame, wait)
+    channel = Channel(comm, e.rounds, setup.layout.width, e.record.chunk)
+    hear, speak = clock.around("hear", step.receive), clock.around("speak", step)
+    exchange = clock.around("exchange and wait", network.exchange)
+    state = step.start()
+    for t in range(1, e.rounds + 1):
+        state = speak(state, None, frame, channel.row(t))
+        channel.done(t)
+        state = hear(state, exchange(state.here), step.losses(t))
+    channel.close(e.rounds)
+    network.close()
 
 
 def main() -> int:
@@ -256,19 +271,19 @@ def main() -> int:
         return 2
     wait = make_wait(world)
     for case in options.case or CASES:
-        parts = setup_of(case, options.quick)
+        setup = setup_of(case, options.quick)
         taken = []
         for _ in range(2 if options.quick else options.repeats + 1):
-            taken.append((with_mpinodes(world, parts, wait), bare(world, parts, wait)))
+            taken.append((with_mpinodes(world, setup, wait), bare(world, setup, wait)))
         if world.rank == 0:
-            rates = [(parts.experiment.rounds / a, parts.experiment.rounds / b) for a, b in taken[1:]]
+            rates = [(setup.experiment.rounds / a, setup.experiment.rounds / b) for a, b in taken[1:]]
             ratios = sorted(a / b for a, b in rates)
             ours, theirs = (statistics.median(r) for r in zip(*rates, strict=True))
             print(
                 f"{case}: mpinodes {ours:.0f} rounds/s, bare loop {theirs:.0f} rounds/s, "
                 f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
-        spent = stages(world, parts, wait)
+        spent = stages(world, setup, wait)
         if world.rank == 0:
             print("   CPU µs a round, all ranks:", ", ".join(f"{k} {v:.0f}" for k, v in spent.items()), flush=True)
     return 0

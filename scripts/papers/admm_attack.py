@@ -18,8 +18,7 @@ from shared import COLOURS, arguments, holds, panels, save
 
 import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
-from mpinodes.auditing.replay import Recorded
-from mpinodes.core import Event
+from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core.experiment import log_spaced
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
@@ -79,13 +78,13 @@ def experiment(below: Path, growth: float, rounds: int, seed: int) -> dict[str, 
 
 def proven(run: Recorded) -> np.ndarray:
     """(T,) the loss of agent 0 that is accounted for, after each iteration."""
-    cost, scale = (run.events[1:, 0, Event._fields.index(name)] for name in ("l1", "scale"))
-    return np.cumsum(cost / scale)
+    events = run.events[1:, 0]
+    return np.cumsum(events.l1[:, 0] / events.scale[:, 0])
 
 
 def claimed(run: Recorded, shown: np.ndarray) -> np.ndarray:
     """β after these iterations."""
-    return np.array([run.parts.algorithm.claim(1.0, t + 1, 1)[0] for t in shown.tolist()])
+    return np.array([run.setup.algorithm.claimed_epsilon(t + 1, 1)[0] for t in shown.tolist()])
 
 
 def followed(runs: list[Attacked], penalty: np.ndarray, shown: np.ndarray) -> np.ndarray:

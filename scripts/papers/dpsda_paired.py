@@ -23,11 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from mpinodes.config.resolve import resolve
 from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
-from mpinodes.config.compose import build
+from mpinodes.config.compose import build, compose
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment, parse, single_run
 from mpinodes.simulation.lockstep import simulate
@@ -105,10 +104,10 @@ class Outputs(NamedTuple):
 
 
 def make_data(below: Path, size: Size) -> Data:
-    parts = build(resolve(parse(None, ["topology.name=seven-agent-digraph", *size.data]), ranks=None))
-    source = parts.stream.labelled()["train"]
+    setup = compose(parse(None, ["topology.name=seven-agent-digraph", *size.data]), ranks=None)
+    source = setup.stream.labelled()["train"]
     features, targets = source.features(np.arange(size.rounds)), source.targets[: size.rounds].copy()
-    block = features[:, parts.blocks[0]]
+    block = features[:, setup.blocks[0]]
     k, place = int(block.sum(axis=0).argmax()), size.changed - 1
     as_drawn = float(block[place, k])
     rows = np.arange(size.rounds)
@@ -123,9 +122,9 @@ def make_data(below: Path, size: Size) -> Data:
     return Data(below / "F.npz", below / "F-changed.npz", k, float(features[place, k]), as_drawn)
 
 
-def decisions(parts: Setup) -> np.ndarray:
+def decisions(setup: Setup) -> np.ndarray:
     """(agents, rounds, d), the bits that a run records."""
-    return np.concatenate([rows[:, :, : parts.dimension].copy() for rows in simulate(parts)], axis=1)
+    return np.concatenate([rows[:, :, : setup.dimension].copy() for rows in simulate(setup)], axis=1)
 
 
 class Experiments:
@@ -158,7 +157,7 @@ class Experiments:
 
     def _experiment(self, setting: Setting, file: Path) -> Experiment:
         pairs = [*setting.pairs(), f"data.file={file}", f"rounds={self._size.changed + DRAWN}"]
-        return resolve(parse(str(HERE / TOML), pairs), ranks=None)
+        return compose(parse(str(HERE / TOML), pairs), ranks=None).experiment
 
     def proven(self, setting: Setting) -> tuple[float, float]:
         """ε of agent 0 and of the network over the whole run, by its summary."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from shared import COLOURS, arguments, holds, panels, save
 
-from mpinodes import topology
-from mpinodes.core import Diverged
+from mpinodes.config.constants import graph_facts
+from mpinodes.core import Diverged, Topology
 from mpinodes.mixing.balancing import Balancing
 from mpinodes.topology.eulerian import Eulerian
 from mpinodes.topology.random_digraph import RandomDigraph
@@ -45,18 +45,13 @@ KINDS = {
 }
 
 
-def start(graph: topology.Topology, rounds: int) -> float:
-    """w_i(1), as mpinodes.config.setup has it."""
-    return 1 / (graph.agents if topology.is_eulerian(graph, rounds) else topology.out_edges(graph, rounds))
-
-
-def step(mixing: Balancing, graph: topology.Topology, t: int, w: list[float]) -> tuple[list[float], np.ndarray]:
+def step(mixing: Balancing, graph: Topology, t: int, w: list[float]) -> tuple[list[float], np.ndarray]:
     """W(t) and w(t + 1) by the package's own agents."""
     matrix, after = np.zeros((AGENTS, AGENTS)), []
     for i in range(AGENTS):
-        round = graph.round(t, i)
-        following, row, _ = mixing.hear(w[i], round, [np.array([w[j]]) for j in round.senders])
-        matrix[i, list(round.senders)] = row
+        here = graph.neighborhood(t, i)
+        following, weights, _ = mixing.weights(w[i], here, [np.array([w[j]]) for j in here.senders])
+        matrix[i, list(here.senders)] = weights
         after.append(following)
     return after, matrix
 
@@ -67,9 +62,9 @@ def by_hand(sends: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return 0.5 * w + 0.5 * (w @ sends) / out, np.diag(1 - w * out) + sends.T * w
 
 
-def follow(graph: topology.Topology, rounds: int) -> tuple[np.ndarray, int]:
+def follow(graph: Topology, rounds: int) -> tuple[np.ndarray, int]:
     """By round: max w, min 1 − w d, max |Φ − 1/n|; and the round in which mpinodes stops, or 0."""
-    mixing = Balancing(start(graph, rounds))
+    mixing = Balancing(graph_facts(graph, rounds))
     w = [mixing.init(i) for i in range(AGENTS)]
     phi, rows, stopped = np.eye(AGENTS), [], 0
     for t in range(1, rounds + 1):
@@ -93,7 +88,7 @@ def growths(probability: float, draws: int, rounds: int) -> np.ndarray:
     found = []
     for seed in range(draws):
         graph = RandomDigraphEachRound(AGENTS, probability, seed=seed)
-        half = w = np.full(AGENTS, start(graph, rounds))
+        half = w = np.full(AGENTS, Balancing(graph_facts(graph, rounds)).init(0))
         for t in range(1, rounds + 1):
             if t == rounds // 2:
                 half = w

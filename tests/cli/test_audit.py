@@ -34,9 +34,9 @@ __all__ = ["Bug"]
 
 @dataclass(frozen=True)
 class Bug(DOLA):
-    def message(self, s, round):
-        said = super().message(s, round)
-        return replace(said, l1=said.l1 / 3, l2=said.l2 / 3, nominal=said.nominal / 3)
+    def message(self, s, here):
+        said = super().message(s, here)
+        return replace(said, l1=said.l1 / 3, l2=said.l2 / 3, calibration=said.calibration / 3)
 """
 
 

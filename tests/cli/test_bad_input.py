@@ -217,14 +217,14 @@ class Failing(DPSDAPS):
     agent: int = 2
     how: str = "raise"
 
-    def update(self, s, round, inbox, loss):
-        if round.t == 5 and round.me == self.agent or self.agent == 99:
+    def update(self, s, here, inbox, loss):
+        if here.t == 5 and here.agent == self.agent or self.agent == 99:
             if self.how == "exit":
                 sys.exit(4)
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ZeroDivisionError("planted")
-        return super().update(s, round, inbox, loss)
+        return super().update(s, here, inbox, loss)
 """
 
 

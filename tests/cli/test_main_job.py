@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from mpinodes.simulation.agent import row_width
 
 import mpinodes
 from tests.helpers.matrix_forms import METHODS
@@ -179,7 +178,7 @@ def test_a_run_that_stops_early_does_so_in_the_same_round_under_mpi_and_in_locks
     rounds = ends if last == "full" else 1200
     length = length_of_chunks(last, ends, rounds)
     words += f" rounds={rounds}"
-    words += f" record.chunk={8 * row_width(setup_of(words)) * length}"
+    words += f" record.chunk={8 * setup_of(words).layout.width * length}"
     done = run_mpi(agents + 1, *words.split(), "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
     run_of(tmp_path / "lockstep", words)

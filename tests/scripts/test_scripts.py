@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpinodes import topology
+from mpinodes.config import registry
 from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
@@ -68,4 +69,6 @@ def test_topologies_are_drawn_beside_their_files(tmp_path):
     shutil.copy(topology.folder() / "seven-agent-digraph.json", tmp_path)
     run("draw_topologies.py", str(tmp_path), cwd=tmp_path)
     pictures = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
-    assert pictures == sorted(["seven-agent-digraph.png", *(f"generated/{name}.png" for name in topology.KINDS)])
+    assert pictures == sorted(
+        ["seven-agent-digraph.png", *(f"generated/{name}.png" for name in registry.names(registry.TOPOLOGIES))]
+    )
