@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mpinodes.auditing.replay import Recorded, replay
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded
 from mpinodes.config import registry
-from mpinodes.config import setup as pt
+from mpinodes.core import Setup
 from mpinodes.config.resolve import ALGORITHM_FACTS
 from mpinodes.core import Inbox, Start
 from tests.helpers.parts import decisions, setup_of, run_of
@@ -22,13 +23,13 @@ def settings(name: str) -> dict:
 CORRECTED = {"gradient_at": "public", "regularizer_at": "public", "noise_index": "corrected"}
 VARIANTS = [
     (name, {key: value for key, value in CORRECTED.items() if key in settings(name)} if corrected else {})
-    for name in registry.names("algorithms")
+    for name in registry.names(registry.ALGORITHMS)
     for corrected in ([False, True] if CORRECTED.keys() & settings(name) else [False])
 ]
 everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
-def built(name: str, variant: dict, **sections) -> pt.Setup:
+def built(name: str, variant: dict, **sections) -> Setup:
     return setup_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
 
 
@@ -43,7 +44,7 @@ def same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def some_states(parts: pt.Setup):
+def some_states(parts: Setup):
     """States, places, inboxes and losses along a run with random inboxes."""
     rng, me = np.random.default_rng(0), parts.topology.agents - 1
     losses, d = parts.losses(me), parts.dimension
@@ -120,7 +121,7 @@ def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant
     short = {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
     asked = {"algorithm": {"name": name, **variant, **short}, "rounds": 20, "record": {"transcript": True}}
     recorded = Recorded(run_of(tmp_path / "run", asked | sections))
-    agents = {0, recorded.parts.topology.agents - 1}
+    agents = {0, recorded.setup.topology.agents - 1}
     assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import h5py
 import networkx as nx
 import numpy as np
-from mpinodes.simulation.agent import HEADER
 
 import mpinodes
+from mpinodes.core.messages import HEADER
 from tests.helpers import reference
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpinodes.simulation.agent import HEADER
+from mpinodes.core.messages import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.admm import UNLIKE
 from tests.helpers.parts import setup_of, told
