@@ -181,7 +181,7 @@ def products(graph: Topology, start: float, rounds: int) -> tuple[np.ndarray, np
 @pytest.mark.parametrize("seed", range(4))
 def test_balanced_weights_average_on_a_fixed_digraph(seed):
     """Lemma 2 where it holds: Φ(t : s) → 11ᵀ/n; rows sum to 1 in the limit only."""
-    graph = RandomDigraph(6, seed)
+    graph = RandomDigraph(6, seed=seed)
     start = 1 / len(graph.edges(1))
     first, _, _ = matrix(Balancing(GRAPH), places(graph, 1), [start] * 6)
     phi, last = products(graph, start, 400)
@@ -193,7 +193,7 @@ def test_balanced_weights_average_on_a_fixed_digraph(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_balanced_weights_average_on_eulerian_digraphs_that_change(seed):
     """Doubly stochastic from the start, for w = 1/n is balanced already."""
-    graph = Eulerian(6, seed)
+    graph = Eulerian(6, seed=seed)
     assert graph.edges(1) != graph.edges(2)
     states = [1 / 6] * 6
     for t in range(1, 6):
@@ -219,7 +219,7 @@ def test_balanced_weights_diverge_on_digraphs_that_change(seed):
 def test_a_start_of_one_over_all_edges_keeps_weights_nonnegative():
     """200 fixed strongly connected digraphs; a negative weight would raise `Diverged`."""
     for seed in range(200):
-        graph = RandomDigraph(3 + seed % 5, seed, probability=0.1 + 0.2 * (seed % 4))
+        graph = RandomDigraph(3 + seed % 5, seed=seed, probability=0.1 + 0.2 * (seed % 4))
         start, rounds = 1 / len(graph.edges(1)), places(graph, 1)
         states = [start for _ in rounds]
         for _ in range(25):
@@ -238,7 +238,7 @@ def test_a_start_of_one_over_all_edges_keeps_weights_nonnegative():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rescaling_finds_the_left_perron_vector(seed):
-    graph = RandomDigraph(6, seed)
+    graph = RandomDigraph(6, seed=seed)
     rounds, mixing = places(graph, 1), Rescaling(facts(agents=6))
     states = [mixing.init(i) for i in range(6)]
     for t in range(300):
