@@ -37,3 +37,13 @@ def test_the_bits_are_these():
     """A run is a function of its seed across versions of ours: these numbers may never change."""
     found = Draws(42, Purpose.NOISE, 1).at(3).random(3).tolist()
     assert found == [0.12985999985773966, 0.8160140423251206, 0.8356747922775414]
+
+
+def test_each_vector_of_a_message_has_draws_of_its_own_and_the_first_those_of_one_alone():
+    def drawn(*part: int) -> np.ndarray:
+        return Draws(42, Purpose.NOISE, 1, *part).at(3).random(1000)
+
+    np.testing.assert_array_equal(drawn(0), drawn())
+    assert drawn()[:3].tolist() == [0.12985999985773966, 0.8160140423251206, 0.8356747922775414]
+    assert len(np.unique(np.concatenate([drawn(part) for part in range(4)]))) == 4000
+    assert abs(np.corrcoef(drawn(0), drawn(1))[0, 1]) < 0.1
