@@ -11,6 +11,7 @@ from typing import Any
 
 from mpinodes import topology
 from mpinodes.config import registry
+from mpinodes.core import Topology
 from mpinodes.results.report.graph import draw_topology
 
 SHOWN = 3  # rounds of a graph that never repeats
@@ -34,7 +35,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(graph: topology.Topology, picture: Path, dpi: int) -> None:
+def draw(graph: Topology, picture: Path, dpi: int) -> None:
     rounds = [sorted(graph.edges(t)) for t in range(1, (graph.period or SHOWN) + 1)]
     shown = {"title": graph.title, "agents": graph.agents, "period": graph.period, "rounds": rounds}
     draw_topology(shown).savefig(picture, dpi=dpi)
@@ -45,5 +46,5 @@ for path in sorted(folder.glob("*.json")):
     draw(topology.read(path), path.with_suffix(".png"), dpi=100)
 generated = folder / "generated"
 generated.mkdir(exist_ok=True)
-for name in registry.names("topology"):
-    draw(registry.find("topology", name, "")(**EXAMPLES[name]), generated / f"{name}.png", dpi=60)
+for name in registry.names(registry.TOPOLOGIES):
+    draw(registry.find(registry.TOPOLOGIES, name)(**EXAMPLES[name]), generated / f"{name}.png", dpi=60)

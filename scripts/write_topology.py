@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from mpinodes import topology
 from mpinodes.config import registry
+from mpinodes.core import Topology
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
 
@@ -22,13 +22,13 @@ Rounds = Annotated[int, Meta(ge=1, le=100_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-def make(name: str, words: list[str]) -> tuple[topology.Topology, int]:
+def make(name: str, words: list[str]) -> tuple[Topology, int]:
     """A topology found by its name, and the rounds of its file."""
-    kind = registry.find("topology", name, "NAME")
+    kind = registry.find(registry.TOPOLOGIES, name)
     keys = parse(None, words)
     rounds = registry.checked(keys.pop("rounds", None), Rounds | None, "rounds")
     seed = registry.checked(keys.pop("seed", 0), Seed, "seed")
-    made: topology.Topology = kind(seed=seed, **registry.fill(kind, keys, {"seed"}, "topology"))
+    made: Topology = kind(seed=seed, **registry.fill(registry.TOPOLOGIES, kind, keys, "topology"))
     if (made.period is None) == (rounds is None):
         raise BadInput(
             f"{name} never repeats: say how many rounds to write, as in rounds=100"
@@ -38,7 +38,7 @@ def make(name: str, words: list[str]) -> tuple[topology.Topology, int]:
     return made, made.period or rounds
 
 
-def node_link(graph: topology.Topology, period: int, description: str) -> dict[str, Any]:
+def node_link(graph: Topology, period: int, description: str) -> dict[str, Any]:
     """Rounds 1 to `period` of a topology as networkx node-link JSON."""
     there: dict[tuple[int, int], list[int]] = {}
     for t in range(1, period + 1):
