@@ -12,15 +12,16 @@ from scipy.stats import beta, gamma, kstest, spearmanr
 
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
-from mpinodes.auditing.replay import Change, Recorded, Replayed, replay
-from mpinodes.core import Kind, Query
+from mpinodes.auditing.changes import Change
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded, Replayed
+from mpinodes.core import RELEASED, Kind, Query
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.logistic import Logistic
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.privacy.penalty import log_density
 from tests.helpers import reference
-from tests.helpers.accounting import field
 from tests.helpers.admm import C1, ITERATIONS, NOISY, TOLERANCE, UNLIKE, Setting, samples
 from tests.helpers.parts import decisions, rows_of, run_of, setup_of
 from tests.helpers.records import read, released, summary_of
@@ -219,8 +220,8 @@ def test_gap_and_training_loss_are_the_objectives_of_the_paper(tmp_path):
 @pytest.fixture(scope="module")
 def noise():
     """20,000 draws in R⁵, of rate 3 and epsilon 2."""
-    query = Query(np.full(5, 7.0), l1=inf, l2=2.0, uses=1, nominal=1 / 3)
-    stream, drawn = Stream(11, Purpose.NOISE, 0), np.empty((20_000, 5))
+    query = Query(np.full(5, 7.0), l1=inf, l2=2.0, uses=1, leaks=RELEASED, calibration=1 / 3)
+    stream, drawn = Draws(11, Purpose.NOISE, 0), np.empty((20_000, 5))
     for t, out in enumerate(drawn, 1):
         event = GammaNorm(2.0, None).release(query, t, stream, out)
     assert (event.kind, event.scale, event.l1, event.l2) == (Kind.PURE, 1 / 6, 2.0, 2.0)
@@ -247,8 +248,8 @@ def test_norm_and_direction_and_rounds_are_independent(noise):
 
 
 def test_in_one_dimension_it_is_laplace():
-    query, out = Query(np.zeros(1), l1=3.0, l2=1.0, uses=1), np.empty(1)
-    stream = Stream(3, Purpose.NOISE, 0)
+    query, out = Query(np.zeros(1), l1=3.0, l2=1.0, uses=1, leaks=RELEASED), np.empty(1)
+    stream = Draws(3, Purpose.NOISE, 0)
     drawn = [GammaNorm(0.5, None).release(query, t, stream, out) and out[0] for t in range(1, 5001)]
     assert kstest(drawn, "laplace", args=(0, 2.0)).pvalue > 1e-4  # l2/epsilon
 
@@ -289,10 +290,12 @@ class Release:
     def kernel(self):
         """Agent 0 of as many as it has neighbours and itself."""
         n = self.neighbours + 1
-        return PPADMM(
-            agents=n, degrees=[self.neighbours] * n, share=[self.weight / len(self.y)] * n, steepness=1.0,
-            curvature=C1, regularizer=self.regularizer, dual_step=self.eta, penalty=self.eta, noise_rate=self.alpha,
-        )  # fmt: skip
+        facts = {
+            "agents": n, "degrees": (self.neighbours,) * n, "sample_weight": (self.weight / len(self.y),) * n,
+            "sample_sensitivity": 1.0, "sample_curvature": C1, "regularizer": self.regularizer,
+        }  # fmt: skip
+        run = replace(PLAIN.parts.run, **facts)
+        return PPADMM(run, dual_step=self.eta, penalty=self.eta, noise_rate=self.alpha)
 
     def asked(self):
         """Of the kernel, in iteration 1, in a state with this center."""
@@ -303,7 +306,7 @@ class Release:
     def ours(self, x, y, ask):
         """The same density, of the package."""
         losses = Logistic(x, y, divisor=len(y) / self.weight, regularizer=self.regularizer)
-        return log_density(self.f, ask, losses, ask.nominal)
+        return log_density(self.f, ask, losses, ask.calibration)
 
 
 def in_ball(rng, count, d):
@@ -337,7 +340,7 @@ def test_no_release_of_a_thousand_is_likelier_on_adjacent_data_than_accounted_fo
         data, ask = adjacent(rng, release), release.asked()
         ratio = release.log_density(release.x, release.y) - release.log_density(*data)
         assert abs(ratio) <= release.bound * (1 + 1e-9) + 1e-9
-        assert ask.l2 / ask.nominal + ask.log_volume == pytest.approx(release.bound, rel=1e-12)
+        assert ask.l2 / ask.calibration + ask.log_volume == pytest.approx(release.bound, rel=1e-12)
         found = release.ours(release.x, release.y, ask) - release.ours(*data, ask)
         assert found == pytest.approx(ratio, rel=1e-7, abs=1e-7)
 
@@ -489,7 +492,7 @@ def test_and_nearly_as_far_where_two_samples_pull_with_all_their_force_against_e
     """Far from 0, where a sample's pull is 1 and bends no more: it is mirrored at the line through 0 and the point."""
     recorded = Recorded(LOUD.run(tmp_path))
     replayed, (x, y) = Replayed(recorded, 0), LOUD.data[0]
-    claims = recorded.events[:, 0, field("l2")]
+    claims = recorded.events.l2[:, 0, 0]
     np.testing.assert_allclose(claims[1:], [2 * (10 / 30 + TOLERANCE) / (0.1 + 2 * 0.5 * 2)] * 6, rtol=1e-12)
     ratios = []
     for t in range(3, 8):

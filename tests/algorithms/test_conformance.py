@@ -6,29 +6,46 @@ import dataclasses
 
 import numpy as np
 import pytest
-from mpinodes.config.resolve import ALGORITHM_FACTS
 
-from mpinodes.auditing.replay import Recorded, replay
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded
 from mpinodes.config import registry
-from mpinodes.config import setup as pt
-from mpinodes.core import Inbox, Start
+from mpinodes.core import (
+    RELEASED,
+    UNKNOWN,
+    Algorithm,
+    Hidden,
+    Inbox,
+    Mixing,
+    Neighborhood,
+    Queries,
+    Query,
+    Relay,
+    Setup,
+    Solve,
+    Start,
+)
 from tests.helpers.parts import decisions, run_of, setup_of
 
 
+def found(name: str) -> type[Algorithm]:
+    return registry.find(registry.ALGORITHMS, name)
+
+
 def settings(name: str) -> dict:
-    return registry.settings(registry.find("algorithms", name, ""), ALGORITHM_FACTS)
+    return registry.settings(registry.ALGORITHMS, found(name))
 
 
 CORRECTED = {"gradient_at": "public", "regularizer_at": "public", "noise_index": "corrected"}
 VARIANTS = [
     (name, {key: value for key, value in CORRECTED.items() if key in settings(name)} if corrected else {})
-    for name in registry.names("algorithms")
+    for name in registry.names(registry.ALGORITHMS)
     for corrected in ([False, True] if CORRECTED.keys() & settings(name) else [False])
 ]
 everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
-def built(name: str, variant: dict, **sections) -> pt.Setup:
+def built(name: str, variant: dict, **sections) -> Setup:
     return setup_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
 
 
@@ -43,18 +60,33 @@ def same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def some_states(parts: pt.Setup):
-    """States, places, inboxes and losses along a run with random inboxes."""
+def sealed(said):
+    """A state or a vector, all of whose arrays are read only from now on."""
+    if isinstance(said, np.ndarray):
+        said.flags.writeable = False
+    for part in vars_of(said):
+        sealed(part)
+    return said
+
+
+def vars_of(said) -> list:
+    if dataclasses.is_dataclass(said):
+        return [getattr(said, field.name) for field in dataclasses.fields(said)]
+    return list(said) if isinstance(said, (tuple, list)) else []
+
+
+def some_states(parts: Setup):
+    """States, places, inboxes and losses along a run with random inboxes, all read only."""
     rng, me = np.random.default_rng(0), parts.topology.agents - 1
     losses, d = parts.losses(me), parts.dimension
-    state = parts.algorithm.init(np.zeros(d))
+    state = sealed(parts.algorithm.init(sealed(np.zeros(d))))
     for t in range(1, 11):
-        place = parts.topology.round(t, me)
+        place = parts.topology.neighborhood(t, me)
         k = len(place.senders)
-        said = [rng.standard_normal(d) for _ in range(k)]
+        said = [sealed(rng.standard_normal(d)) for _ in range(k)]
         inbox = Inbox(said, [1 / k] * k, rng.uniform(0.5, 1.5), said[place.senders.index(me)])
         yield state, place, inbox, losses
-        state = parts.algorithm.update(state, place, inbox, losses(t))
+        state = sealed(parts.algorithm.update(state, place, inbox, losses(t)))
 
 
 @everywhere
@@ -80,9 +112,49 @@ def test_the_state_is_immutable_and_the_first_message_holds_no_data(name, varian
     assert isinstance(message, Start) or message.uses == 0
 
 
+@everywhere
+def test_every_message_states_what_it_leaks_in_public_numbers(name, variant):
+    parts = built(name, variant)
+    hidden, vectors = len(parts.algorithm.hidden), parts.algorithm.vectors
+    for state, place, *_ in some_states(parts):
+        message = parts.algorithm.message(state, place)
+        assert isinstance(message, Query | Queries | Solve | Start | Relay)
+        assert isinstance(message, Start) <= (place.t == 1)
+        if isinstance(message, Start | Relay):
+            continue
+        assert message.leaks in (RELEASED, UNKNOWN) or (isinstance(message.leaks, Hidden) and hidden > 0)
+        assert all(isinstance(x, int | float) for x in message.leaks.numbers(hidden, len(vectors)))
+        assert 0 <= message.uses < place.t  # of a loss that it has seen
+        assert isinstance(message, Queries) == (len(vectors) > 1)
+
+
+@pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
+def test_an_algorithm_is_a_frozen_dataclass_that_extends_the_contract(name):
+    algorithm, setup = found(name), built(name, {})
+    assert issubclass(algorithm, Algorithm)
+    assert algorithm.__dataclass_params__.frozen
+    assert not registry.abstract_methods(algorithm)
+    assert algorithm.paper
+    assert algorithm.mixings
+    for mixing in algorithm.mixings:
+        assert issubclass(registry.find(registry.MIXINGS, mixing) if isinstance(mixing, str) else mixing, Mixing)
+    assert "run" not in settings(name)
+    assert setup.algorithm.run is setup.run
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setup.algorithm.run = None
+
+
+@everywhere
+def test_a_decision_is_a_vector_of_the_problems_dimension(name, variant):
+    parts = built(name, variant)
+    for state, *_ in some_states(parts):
+        assert parts.algorithm.decision(state).shape == (parts.dimension,)
+    assert isinstance(parts.topology.neighborhood(1, 0), Neighborhood)
+
+
 def of_rounds(name: str) -> bool:
     """Whether it sees new samples round by round."""
-    return not getattr(registry.find("algorithms", name, ""), "whole_data", False)
+    return not found(name).whole_data
 
 
 def online(data: str, adjacency: str) -> dict:
@@ -115,12 +187,12 @@ OFFLINE = [
     ids=str,
 )
 def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant, sections):
-    if not of_rounds(name) and not hasattr(registry.find("algorithms", name, ""), "solves"):
+    if not of_rounds(name) and not found(name).solves:
         sections = sections | {"privacy": {"clip": 0.5}}
     short = {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
     asked = {"algorithm": {"name": name, **variant, **short}, "rounds": 20, "record": {"transcript": True}}
     recorded = Recorded(run_of(tmp_path / "run", asked | sections))
-    agents = {0, recorded.parts.topology.agents - 1}
+    agents = {0, recorded.setup.topology.agents - 1}
     assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)
 
 
@@ -137,7 +209,8 @@ def test_with_noise_going_to_zero_the_run_becomes_the_one_without(name, variant)
 def test_it_says_what_its_paper_claims(name, variant):
     algorithm = built(name, variant).algorithm
     if name in ("dpps", "dpsr", "admm", "m-admm"):  # whose papers are not at hand, or that are not private
-        assert not hasattr(algorithm, "claim")
+        assert algorithm.claimed_epsilon(10, 1) is None
         return
-    short, long = (np.max(algorithm.claim(0.5, rounds, 1)) for rounds in (10, 20))
+    algorithm = dataclasses.replace(algorithm, run=dataclasses.replace(algorithm.run, epsilon=0.5))
+    short, long = (np.max(algorithm.claimed_epsilon(rounds, 1)) for rounds in (10, 20))
     assert 0 < short <= long

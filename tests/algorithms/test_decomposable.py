@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from mpinodes.config import setup as pt
+from mpinodes.core import Setup
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import setup_of, told
 
@@ -89,7 +89,7 @@ def test_a_run_equals_the_matrix_form(words, noise):
     assert np.abs(found["x"][-1]).max() > 0.01  # something was learnt
 
 
-def unbalanced_r(parts: pt.Setup, rounds: int) -> np.ndarray:
+def unbalanced_r(parts: Setup, rounds: int) -> np.ndarray:
     """[r_i(t)]_i, (rounds, n): the diagonals of the powers of the row-stochastic A."""
     n = parts.topology.agents
     a = reference.uniform(n, parts.topology.edges(1))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mpinodes.simulation.agent import HEADER
 
 from mpinodes.results import comparator
+from mpinodes.core.messages import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import Lockstep, decisions, metered, setup_of
 
@@ -39,7 +39,7 @@ def test_noise_draws_equal_the_documented_addressing():
     wanted = matrix_forms.dpsda(parts, reference.column_stochastic, push_sum=True)["h"]
     network = Lockstep(parts)
     for t in range(1, 61):
-        found = np.stack([frame[HEADER : HEADER + parts.dimension] for frame in network.speak(t)])
+        found = np.stack([frame[HEADER : HEADER + parts.dimension] for frame in network.speak()])
         np.testing.assert_allclose(found, wanted[t - 1], rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
         network.hear()
 
@@ -49,7 +49,7 @@ def test_push_sum_weights_sum_to_n_in_every_round(graph):
     parts = setup_of(f"topology.name={graph} rounds=200")
     network = Lockstep(parts)
     for t in range(1, 201):
-        w = np.array([frame[-1] for frame in network.speak(t)])
+        w = np.array([frame[-1] for frame in network.speak()])
         assert w.sum() == pytest.approx(7, rel=1e-13)
         assert (w > 0).all()
         network.hear()
@@ -61,11 +61,11 @@ def test_metropolis_keeps_the_mean_of_the_duals_up_to_noise_and_gradients():
     network = Lockstep(parts)
     losses = [parts.losses(i) for i in range(7)]
     for t in range(1, 51):
-        wanted = np.mean([frame[HEADER : HEADER + parts.dimension] for frame in network.speak(t)], axis=0)
+        wanted = np.mean([frame[HEADER : HEADER + parts.dimension] for frame in network.speak()], axis=0)
         for i, block in enumerate(parts.blocks):
-            wanted[block] += losses[i](t).grad(network.agents[i]._state.y, block)
+            wanted[block] += losses[i](t).grad(network.states[i].algorithm.y, block)
         network.hear()
-        found = np.mean([agent._state.z for agent in network.agents], axis=0)
+        found = np.mean([state.algorithm.z for state in network.states], axis=0)
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-10)
 
 

@@ -14,10 +14,12 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import mpinodes
-from mpinodes.auditing.replay import Recorded, replay
-from mpinodes.config import setup as pt
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded
+from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
 from mpinodes.core.experiment import chunk_rounds
+from mpinodes.core.messages import HEADER
 from mpinodes.results import summary
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
@@ -38,11 +40,11 @@ LOGISTIC = (
 # ---------------------------------------------------------------------------------------------- what the paper has
 
 
-def sizes(parts: pt.Setup) -> list[int]:
+def sizes(parts: Setup) -> list[int]:
     return [len(parts.stream.of(i)(1).features) for i in range(parts.topology.agents)]
 
 
-def gradients(parts: pt.Setup) -> reference.Gradients:
+def gradients(parts: Setup) -> reference.Gradients:
     """Every agent's gradient at a point of its own, from features and targets alone."""
     problem, clip = parts.experiment.problem, parts.experiment.clip
     samples = [(f.features, f.targets) for f in (parts.stream.of(i)(1) for i in range(parts.topology.agents))]
@@ -56,7 +58,7 @@ def gradients(parts: pt.Setup) -> reference.Gradients:
     return lambda t, points: np.stack([of(i, points[i]) for i in range(len(points))])
 
 
-def changes(parts: pt.Setup) -> list[float]:
+def changes(parts: Setup) -> list[float]:
     """2G by agent: a replaced point moves a gradient by ‖d − d'‖ ≤ 2R√p, and by no more than 2·clip."""
     problem, data = parts.experiment.problem, parts.experiment.data
     far = 2 * data["radius"] * sqrt(data["dimension"]) if problem.loss == "squared-distance" else 2.0
@@ -64,7 +66,7 @@ def changes(parts: pt.Setup) -> list[float]:
     return [of_one / (k if problem.average else 1) for k in sizes(parts)]
 
 
-def k_of(parts: pt.Setup) -> float:
+def k_of(parts: Setup) -> float:
     """(μ + L)/(2μL) of the losses, whose Hessians are those of ½‖x − d‖² or at most 1/4 in all."""
     problem = parts.experiment.problem
     terms = [problem.weight * (1 if problem.average else k) for k in sizes(parts)]
@@ -73,24 +75,24 @@ def k_of(parts: pt.Setup) -> float:
     return (mu + largest) / (2 * mu * largest)
 
 
-def theorem_2(parts: pt.Setup, t: int) -> float:
+def theorem_2(parts: Setup, t: int) -> float:
     """M(t)."""
     epsilon, delta = parts.experiment.epsilon, parts.experiment.privacy.delta
     kappa = epsilon**2 / (max(changes(parts)) ** 2 * (epsilon + 2 * log(2 / delta)))
     return sqrt(2 / kappa * k_of(parts) ** 2 * sqrt(parts.experiment.algorithm["gradient_rounds"]) / (t * sqrt(t)))
 
 
-def weights(parts: pt.Setup) -> np.ndarray:
+def weights(parts: Setup) -> np.ndarray:
     n, edges = parts.topology.agents, parts.topology.edges(1)
     return reference.laplacian(n, edges, reference.laplacian_max(n, edges))
 
 
-def project(parts: pt.Setup):
+def project(parts: Setup):
     radius = parts.experiment.problem.radius
     return {"ball": reference.ball(radius), "box": reference.box(radius)}[parts.experiment.problem.set]
 
 
-def expected(parts: pt.Setup) -> dict[str, np.ndarray]:
+def expected(parts: Setup) -> dict[str, np.ndarray]:
     e = parts.experiment
     args = e.seed, e.rounds, parts.dimension, gradients(parts), weights(parts), project(parts)
     stages, clean = e.algorithm["gradient_rounds"], e.algorithm["handover"] == "clean"
@@ -99,7 +101,7 @@ def expected(parts: pt.Setup) -> dict[str, np.ndarray]:
     return reference.two_stage(*args, lambda t: k / t, noise, stages, clean=clean)
 
 
-def expected_of_huang(parts: pt.Setup) -> dict[str, np.ndarray]:
+def expected_of_huang(parts: Setup) -> dict[str, np.ndarray]:
     e, d = parts.experiment, parts.dimension
     c, q, p = (e.algorithm[key] for key in ("first_step", "step_decay", "noise_decay"))
     unit = max(changes(parts)) * sqrt(d) * c / (e.epsilon * (p - q)) if e.private else 0.0
@@ -283,7 +285,7 @@ def test_theorem_2_spends_what_theorem_1_allows_as_the_rounds_grow():
     for stages in (1, 100, 10_000):
         algorithm = setup_of(f"{TWO} {MEAN} algorithm.gradient_rounds={stages} rounds={stages + 1}").algorithm
         t = np.arange(1, stages + 1)
-        loss = np.sum((max(algorithm.change) * algorithm.eta(t) / algorithm.noise(t)) ** 2)
+        loss = np.sum((max(algorithm.run.grad_sensitivity) * algorithm.eta(t) / algorithm.noise(t)) ** 2)
         share = loss / (4**2 / (4 + 2 * log(2 / 1e-3)))
         assert share == pytest.approx(np.sum(t**-0.5) / (2 * sqrt(stages)), rel=1e-12)
     assert share > 0.99
@@ -386,13 +388,13 @@ def on_a_path(folder: Path) -> str:
     return f"topology.file={folder / 'path.json'} topology.undirected=true"
 
 
-def leaves(parts: pt.Setup) -> list[int]:
+def leaves(parts: Setup) -> list[int]:
     """By agent the round after which it leaves; all live on till the last has left, or to the end (then 0)."""
     network, left = Lockstep(parts), [0] * parts.topology.agents
     for t in range(1, parts.experiment.rounds + 1):
-        network.speak(t)
+        network.speak()
         network.hear()
-        left = [t if agent.left and not before else before for agent, before in zip(network.agents, left, strict=True)]
+        left = [t if s.left and not before else before for s, before in zip(network.states, left, strict=True)]
         if all(left):
             break
     return left
@@ -491,7 +493,7 @@ def test_a_stopped_run_can_be_replayed(tmp_path):
 def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
     """In lockstep; under MPI in tests/cli."""
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 rounds={rounds} record.decisions=true"
-    width = row_width(setup_of(words))
+    width = setup_of(words).layout.width
     one = mpinodes.load(run_of(tmp_path / "one", words))
     other = mpinodes.load(run_of(tmp_path / "other", f"{words} record.chunk={8 * width * length}"))
     assert chunk_rounds(8 * width * length, width, rounds) == min(length, rounds // 8)

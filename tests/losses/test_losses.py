@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from mpinodes.core.seeds import Purpose, Stream
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.losses.logistic import Logistic
@@ -86,7 +86,7 @@ def test_gradient_noise_has_the_stated_variance_and_does_not_depend_on_the_data(
     """20,000 draws: the variance within 4 standard errors (4·0.1·sqrt(2/20000))."""
     rng = np.random.default_rng(3)
     one, other = Logistic(*sample(rng, d=20_000)), Logistic(*sample(rng, d=20_000))
-    x, noise = np.zeros(20_000), Stream(1, Purpose.GRADIENT_NOISE, 2)
+    x, noise = np.zeros(20_000), Draws(1, Purpose.GRADIENT_NOISE, 2)
     errors = [NoisyGradient(f, 0.1, 5, noise).grad(x) - f.grad(x) for f in (one, other)]
     assert errors[0].var() == pytest.approx(0.1, abs=4 * 0.1 * np.sqrt(2 / 20_000))
     np.testing.assert_allclose(errors[0], errors[1], atol=1e-13)

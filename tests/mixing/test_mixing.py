@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpinodes import topology
-from mpinodes.core import Diverged, Inbox, Round
+from mpinodes.core import Diverged, GraphFacts, Inbox, Neighborhood, Topology
 from mpinodes.mixing.balancing import Balancing
 from mpinodes.mixing.laplacian import Laplacian
 from mpinodes.mixing.lazy_metropolis import LazyMetropolis
@@ -16,8 +15,19 @@ from mpinodes.mixing.metropolis import Metropolis
 from mpinodes.mixing.push_sum import PushSum
 from mpinodes.mixing.rescaling import Rescaling
 from mpinodes.mixing.uniform import Uniform
+from mpinodes.topology.erdos_renyi_each_round import ErdosRenyiEachRound
+from mpinodes.topology.eulerian import Eulerian
+from mpinodes.topology.random_digraph import RandomDigraph
 from tests.helpers import reference
 from tests.helpers.parts import rows_of, setup_of
+
+
+def facts(agents: int = 0, laplacian_max: float = 0.0) -> GraphFacts:
+    """Of a graph that the weights under test ask nothing else of."""
+    return GraphFacts(agents, lambda: False, lambda: 0, lambda: laplacian_max)
+
+
+GRAPH = facts()
 
 
 @st.composite
@@ -28,19 +38,19 @@ def graphs(draw, undirected: bool):
     return n, edges | {(i, j) for j, i in edges} if undirected else edges
 
 
-def place(n: int, edges: set[tuple[int, int]], t: int = 1) -> list[Round]:
+def place(n: int, edges: set[tuple[int, int]], t: int = 1) -> list[Neighborhood]:
     return [
-        Round(t, i, tuple(sorted(j for j, k in edges if k == i)), tuple(sorted(k for j, k in edges if j == i)))
+        Neighborhood(t, i, tuple(sorted(j for j, k in edges if k == i)), tuple(sorted(k for j, k in edges if j == i)))
         for i in range(n)
     ]
 
 
-def matrix(mixing, rounds: list[Round], states: list) -> tuple[np.ndarray, list, list[float]]:
+def matrix(mixing, rounds: list[Neighborhood], states: list) -> tuple[np.ndarray, list, list[float]]:
     """The mixing matrix of a round, the new states and the scales."""
-    said = [np.array(mixing.say(s, r), dtype=float) for s, r in zip(states, rounds, strict=True)]
+    said = [np.array(mixing.outgoing(s, r), dtype=float) for s, r in zip(states, rounds, strict=True)]
     weights, after, scales = np.zeros((len(rounds), len(rounds))), [], []
     for i, r in enumerate(rounds):
-        state, row, scale = mixing.hear(states[i], r, [said[j] for j in r.senders])
+        state, row, scale = mixing.weights(states[i], r, [said[j] for j in r.senders])
         weights[i, list(r.senders)] = row
         after.append(state), scales.append(scale)
     return weights, after, scales
@@ -48,14 +58,14 @@ def matrix(mixing, rounds: list[Round], states: list) -> tuple[np.ndarray, list,
 
 @given(graphs(undirected=False))
 def test_uniform_rows_sum_to_one(graph):
-    weights, _, _ = matrix(Uniform(), place(*graph), [None] * graph[0])
+    weights, _, _ = matrix(Uniform(GRAPH), place(*graph), [None] * graph[0])
     np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-14)
     assert (np.diag(weights) > 0).all()
 
 
 @given(graphs(undirected=True))
 def test_metropolis_is_doubly_stochastic_and_symmetric(graph):
-    weights, _, _ = matrix(Metropolis(), place(*graph), [None] * graph[0])
+    weights, _, _ = matrix(Metropolis(GRAPH), place(*graph), [None] * graph[0])
     np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-14)
     np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-14)
     np.testing.assert_array_equal(weights, weights.T)
@@ -66,9 +76,9 @@ def test_metropolis_is_doubly_stochastic_and_symmetric(graph):
 @given(graphs(undirected=False), st.integers(1, 30))
 def test_push_sum_columns_sum_to_one_and_weights_to_n(graph, rounds):
     n, edges = graph
-    states = [PushSum().init(i) for i in range(n)]
+    states = [PushSum(GRAPH).init(i) for i in range(n)]
     for t in range(1, rounds + 1):
-        weights, states, scales = matrix(PushSum(), place(n, edges, t), states)
+        weights, states, scales = matrix(PushSum(GRAPH), place(n, edges, t), states)
         np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-14)
         assert sum(states) == pytest.approx(n, rel=1e-12)
         assert scales == states
@@ -78,14 +88,14 @@ def test_push_sum_reaches_the_mean_on_a_digraph():
     edges = {(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)}
     x, states = np.array([4.0, -1.0, 7.0, 2.0]), [1.0] * 4
     for t in range(1, 300):
-        weights, states, scales = matrix(PushSum(), place(4, edges, t), states)
+        weights, states, scales = matrix(PushSum(GRAPH), place(4, edges, t), states)
         x = weights @ x
     np.testing.assert_allclose(x / scales, 3.0, rtol=1e-12)
 
 
 def test_uniform_columns_need_not_sum_to_one():
     """Why equation (16) of the paper is tested for Metropolis only."""
-    weights, _, _ = matrix(Uniform(), place(3, {(0, 1), (1, 0), (1, 2), (2, 1)}), [None] * 3)
+    weights, _, _ = matrix(Uniform(GRAPH), place(3, {(0, 1), (1, 0), (1, 2), (2, 1)}), [None] * 3)
     assert abs(weights.sum(axis=0) - 1).max() > 0.1
 
 
@@ -102,8 +112,8 @@ def test_mixing_leaves_the_releases_alone():
     assert releases[0].tolist() == [1, 1, 1]
 
 
-def places(graph: topology.Topology, t: int) -> list[Round]:
-    return [graph.round(t, i) for i in range(graph.agents)]
+def places(graph: Topology, t: int) -> list[Neighborhood]:
+    return [graph.neighborhood(t, i) for i in range(graph.agents)]
 
 
 # ---- doubly stochastic
@@ -113,12 +123,12 @@ def symmetric(name: str, n: int, edges: set[tuple[int, int]]):
     """A doubly stochastic mixing, and its weights by the formula."""
     match name:
         case "metropolis":
-            return Metropolis(), reference.metropolis(n, edges)
+            return Metropolis(GRAPH), reference.metropolis(n, edges)
         case "lazy-metropolis":
-            return LazyMetropolis(), reference.lazy_metropolis(n, edges)
+            return LazyMetropolis(GRAPH), reference.lazy_metropolis(n, edges)
         case _:
             largest = reference.laplacian_max(n, edges)
-            return Laplacian(largest), reference.laplacian(n, edges, largest)
+            return Laplacian(facts(laplacian_max=largest)), reference.laplacian(n, edges, largest)
 
 
 @pytest.mark.parametrize("name", ["metropolis", "lazy-metropolis", "laplacian"])
@@ -136,15 +146,15 @@ def test_symmetric_weights_are_doubly_stochastic_and_those_of_the_formula(name, 
 
 @given(graphs(undirected=True))
 def test_lazy_weights_are_positive_semidefinite_with_diagonals_of_at_least_a_half(graph):
-    weights, _, _ = matrix(LazyMetropolis(), place(*graph), [None] * graph[0])
+    weights, _, _ = matrix(LazyMetropolis(GRAPH), place(*graph), [None] * graph[0])
     assert np.linalg.eigvalsh(weights).min() >= -1e-13
     assert (np.diag(weights) >= 0.5 - 1e-15).all()
 
 
-@pytest.mark.parametrize("mixing", [Metropolis(), LazyMetropolis(), Laplacian(6.0)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("mixing", [Metropolis(GRAPH), LazyMetropolis(GRAPH), Laplacian(facts(laplacian_max=6.0))], ids=lambda m: type(m).__name__)
 def test_the_mean_lasts_a_thousand_rounds(mixing):
     """A new graph each round, 25 in turn; agents agree on it as well."""
-    graph = topology.ErdosRenyiEachRound(6, seed=2)
+    graph = ErdosRenyiEachRound(6, seed=2)
     weights = [matrix(mixing, places(graph, t), [None] * 6)[0] for t in range(1, 26)]
     x = np.random.default_rng(0).standard_normal((6, 3)) + np.array([100.0, 0.0, -7.0])
     mean = x.mean(axis=0)
@@ -156,12 +166,12 @@ def test_the_mean_lasts_a_thousand_rounds(mixing):
 # ---- balancing
 
 
-def products(graph: topology.Topology, start: float, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+def products(graph: Topology, start: float, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Φ(rounds : 1), and the last round's weights; every round's columns sum to 1."""
     n = graph.agents
     phi, states = np.eye(n), [start] * n
     for t in range(1, rounds + 1):
-        weights, states, _ = matrix(Balancing(start), places(graph, t), states)
+        weights, states, _ = matrix(Balancing(GRAPH), places(graph, t), states)
         np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-13)
         assert (weights >= -1e-12).all()
         phi = weights @ phi
@@ -171,9 +181,9 @@ def products(graph: topology.Topology, start: float, rounds: int) -> tuple[np.nd
 @pytest.mark.parametrize("seed", range(4))
 def test_balanced_weights_average_on_a_fixed_digraph(seed):
     """Lemma 2 where it holds: Φ(t : s) → 11ᵀ/n; rows sum to 1 in the limit only."""
-    graph = topology.RandomDigraph(6, seed)
+    graph = RandomDigraph(6, seed=seed)
     start = 1 / len(graph.edges(1))
-    first, _, _ = matrix(Balancing(start), places(graph, 1), [start] * 6)
+    first, _, _ = matrix(Balancing(GRAPH), places(graph, 1), [start] * 6)
     phi, last = products(graph, start, 400)
     np.testing.assert_allclose(phi, 1 / 6, atol=1e-8)
     np.testing.assert_allclose(last.sum(axis=1), 1, atol=1e-8)
@@ -183,11 +193,11 @@ def test_balanced_weights_average_on_a_fixed_digraph(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_balanced_weights_average_on_eulerian_digraphs_that_change(seed):
     """Doubly stochastic from the start, for w = 1/n is balanced already."""
-    graph = topology.Eulerian(6, seed)
+    graph = Eulerian(6, seed=seed)
     assert graph.edges(1) != graph.edges(2)
     states = [1 / 6] * 6
     for t in range(1, 6):
-        weights, states, _ = matrix(Balancing(1 / 6), places(graph, t), states)
+        weights, states, _ = matrix(Balancing(GRAPH), places(graph, t), states)
         np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-13)
         assert states == pytest.approx([1 / 6] * 6, rel=1e-13)
     phi, _ = products(graph, 1 / 6, 200)
@@ -209,17 +219,17 @@ def test_balanced_weights_diverge_on_digraphs_that_change(seed):
 def test_a_start_of_one_over_all_edges_keeps_weights_nonnegative():
     """200 fixed strongly connected digraphs; a negative weight would raise `Diverged`."""
     for seed in range(200):
-        graph = topology.RandomDigraph(3 + seed % 5, seed, probability=0.1 + 0.2 * (seed % 4))
+        graph = RandomDigraph(3 + seed % 5, seed=seed, probability=0.1 + 0.2 * (seed % 4))
         start, rounds = 1 / len(graph.edges(1)), places(graph, 1)
         states = [start for _ in rounds]
         for _ in range(25):
             said = [np.array([w]) for w in states]
             heard = [
-                Balancing(start).hear(w, r, [said[j] for j in r.senders]) for w, r in zip(states, rounds, strict=True)
+                Balancing(GRAPH).weights(w, r, [said[j] for j in r.senders]) for w, r in zip(states, rounds, strict=True)
             ]
             assert min(min(row) for _, row, _ in heard) >= 0
             states = [w for w, _, _ in heard]
-        out = [len(r.out) for r in rounds]
+        out = [len(r.out_neighbors) for r in rounds]
         assert np.dot(out, states) == pytest.approx(1, rel=1e-12)
 
 
@@ -228,8 +238,8 @@ def test_a_start_of_one_over_all_edges_keeps_weights_nonnegative():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rescaling_finds_the_left_perron_vector(seed):
-    graph = topology.RandomDigraph(6, seed)
-    rounds, mixing = places(graph, 1), Rescaling(6)
+    graph = RandomDigraph(6, seed=seed)
+    rounds, mixing = places(graph, 1), Rescaling(facts(agents=6))
     states = [mixing.init(i) for i in range(6)]
     for t in range(300):
         weights, states, scales = matrix(mixing, rounds, states)

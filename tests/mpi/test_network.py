@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from mpinodes.core import Round
+from mpinodes.core import Neighborhood
+from mpinodes.core.messages import HEADER
 
 
 @pytest.fixture
@@ -15,6 +17,11 @@ def world():
     from mpi4py import MPI
 
     return MPI.COMM_WORLD
+
+
+def of_dimension(d: int):
+    """As much of a set-up as an exchange asks for."""
+    return SimpleNamespace(algorithm=SimpleNamespace(vectors=("x",)), dimension=d)
 
 
 def together(world, check):
@@ -34,16 +41,20 @@ def test_frames_arrive_whole_on_changing_graphs(world):
     from mpinodes.topology.erdos_renyi_each_round import ErdosRenyiEachRound
 
     graph = ErdosRenyiEachRound(world.size, 0.4, seed=3)
-    frame = np.empty(2 + 50)
-    network = Network(world, frame, make_wait(world))
+    frame = np.empty(HEADER + 50)
+    network = Network(world, of_dimension(48), frame, make_wait(world))
 
     def check():
         for t in range(1, 301):
-            round = graph.round(t, world.rank)
+            here = graph.neighborhood(t, world.rank)
             frame[:2], frame[2:] = (t, 1.0), 1000 * world.rank + t
-            network.exchange(round)
-            for j in round.inn:
-                assert network.frames[j].tolist() == [t, 1.0, *[1000 * j + t] * 50]
+            arrivals = network.exchange(here)
+            assert arrivals.senders == here.senders
+            for j, arrived in zip(arrivals.senders, arrivals.frames, strict=True):
+                assert arrived.tolist() == [t, 1.0, *[1000 * j + t] * 51]
+            assert [len(release) for release in arrivals.releases] == [48] * len(here.senders)
+            assert [said.tolist() for said in arrivals.scalars] == [[1000 * j + t] * 2 for j in here.senders]
+            assert arrivals.own.tolist() == [1000 * world.rank + t] * 48
 
     together(world, check)
     network.close()
@@ -55,13 +66,13 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
     from mpinodes.simulation.network import Network, RoundMismatch, make_wait
 
     pair = world.Split(world.rank // 2)
-    frame = np.zeros(4)
-    network = Network(pair, frame, make_wait(world))
+    frame = np.zeros(HEADER + 2)
+    network = Network(pair, of_dimension(2), frame, make_wait(world))
     frame[:2] = (5.0, 1.0) if pair.rank else header
 
     def check():
         other = (1 - pair.rank,) if pair.size == 2 else ()
-        place = Round(5, pair.rank, other, other)
+        place = Neighborhood(5, pair.rank, other, other)
         if pair.rank == 1:
             with pytest.raises(RoundMismatch) as caught:
                 network.exchange(place)

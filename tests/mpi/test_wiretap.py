@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mpinodes.simulation.agent import HEADER
 
+from mpinodes.core.messages import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.admm import UNLIKE
 from tests.helpers.parts import setup_of, told
@@ -41,23 +41,22 @@ class Tap:
 
 def tapped_run(world, words: list[str], monkeypatch):
     """Run an experiment on all ranks; the calls made on communicators, and the frames sent, by this rank."""
-    from mpinodes import run
-    from mpinodes.simulation import network
+    from mpinodes.simulation import job, network
 
     calls, sent = [], []
     plain = network.Network.exchange
 
-    def exchange(self, round):
-        frame = self.frames[round.me]
+    def exchange(self, here):
+        frame = self._frames[here.agent]
         before = frame.copy()
-        plain(self, round)
+        arrivals = plain(self, here)
         assert np.array_equal(before, frame)
-        sent.append((round, before, frame))
+        sent.append((here, before, frame))
+        return arrivals
 
     with monkeypatch.context() as patch:
         patch.setattr(network.Network, "exchange", exchange)
-        job = run.Job(Tap(world, calls))
-        assert job.run(run._arguments().parse_args(words)) == 0
+        assert job.Job(Tap(world, calls)).run(words) == 0
     return calls, sent
 
 
@@ -101,18 +100,18 @@ def test_only_headers_releases_and_scalars_cross_a_link(mpi_tmp_path, monkeypatc
     me, d = world.rank, parts.dimension
 
     errors = strangers(calls, sent[0][2] if sent else None, me, logger=7)
-    for round, crossed, _ in sent:
-        h, w = reference_run["h"][round.t - 1, me], reference_run["w"][round.t - 1, me]
-        scalars = [1 / (len(round.out) + 1), w] if push_sum else []
+    for here, crossed, _ in sent:
+        h, w = reference_run["h"][here.t - 1, me], reference_run["w"][here.t - 1, me]
+        scalars = [1 / (len(here.out_neighbors) + 1), w] if push_sum else []
         header, release, said = np.split(crossed, [HEADER, HEADER + d])
-        if header.tolist() != [round.t, 1.0, 0.0]:
-            errors.append(f"header {header} in round {round.t}")
+        if header.tolist() != [here.t, 1.0, 0.0]:
+            errors.append(f"header {header} in round {here.t}")
         if not np.allclose(release, h, rtol=1e-12, atol=1e-12 * np.abs(h).max()):
-            errors.append(f"round {round.t}: something else than the release")
+            errors.append(f"round {here.t}: something else than the release")
         if len(said) != len(scalars) or not np.allclose(said, scalars, rtol=1e-12):
-            errors.append(f"round {round.t}: scalars {said} instead of {scalars}")
-        if round.out and any(i not in range(7) for i in round.out):
-            errors.append(f"round {round.t}: sent to {round.out}")
+            errors.append(f"round {here.t}: scalars {said} instead of {scalars}")
+        if here.out_neighbors and any(i not in range(7) for i in here.out_neighbors):
+            errors.append(f"round {here.t}: sent to {here.out_neighbors}")
     if me < 7 and len(sent) != 60:
         errors.append(f"{len(sent)} rounds")
     assert not [e for e in world.allgather(errors) if e]
@@ -137,17 +136,17 @@ def test_agents_with_data_of_their_own_say_nothing_else_either(ranks, mpi_tmp_pa
             wrong.append(f"frames to {told_to}, out-neighbours {may_tell}")
         if len(sent) != (6 if me < logger else 0):
             wrong.append(f"{len(sent)} rounds")
-        for round, crossed, _ in sent:
+        for here, crossed, _ in sent:
             header, h, said = np.split(crossed, [HEADER, HEADER + parts.dimension])
-            at = round.t - 1, me
-            if header.tolist() != [round.t, 1.0, 0.0]:
-                wrong.append(f"header {header} in round {round.t}")
+            at = here.t - 1, me
+            if header.tolist() != [here.t, 1.0, 0.0]:
+                wrong.append(f"header {header} in round {here.t}")
             if not np.allclose(h, wanted.h[at], rtol=1e-12, atol=1e-12 * np.abs(wanted.h[at]).max()):
-                wrong.append(f"round {round.t}: something else than the release")
+                wrong.append(f"round {here.t}: something else than the release")
             if said.shape != wanted.said[at].shape or not np.allclose(said, wanted.said[at], rtol=1e-12, atol=1e-15):
-                wrong.append(f"round {round.t}: scalars {said} instead of {wanted.said[at]}")
+                wrong.append(f"round {here.t}: scalars {said} instead of {wanted.said[at]}")
             if not (np.array_equal(h, lockstep["h"][at]) and np.array_equal(said, lockstep["said"][at])):
-                wrong.append(f"round {round.t}: other bits than in lockstep")
+                wrong.append(f"round {here.t}: other bits than in lockstep")
         errors += [f"{name}, rank {me}: {error}" for error in wrong]
     assert not [e for some in world.allgather(errors) for e in some]
 
@@ -168,14 +167,14 @@ def test_of_a_local_solve_the_release_alone_crosses_a_link(mpi_tmp_path, monkeyp
         calls, sent = tapped_run(world, words, monkeypatch)
         found, said = setting.expected()
         wrong = strangers(calls, sent[0][2] if sent else None, me, logger)
-        for round, crossed, _ in sent:
-            at = round.t - 1, me
-            if crossed[:2].tolist() != [round.t, 1.0] or len(crossed) != HEADER + setting.dimension:
-                wrong.append(f"round {round.t}: header {crossed[:2]}, {len(crossed)} floats")
+        for here, crossed, _ in sent:
+            at = here.t - 1, me
+            if crossed[:2].tolist() != [here.t, 1.0] or len(crossed) != HEADER + setting.dimension:
+                wrong.append(f"round {here.t}: header {crossed[:2]}, {len(crossed)} floats")
             if not np.allclose(crossed[HEADER:], said[at], rtol=1e-8, atol=1e-8 * np.abs(said).max()):
-                wrong.append(f"round {round.t}: something else than the release")
-            if name == "pvp-admm" and round.t > 1 and np.allclose(crossed[HEADER:], found[at], rtol=0.01):
-                wrong.append(f"round {round.t}: no noise")
+                wrong.append(f"round {here.t}: something else than the release")
+            if name == "pvp-admm" and here.t > 1 and np.allclose(crossed[HEADER:], found[at], rtol=0.01):
+                wrong.append(f"round {here.t}: no noise")
         if len(sent) != (6 if me < logger else 0):
             wrong.append(f"{len(sent)} rounds")
         errors += [f"{name}, rank {me}: {error}" for error in wrong]

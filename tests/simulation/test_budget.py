@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mpinodes.simulation.agent import HEADER
 
 import mpinodes
-from mpinodes.auditing.replay import Recorded, Replayed, replay
+from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.budget import Dry, events, within_budget
-from tests.helpers.accounting import field
-from tests.helpers.parts import resolved, run_of, setup_of
+from mpinodes.core.messages import HEADER
+from mpinodes.simulation.budget import _Dry, events, within_budget
+from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 
 RUNS = [
@@ -58,10 +58,10 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
-    parts = setup_of(words)
-    dry = Dry(**{name: getattr(parts, name) for name in parts.__dataclass_fields__})
-    public = slice(0, field("residual"))  # what follows is of the solver
-    np.testing.assert_array_equal(events(dry)[:, :, public], events(parts)[:, :, public])
+    setup = setup_of(words)
+    dry, real = _Dry(setup).events(), events(setup)
+    assert dry.priced() == real.priced()  # all but what a solver tells of itself
+    assert real.scale.any()
 
 
 STOPPING = "privacy.budget.kept_by=stopping record.transcript=true"
@@ -87,7 +87,7 @@ def test_an_agent_that_would_overspend_stops(tmp_path, words, epsilon):
         if stop < rounds:
             assert told[stop - 1, i] or stop == 1  # it went on for as long as it could
         for t in range(stop, rounds):  # said[t] is of round t + 1
-            place = recorded.parts.topology.round(t, i)
+            place = recorded.setup.topology.neighborhood(t, i)
             weights = _weights(recorded, i, t)
             np.testing.assert_array_equal(said[t, i], _mixed(weights, [said[t - 1, j] for j in place.senders]))
     assert not any(replay(recorded, i, rounds=3, seed=0).exceeded for i in range(n))
@@ -95,7 +95,7 @@ def test_an_agent_that_would_overspend_stops(tmp_path, words, epsilon):
 
 def _weights(recorded: Recorded, agent: int, t: int) -> list[float]:
     """The row that an agent mixed in round t by, as its mixing computes it from the recorded scalars."""
-    return list(Replayed(recorded, agent).heard(t).row)
+    return list(Replayed(recorded, agent).heard(t).weights)
 
 
 def _mixed(row: list[float], said: list[np.ndarray]) -> np.ndarray:
@@ -128,4 +128,4 @@ def test_a_resolved_budget_runs_again_to_the_same_bits(tmp_path):
 )
 def test_a_budget_that_cannot_be_kept_is_refused(words, error):
     with pytest.raises(BadInput, match=error):
-        within_budget(resolved(words))
+        within_budget(setup_of(words))

@@ -328,8 +328,8 @@ def test_adult_trains_on_one_file_or_on_both_by_either_scaling(people, scaling, 
 def test_adult_is_split_and_scaled_by_public_constants_by_default(people):
     plain, same = people(), people(rows="split", scaling="public")
     assert plain == same
-    assert plain.preprocessing == ""
-    assert people(scaling="maxima").preprocessing == "columns are divided by maxima read off the data"
+    assert plain.unproven_because == ""
+    assert people(scaling="maxima").unproven_because == "columns are divided by maxima read off the data"
 
 
 @pytest.mark.parametrize("rows", ["split", "all"])
@@ -354,6 +354,6 @@ def test_all_of_adult_comes_in_shares_and_batches_across_both_files(people):
 
 def test_the_command_line_knows_adults_options(people):
     words = "algorithm.name=dola data.name=adult data.rows=all data.scaling=maxima data.partition=uneven"
-    parts = setup_of(f"{words} data.sizes=[2,3] topology.agents=2 rounds=2 data.dir={people().dir}")
+    parts = setup_of(f"{words} data.sizes=[2,3] topology.name=complete topology.agents=2 rounds=2 data.dir={people().dir}")
     assert [len(share) for share in parts.stream.shares] == [2, 3]
-    assert parts.stream.preprocessing
+    assert parts.stream.unproven_because

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpinodes.config.resolve import resolve
 
 from mpinodes import topology
 from mpinodes.config import registry
+from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.topology import base, drawn
 from mpinodes.topology.b_connected import BConnected
@@ -39,7 +39,7 @@ from mpinodes.topology.small_world import SmallWorld
 from mpinodes.topology.torus import Torus
 from scripts import write_topology
 
-KINDS = {name: registry.find("topology", name, "") for name in registry.names("topology")}
+KINDS = {name: registry.find(registry.TOPOLOGIES, name) for name in registry.names(registry.TOPOLOGIES)}
 SEVEN = topology.folder() / "seven-agent-digraph.json"
 
 
@@ -449,9 +449,9 @@ def test_agents_draw_their_graphs_without_networkx():
 import sys
 from mpinodes import topology
 from mpinodes.config import registry
-for name in registry.names("topology"):
+for name in registry.names(registry.TOPOLOGIES):
     if name not in ("small-world", "barabasi-albert"):
-        graph = registry.find("topology", name, "")(8, seed=1)
+        graph = registry.find(registry.TOPOLOGIES, name)(8, seed=1)
         graph.neighborhood(1, 0)
         for fact in ("connectivity", "one_way_edge", "out_edges", "laplacian_max", "is_eulerian"):
             getattr(topology, fact)(graph, 100)
@@ -515,7 +515,7 @@ def test_a_generated_graph_written_to_a_file_reads_back_with_the_same_edges(name
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("rign agents=3 FILE", "NAME = 'rign': there is no such name; did you mean ring?"),
+        ("rign agents=3 FILE", "topology.name = 'rign': there is no such name; did you mean ring?"),
         ("ring agents=3 rounds=7 FILE", "rounds = 7: ring repeats after 1, which are written; leave rounds out"),
         ("matchings agents=4 FILE", "matchings never repeats: say how many rounds to write, as in rounds=100"),
         ("matchings agents=4 rounds=0 FILE", "rounds = 0: expected int >= 1"),
@@ -538,7 +538,7 @@ def test_a_topology_is_found_by_its_name_without_the_others():
     code = """
 import sys
 from mpinodes.config import registry
-registry.find("topology", "random-digraph", "topology.name")
+registry.find(registry.TOPOLOGIES, "random-digraph")
 print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if name.startswith("mpinodes.topology.")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -546,22 +546,22 @@ print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if
 
 
 def test_the_names_are_those_of_the_classes_and_of_the_files():
-    assert topology.names() == sorted([*KINDS, "five-agent-chord", "seven-agent-digraph"])
+    assert sorted([*registry.names(registry.TOPOLOGIES), *topology.stored()]) == sorted([*KINDS, "five-agent-chord", "seven-agent-digraph"])
     assert len(KINDS) == 15
     with pytest.raises(BadInput, match=r"topology.name = 'base': there is no such name"):
-        registry.find("topology", "base", "topology.name")
+        registry.find(registry.TOPOLOGIES, "base")
 
 
 def test_a_misspelt_name_may_have_meant_a_file():
     with pytest.raises(BadInput, match=r"topology.name = 'seven-agent-digrap': .* did you mean seven-agent-digraph\?"):
-        resolve({"topology": {"name": "seven-agent-digrap"}}, None)
+        compose({"topology": {"name": "seven-agent-digrap"}}, None)
 
 
 def test_a_topology_of_ones_own_is_as_small_as_the_documentation_says(tmp_path):
     text = base.__doc__
     file = tmp_path / "star.py"
     file.write_text(textwrap.dedent(text[text.index("    from dataclasses") : text.index("A graph drawn")]))
-    star = registry.from_path(str(file), "topology.path")(5)
+    star = registry.from_path(registry.TOPOLOGIES, str(file))(5)
     assert (star.title, star.source, star.period, star.from_file) == ("star", "topology 'star'", 1, False)
     assert star.neighborhood(3, 0) == (3, 0, (1, 2, 3, 4), (1, 2, 3, 4))
     assert star.neighborhood(3, 2) == (3, 2, (0,), (0,))
