@@ -71,8 +71,26 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     return worst
 
 
-def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Finding:
-    """One adjacent data set."""
+class Compared(NamedTuple):
+    """One adjacent data set, by message from the changed round on.
+
+    Attributes:
+        over: (r,) realised/claimed, the larger of L1 and L2, of the worst vector.
+        carried: (r,) whether it first carries the changed sample.
+        l2: (r, vectors) realised.
+        bound: (r, vectors) claimed.
+        public: whether the sensitivities stated were the same.
+    """
+
+    over: Vector
+    carried: Vector
+    l2: Vector
+    bound: Vector
+    public: bool
+
+
+def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
+    """An agent on one adjacent data set, to a round."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
     uses = events.uses.tolist()
     ratio = np.divide(events.l1, events.l2, out=np.ones_like(events.l1), where=np.isfinite(events.l2) & (events.l2 > 0))
@@ -83,6 +101,12 @@ def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) ->
     # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
     by_norm = events.kind == Kind.PURE
     over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * ratio))).max(axis=1)
+    return Compared(over, carried, l2, bound, public)
+
+
+def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Finding:
+    """One adjacent data set."""
+    over, carried, l2, _, public = compared(recorded, replayed, change, last)
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
     return Finding(replayed.agent, 1, direct, hidden, where, int((l2 > 0).any(axis=1).sum()), public)

@@ -168,6 +168,13 @@ class Replayed:
             moved.append(self._apart(t, own, message, losses))
         return np.array(moved), public
 
+    def stated(self, change: Change, last: int) -> Iterator[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
+        """By message, what it says of itself on the agent's own data and on adjacent data."""
+        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
+        hidden = len(self._setup.algorithm.hidden)
+        for t, message in self._adjacent(change, last, losses):
+            yield t, *(_public(m, hidden, self._vectors) for m in (self.messages[t - 1], message))
+
     def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
         if isinstance(own, Solve) and isinstance(other, Solve):
             return [self._diverged(t, other, losses(other.uses))]

@@ -1,0 +1,101 @@
+"""All tests of an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes.auditing.checks.alone import elsewhere
+from mpinodes.auditing.checks.faults import Fault, Report
+from mpinodes.auditing.checks.limits import over_mpi, without_noise
+from mpinodes.auditing.checks.purity import purity
+from mpinodes.auditing.checks.setups import experiments
+from mpinodes.auditing.checks.statements import statements
+from mpinodes.auditing.checks.walks import Run, made
+from mpinodes.auditing.checks.watching import watch
+from mpinodes.config.compose import compose
+from mpinodes.core import Diverged
+from mpinodes.core.errors import BadInput
+
+WATCHED = 8  # rounds of each agent under the profiler
+APART = 3  # runs whose agents are run in a process of their own
+
+
+def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """An algorithm in a file."""
+    runs = list(_runs(algorithm, path, folder, seed, report))
+    if not runs:
+        reasons = "; ".join(report.notes[-2:])
+        report.take("", [Fault("no experiment fits it", reasons, "it must run on data of its own file")], 0)
+        return
+    for k, run in enumerate(runs):
+        size = run.frames.shape[0] * run.frames.shape[1]
+        calm = len(run.frames) <= 60 or k == 0
+        if calm:
+            _take(report, "calls made again", run, lambda run=run: purity(run, seed), size)
+        if k < APART:
+            _take(report, "calls watched", run, lambda run=run: watch(run, WATCHED), size)
+            _take(report, "messages without noise", run, lambda run=run: without_noise(run), size)
+        try:
+            statements(run, seed, report)
+        except BadInput as error:
+            report.take("", [_failed(run, error)], 0)
+        except Exception as error:
+            report.take("", [_failed(run, error)], 0)
+    first = [run for run in runs if len(run.frames) <= 60][:APART]
+    size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
+    _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
+    _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
+
+
+def _take(report: Report, what: str, run: Run, test: Callable[[], Iterable[Fault]], times: int) -> None:
+    try:
+        report.take(what, list(test()), times)
+    except Exception as error:
+        report.take(what, [_failed(run, error)], times)
+
+
+def _failed(run: Run, error: Exception) -> Fault:
+    return Fault(
+        "it fails where it is called by itself",
+        f"{run.what}: {type(error).__name__}: {error}",
+        "a method must work on what it was given, whenever it is called",
+    )
+
+
+def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[Run]:
+    """The experiments that fit it, run."""
+    for what, asked in experiments(algorithm, path, folder, seed):
+        try:
+            setup = compose(asked, ranks=None)
+        except BadInput as error:
+            report.notes.append(f"{what}: not tried: {error}")
+            continue
+        except Exception as error:
+            report.take("", [Fault(
+                "it cannot be set up", f"{what}: {type(error).__name__}: {error}",
+                "validate() raises ValueError where hyper-parameters do not fit, and nothing else is raised",
+            )], 0)  # fmt: skip
+            continue
+        try:
+            run = made(what, setup)
+        except Diverged as error:
+            report.notes.append(f"{what}: not tried: {error}")
+            continue
+        except Exception as error:
+            report.take("", [_failed(Run(what, setup, *[np.empty(0)] * 2, None), error)], 0)  # type: ignore[arg-type]
+            continue
+        report.take("experiments", _finite(run))
+        yield run
+
+
+def _finite(run: Run) -> Iterable[Fault]:
+    bad = ~np.isfinite(run.decisions).all(axis=2)
+    if bad.any():
+        t, i = np.argwhere(bad)[0].tolist()
+        yield Fault(
+            "a decision that is not finite", f"{run.what}: agent {i}, round {t + 1}", "decisions are finite numbers"
+        )

@@ -1,0 +1,135 @@
+"""What a check finds, in words, and pictures of values by which it sees that something has changed."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SIMPLE = (type(None), bool, int, str, bytes, complex)
+DEPTH = 40
+
+
+class Fault(NamedTuple):
+    """One test that failed.
+
+    Attributes:
+        name: what is wrong, in words.
+        where: agent, round, method, values.
+        right: what would be right.
+    """
+
+    name: str
+    where: str
+    right: str
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"{self.name}: {self.where}; {self.right}"
+
+
+class Report:
+    """Everything that was found, and how much was looked at.
+
+    Attributes:
+        tested: by what was tested, how many times.
+        notes: what could not be tested.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Fault]] = {}
+        self.tested: dict[str, int] = {}
+        self.notes: list[str] = []
+
+    def take(self, what: str, faults: Iterable[Fault], times: int = 1) -> None:
+        """The outcome of a test."""
+        self.tested[what] = self.tested.get(what, 0) + times
+        for fault in faults:
+            self._found.setdefault(fault.name, []).append(fault)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """One of each name, the first, with how often it was seen."""
+        return [
+            first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
+            for first, *more in self._found.values()
+        ]
+
+
+def image(value: Any, depth: int = DEPTH) -> Any:
+    """All that a value is made of, to the last bit: equal images are equal values."""
+    if isinstance(value, SIMPLE):
+        return (type(value).__name__, value)
+    if isinstance(value, float):
+        return ("float", struct.pack("d", value))
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return ("array", value.shape, image(value.tolist(), depth - 1))
+        return ("array", value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, np.generic):
+        return ("array", value.dtype.str, (), value.tobytes())
+    if depth == 0 or isinstance(value, (type, types.ModuleType)):
+        return ("name", getattr(value, "__qualname__", type(value).__qualname__))
+    return _inside(value, depth - 1)
+
+
+def _inside(value: Any, depth: int) -> Any:
+    name = type(value).__qualname__
+    if isinstance(value, (tuple, list)):
+        return (name, *(image(inner, depth) for inner in value))
+    if isinstance(value, Mapping):
+        return (name, *((image(k, depth), image(v, depth)) for k, v in value.items()))
+    if isinstance(value, (set, frozenset)):
+        return (name, *sorted((image(inner, depth) for inner in value), key=repr))
+    if isinstance(value, types.FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        kept = (cells, value.__defaults__, value.__kwdefaults__, vars(value))
+        return ("function", value.__qualname__, image(kept, min(depth, 4)))
+    if isinstance(value, functools.partial):
+        return (name, image((value.args, value.keywords), depth))
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
+        return ("method", value.__name__)
+    held = attributes(value)
+    return (name, *((key, image(inner, depth)) for key, inner in held.items())) if held else (name, _reduced(value))
+
+
+def _reduced(value: Any) -> Any:
+    """Of an object that shows no attributes: an iterator, a generator of random numbers."""
+    try:
+        return image(value.__reduce_ex__(2)[1:], 6)
+    except Exception:  # what cannot be pickled
+        return None
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What an object holds under its own names; what a `cached_property` found is no part of it."""
+    held = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
+                held[slot] = getattr(value, slot)
+    cached = {k for kind in type(value).__mro__ for k, v in vars(kind).items() if _is_cached(v)}
+    return {key: inner for key, inner in held.items() if key not in cached}
+
+
+def _is_cached(member: Any) -> bool:
+    return isinstance(member, functools.cached_property)
+
+
+def shown(value: Any) -> str:
+    """A value in a line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 120 else f"{text[:117]}..."

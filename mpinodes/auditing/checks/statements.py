@@ -1,0 +1,201 @@
+"""What messages say of themselves, against replays of every agent on data made to move them as far as they can go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mpinodes.auditing.changes import Change, adjacent, changed, dense
+from mpinodes.auditing.checks.faults import Fault, Report, shown
+from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
+from mpinodes.auditing.replay import SLACK, Compared, compared
+from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.core.experiment import log_spaced
+from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
+
+FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
+RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
+
+
+def statements(run: Run, seed: int, report: Report) -> None:
+    """Every agent, every round, many adjacent data sets."""
+    for agent in run.agents:
+        faults, tried = [], 0
+        for fault in _agent(run, agent, np.random.default_rng([seed, agent])):
+            if fault is None:
+                tried += 1
+            else:
+                faults.append(fault)
+                if len(faults) >= 4:
+                    break
+        report.take("adjacent data sets", faults, tried)
+
+
+def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | None]:
+    """Faults; None for a data set without."""
+    recorded = Transcript(run.setup, run.frames.copy(), run.events)
+    replayed = Replayed(recorded, agent)
+    total = len(run.frames)
+    yield from _own(run, agent, replayed)
+    followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
+    ends = total if run.setup.experiment.data.get("batch") != "all" else 3
+    for round in range(1, min(total, ends)):
+        last = total if round in followed else min(round + 2, total)
+        losses = recorded.losses(agent)
+        whole = [*adjacent(run.setup, losses, agent, round, rng)]
+        tried = [*whole, *extreme(run, losses, agent, round, rng, EXTRA if round in followed else 1)]
+        for change in tried:
+            first = _first(run, agent, change)
+            if first < change.round:
+                change, last = change._replace(round=first), total
+            yield from _one(run, recorded, replayed, change, last)
+        if round in followed:
+            yield from _scalars(run, agent, tried[int(rng.integers(len(tried)))])
+
+
+def _first(run: Run, agent: int, change: Change) -> int:
+    """The first round that a changed sample is used in."""
+    if change.sample is None:
+        return change.round
+    samples = run.setup.stream.samples(agent)
+    return next(t for t in range(1, change.round + 1) if change.sample in samples(t))
+
+
+def extreme(
+    run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int
+) -> Iterator[Change]:
+    """Samples at corners of their domain, and within it."""
+    loss: Any = losses(round)
+    row = int(rng.integers(len(loss.targets)))
+    whole = run.setup.experiment.privacy.adjacency == "one-round"
+    sample = None if whole else run.setup.stream.samples(agent)(round)[row]
+    own, d = dense(loss.features[[row]])[0], loss.features.shape[1]
+    bound, norm = run.setup.stream.feature_bound, run.setup.stream.feature_norm
+    size = min(bound if np.isfinite(bound) else 1.0, norm if np.isfinite(norm) else 1.0)
+    edge = min(size, norm / np.sqrt(d))
+    features = [np.full(d, edge), -own, np.zeros(d), np.eye(d)[rng.integers(d)] * size, rng.uniform(-edge, edge, d)]
+    targets = [-1.0, 1.0] if loss.needs_labels else [1e4, -1e4, 1e3, -1e3, 0.0, 0.1, -3.0, float(rng.normal())]
+    for _ in range(many):
+        yield Change(round, sample, features[rng.integers(len(features))], float(rng.choice(targets)))
+
+
+def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
+    """What is said on the agent's own data is finite, and its uses are rounds that were."""
+    for t, message in enumerate(replayed.messages, 1):
+        for value in _vectors(message):
+            if not np.isfinite(value).all():
+                yield Fault(
+                    "a message that is not finite",
+                    f"{run.what}: message() of agent {agent}, round {t}: {shown(value.tolist())}",
+                    "a message is a vector of finite numbers",
+                )
+                return
+        uses = getattr(message, "uses", 0)
+        if uses != int(uses) or not 0 <= uses <= t:
+            yield Fault(
+                "`uses` names no round that was",
+                f"{run.what}: message() of agent {agent}, round {t}: uses={uses}",
+                "the round whose loss first reaches the network with it: t - 1 as a rule, 0 for none",
+            )
+            return
+
+
+def _vectors(message: Any) -> list[Any]:
+    if hasattr(message, "value"):
+        return [message.value]
+    return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
+
+
+def _one(
+    run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int
+) -> Iterator[Fault | None]:
+    where = f"{run.what}: agent {replayed.agent}"
+    try:
+        found = compared(recorded, replayed, change, last)
+    except Exception as error:
+        yield Fault(
+            "it fails on other data",
+            f"{where}: with a sample of round {change.round} replaced, {type(error).__name__}: {error}",
+            "what is raised is seen by all, and so must not depend on data",
+        )
+        return
+    if not found.public:
+        yield _not_public(run, replayed, change, last)
+        return
+    if not np.isfinite(found.l2[np.isfinite(found.bound)]).all():
+        t = change.round + int(np.argmax(~np.isfinite(found.l2).all(axis=1)))
+        yield Fault(
+            "a message that moves without bound",
+            f"{where}, round {t}: not finite, or of another kind, once a sample of round {change.round} is replaced",
+            "a message stays a finite vector, and of its kind, whatever the data",
+        )
+        return
+    over = np.where(found.carried, found.over, found.over / (1 + RELATIVE))
+    if (over > SLACK).any():
+        yield _understated(run, replayed.agent, change, found, int(np.argmax(over > SLACK)))
+        return
+    yield None
+
+
+def _not_public(run: Run, replayed: Replayed, change: Change, last: int) -> Fault:
+    t, one, other = next((t, a, b) for t, a, b in replayed.stated(change, last) if a != b)
+    pairs = [(a, b) for a, b in zip(one, other, strict=False) if a != b] or [(one, other)]
+    a, b = pairs[0]
+    return Fault(
+        "what a message says of itself depends on data",
+        f"{run.what}: message() of agent {replayed.agent}, round {t}: {shown(a)} on its own data, {shown(b)} with a "
+        f"sample of round {change.round} replaced",
+        "kind, sensitivities, calibration, uses and leaks are public: make them of self.run, here and what was heard",
+    )
+
+
+def _understated(run: Run, agent: int, change: Change, found: Compared, k: int) -> Fault:
+    t, events = change.round + k, run.events[change.round - 1 + k, agent]
+    moved, bound = float(found.l2[k].max()), float(found.bound[k].max())
+    where = (
+        f"{run.what}: message() of agent {agent}, round {t}, moves by {moved:.4g} in L2 when a sample of round "
+        f"{change.round} is replaced"
+    )
+    if found.carried[k]:
+        return Fault(
+            "a sensitivity too small",
+            f"{where}; {bound:.4g} is claimed (l2={float(events.l2.max()):.4g}, l1={float(events.l1.max()):.4g}): "
+            f"{found.over[k]:.4g} times too little, in L1 or L2",
+            "l1 and l2 must bound the change of the message by any sample there could be",
+        )
+    uses, kind = int(events.uses), float(events.leakage("kind"))
+    if not found.carried[: k + 1].any():
+        return Fault(
+            "`uses` leaves a sample out",
+            f"{where}; it says uses={uses}, and no message before says that it carries that sample",
+            "the first message that a round's loss reaches names that round in `uses`",
+        )
+    if kind == RELEASED_KIND:
+        return Fault(
+            "hidden lag left out",
+            f"{where}, long after it was first carried; it says leaks=RELEASED, which allows 0",
+            "a message that hidden state reaches states it: leaks=Hidden(...) or feedback(...), or UNKNOWN",
+        )
+    return Fault(
+        "leakage understated",
+        f"{where}; what it and those before say of their {'hidden parts' if kind == HIDDEN_KIND else 'leakage'} allows "
+        f"{bound:.4g}",
+        "transition, gradient, lipschitz, largest and reads must bound what an older change still makes of a message",
+    )
+
+
+def _scalars(run: Run, agent: int, change: Change) -> Iterator[Fault]:
+    """What the mixing says, with the algorithm run on adjacent data."""
+    setup = run.fresh()
+    losses = changed(setup.losses(agent), setup.stream.samples(agent), change)
+    for call in Walk(setup, run.frames, agent, losses).calls(len(run.frames)):
+        if call.scalars != scalars_of(run, agent, call.here.t).tobytes():
+            yield Fault(
+                "data in a public scalar",
+                f"{run.what}: outgoing() of the mixing, agent {agent}, round {call.here.t}: it changes when a sample "
+                f"of round {change.round} is replaced",
+                "a mixing says nothing that algorithm or data have touched: it goes out without noise",
+            )
+            return
