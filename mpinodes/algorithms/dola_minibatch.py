@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mpinodes.algorithms.dola import DOLA, State
-from mpinodes.core import Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector, feedback
+from mpinodes.core import Bound, Feedback, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
 
 __all__ = ["DOLAMinibatch"]
 
@@ -41,7 +41,7 @@ class DOLAMinibatch(DOLA):
         query = super().message(s, here)
         if self.regularizer_at == "public":
             return query
-        return replace(query, leaks=feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
+        return replace(query, leaks=Feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Step 6."""

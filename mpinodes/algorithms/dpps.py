@@ -19,7 +19,7 @@ from math import sqrt
 
 import numpy as np
 
-from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector, feedback
+from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DPPS"]
 
@@ -66,7 +66,7 @@ class DPPS(Algorithm[State]):
             l1=sqrt(len(s.z)) * self.run.grad_sensitivity[here.agent],
             l2=self.run.grad_sensitivity[here.agent],
             uses=here.t - 1,
-            leaks=feedback(
+            leaks=Feedback(
                 self.run.grad_sensitivity[here.agent],
                 lipschitz=s.previous_dual_gain * self.run.grad_lipschitz[here.agent] if s.previous_dual_gain else 0.0,
                 largest=self.run.grad_range[here.agent],

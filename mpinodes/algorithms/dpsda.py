@@ -31,7 +31,7 @@ from mpinodes.core import (
     RELEASED,
     Algorithm,
     Bound,
-    Hidden,
+    Feedback,
     Horizons,
     Inbox,
     Loss,
@@ -39,7 +39,6 @@ from mpinodes.core import (
     Query,
     Setup,
     Vector,
-    feedback,
 )
 
 
@@ -90,10 +89,10 @@ class DPSDA(Algorithm[State]):
             leaks=RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2),
         )
 
-    def _feedback(self, s: State, i: int, l2: float) -> Hidden:
+    def _feedback(self, s: State, i: int, l2: float) -> Feedback:
         """What a changed y_i makes of u_i, and so of the message."""
         n = self.run.agents
-        return feedback(
+        return Feedback(
             l2,
             lipschitz=n * self.run.grad_lipschitz[i] * s.previous_dual_gain if s.previous_dual_gain else 0.0,
             largest=n * self.run.grad_range[i],

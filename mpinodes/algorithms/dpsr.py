@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector, feedback
+from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DPSR"]
 
@@ -62,7 +62,7 @@ class DPSR(Algorithm[State]):
             l1=l1,
             l2=l2,
             uses=here.t - 1,
-            leaks=feedback(
+            leaks=Feedback(
                 l2,
                 lipschitz=step * self.run.grad_lipschitz[here.agent] if step else 0.0,
                 largest=step * self.run.grad_range[here.agent] if step else 0.0,

@@ -27,7 +27,7 @@ from mpinodes.core import (
     RELEASED,
     Algorithm,
     Bound,
-    Hidden,
+    Feedback,
     Horizons,
     Inbox,
     Loss,
@@ -35,7 +35,6 @@ from mpinodes.core import (
     Query,
     Setup,
     Vector,
-    feedback,
 )
 
 __all__ = ["WeightBalancing"]
@@ -91,9 +90,9 @@ class WeightBalancing(Algorithm[State]):
             calibration=sqrt(len(s.x)) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0,
         )
 
-    def _feedback(self, step: float, i: int, l2: float) -> Hidden:
+    def _feedback(self, step: float, i: int, l2: float) -> Feedback:
         """What a changed x_i makes of g_i, and so of the message that it went into."""
-        return feedback(
+        return Feedback(
             l2,
             lipschitz=step * self.run.grad_lipschitz[i] if step else 0.0,
             largest=step * self.run.grad_range[i] if step else 0.0,

@@ -9,6 +9,7 @@ from mpinodes.core.messages import (
     UNKNOWN,
     Diverged,
     Features,
+    Feedback,
     Hidden,
     Inbox,
     Leakage,
@@ -22,7 +23,6 @@ from mpinodes.core.messages import (
     Solved,
     Start,
     Vector,
-    feedback,
 )
 from mpinodes.core.parts import (
     ALL,
@@ -51,6 +51,7 @@ __all__ = [
     "Diverged",
     "Event",
     "Features",
+    "Feedback",
     "GraphFacts",
     "Hidden",
     "Horizons",
@@ -77,5 +78,4 @@ __all__ = [
     "Stream",
     "Topology",
     "Vector",
-    "feedback",
 ]

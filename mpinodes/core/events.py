@@ -7,12 +7,13 @@ numbers of the message's leakage, and its frame where the transcript is recorded
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 from math import sqrt
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,9 +119,10 @@ class Layout:
         return self.dimension + self.record.itemsize // 8
 
     @cached_property
-    def _message(self) -> tuple[slice, int, int]:
-        """Of a row, where events and leakage stand; how many hidden parts and vectors there are."""
-        return slice(self.dimension, self.message_end), len(self.hidden), len(self.vectors)
+    def _pack(self) -> tuple[Callable[..., None], int, int, int]:
+        """What puts a message's numbers into a row, from which byte; how many hidden parts and vectors there are."""
+        pack = Struct(f"{self.message_end - self.dimension}d").pack_into
+        return pack, 8 * self.dimension, len(self.hidden), len(self.vectors)
 
     @property
     def width(self) -> int:
@@ -129,9 +131,9 @@ class Layout:
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
         """Put what a message was into a row: (width,)."""
-        place, hidden, vectors = self._message
-        numbers = leakage.numbers(hidden, vectors)
-        row[place] = events[0] + numbers if vectors == 1 else (*chain.from_iterable(events), *numbers)
+        # Packing bytes takes a third of the time that NumPy takes over a tuple.
+        pack, start, hidden, vectors = self._pack
+        pack(row, start, *chain.from_iterable(events), *leakage.numbers(hidden, vectors))
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -63,7 +63,7 @@ class Released(NamedTuple):
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """See `leakage_numbers`."""
+        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
         return (RELEASED_KIND, *_zeros(hidden, vectors))
 
 
@@ -71,7 +71,7 @@ class Unknown(NamedTuple):
     """Nothing is stated: an older change may move the message without bound, and nothing is proven of the run."""
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """See `leakage_numbers`."""
+        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
         return (UNKNOWN_KIND, *_zeros(hidden, vectors))
 
 
@@ -109,7 +109,7 @@ class Hidden(NamedTuple):
     reads: Sequence[Sequence[float]]
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """See `leakage_numbers`.
+        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
 
         Raises:
             ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
@@ -134,23 +134,42 @@ class Hidden(NamedTuple):
         return (HIDDEN_KIND, *chain(*transition, gradient, (sensitivity,), point, bounds, *reads))
 
 
-def feedback(sensitivity: float, lipschitz: float, largest: float, linear: float = 0.0) -> Hidden:
-    """The leakage of one hidden part that is the message itself, δ its L2 change (the usual case).
+class Feedback(NamedTuple):
+    """The usual `Hidden`: one hidden part, which is the message itself.
 
-    δ(t) = s·[changed] + min(largest, lipschitz·δ(t − 1)) + linear·δ(t − 1)
+    With δ its L2 change:
 
-    Args:
+        δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1)) + λ·δ(t − 1)
+
+    Attributes:
         sensitivity: s, the message's own L2 sensitivity.
-        lipschitz: what an older change of size 1 makes of this message, up to `largest`: a loss's share.
-        largest: the most that it makes of it that way.
-        linear: what it makes of it beside that: a regularizer's share, taken at a hidden point.
+        lipschitz: ℓ, what an older change of size 1 makes of this message, up to `largest`: a loss's share.
+        largest: r, the most that it makes of it that way.
+        linear: λ, what it makes of it beside that: a regularizer's share, taken at a hidden point.
     """
-    return Hidden(((linear,),), (1.0,), sensitivity, (1.0,), lipschitz, largest, ((1.0,),))
+
+    sensitivity: float
+    lipschitz: float
+    largest: float
+    linear: float = 0.0
+
+    def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
+        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
+
+        Raises:
+            ValueError: the algorithm has other than one hidden part and one vector, or a number is below 0.
+        """
+        sensitivity, lipschitz, largest, linear = self
+        if hidden != 1 or vectors != 1:
+            raise ValueError(f"leaks=Feedback(...) is for one `hidden` part and one vector, not {hidden} and {vectors}")
+        if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0 and 0 <= linear < inf):
+            raise ValueError(f"the numbers of a leakage must be >= 0, and linear finite: {self}")
+        return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0)
 
 
 RELEASED_KIND, HIDDEN_KIND, UNKNOWN_KIND = 0.0, 1.0, 2.0
 RELEASED, UNKNOWN = Released(), Unknown()
-Leakage: TypeAlias = Released | Hidden | Unknown
+Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def leakage_width(hidden: int, vectors: int) -> int:
@@ -279,9 +298,9 @@ class Solved(NamedTuple):
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made in every round: a frozen one takes twice as long
 class Inbox:
-    """The releases that agent i mixes in a round, its own among them, in ascending order of sender.
+    """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
 
     Attributes:
         releases: k vectors (d,); of an algorithm with several `vectors` side by side, to be taken by name.

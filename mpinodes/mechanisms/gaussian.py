@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import BACKENDS, Law, backend
+from mpinodes.mechanisms.backends import BACKENDS, Backend, Law, backend
 
 __all__ = ["Gaussian"]
 
@@ -17,9 +18,13 @@ class Gaussian(Mechanism):
 
     backends = tuple(BACKENDS)
 
+    @cached_property
+    def _draw(self) -> Backend:
+        return backend(self.backend)
+
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         if query.calibration is None:
             raise ValueError("Gaussian noise needs a query with a calibration: its standard deviation")
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
-        return backend(self.backend)(query, Law(Kind.GAUSSIAN, scale), t, noise, out)
+        return self._draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from mpinodes.core import Event, Kind, Mechanism, Query, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import BACKENDS, Law, backend
+from mpinodes.mechanisms.backends import BACKENDS, Backend, Law, backend
 
 __all__ = ["Laplace"]
 
@@ -17,8 +18,12 @@ class Laplace(Mechanism):
 
     backends = tuple(BACKENDS)
 
+    @cached_property
+    def _draw(self) -> Backend:
+        return backend(self.backend)
+
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
-        return backend(self.backend)(query, Law(Kind.LAPLACE, scale), t, noise, out)
+        return self._draw(query, Law(Kind.LAPLACE, scale), t, noise, out)

@@ -58,9 +58,16 @@ class Arrivals(NamedTuple):
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
         """The frames of all that an agent hears, by sender."""
         end = HEADER + len(setup.algorithm.vectors) * setup.dimension
-        arrived = tuple(frames[j] for j in senders)
+        arrived = tuple(_read_only(frames[j]) for j in senders)
         releases, scalars = tuple(f[HEADER:end] for f in arrived), tuple(f[end:] for f in arrived)
-        return cls(senders, arrived, releases, scalars, frames[agent][HEADER:end])
+        return cls(senders, arrived, releases, scalars, _read_only(frames[agent])[HEADER:end])
+
+
+def _read_only(frame: Vector) -> Vector:
+    """A view: what an agent has heard it must not change, for a `Relay` would send the change un-noised."""
+    view = frame.view()
+    view.setflags(write=False)
+    return view
 
 
 class State(NamedTuple):
@@ -102,6 +109,7 @@ class Step:
         budget = setup.experiment.privacy.budget
         self._last_telling = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
+        self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
         self.losses = setup.losses(agent)
         self.releaser = Releaser(setup, agent, self.losses)
 
@@ -157,16 +165,16 @@ class Step:
         return State(following, algorithm, mixing, inbox, moving, left)
 
     def _say(self, s: State, frame: Vector, row: Vector) -> State:
-        t, release = s.here.t, frame[HEADER : self._end]
+        t, (_, release, scalars) = s.here.t, self._parts_of(frame)
         wanted = self._algorithm.message(s.algorithm, s.here)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(self._allowed(wanted, t), t, s.heard, release)
-        frame[0], frame[1] = t, RELEASE_FRAME
+        frame[0] = t
         if self._settled_below:
             settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
             s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
             frame[2] = s.moving
-        frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
+        scalars[:] = self._mixing.outgoing(s.mixing, s.here)
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
         if decision.shape != (d,):
@@ -176,6 +184,14 @@ class Step:
         if self._recorded:
             row[self._layout.message_end :] = frame
         return s
+
+    def _parts_of(self, frame: Vector) -> tuple[Vector, Vector, Vector]:
+        """A frame, its releases and its scalars: made once for each of the few frames that an agent speaks into."""
+        parts = self._frames.get(id(frame))
+        if parts is None:
+            frame[1] = RELEASE_FRAME
+            parts = self._frames[id(frame)] = frame, frame[HEADER : self._end], frame[self._end :]
+        return parts
 
 
 class Releaser:

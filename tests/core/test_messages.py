@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.core import RELEASED, UNKNOWN, Hidden, Inbox, Payload, Queries, Query, feedback
+from mpinodes.core import RELEASED, UNKNOWN, Hidden, Inbox, Payload, Queries, Query, Feedback
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND, UNKNOWN_KIND, leakage_width
 
 X = np.zeros(2)
@@ -46,7 +46,7 @@ def test_bounds_of_a_leakage_are_not_negative(name, value):
 
 
 def test_feedback_is_one_hidden_part_that_is_the_message():
-    assert feedback(2.0, 0.5, 3.0, linear=0.25).numbers(1, 1) == (HIDDEN_KIND, 0.25, 1, 2, 1, 0.5, 3, 1)
+    assert Feedback(2.0, 0.5, 3.0, linear=0.25).numbers(1, 1) == (HIDDEN_KIND, 0.25, 1, 2, 1, 0.5, 3, 1)
 
 
 def test_an_inbox_gives_each_named_vector_by_itself():

@@ -11,7 +11,7 @@ from mpinodes.privacy.accountant import price
 from mpinodes.privacy.ledger import Uses, open_ledger
 
 DELTA = 1e-5
-FEEDBACK = ("lipschitz", "largest", "linear")  # what an older change makes of a message: `core.messages.feedback`
+FEEDBACK = ("lipschitz", "largest", "linear")  # what an older change makes of a message: `core.messages.Feedback`
 
 
 def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> Events:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpinodes.auditing.replay import claimed
 from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
-from mpinodes.core.messages import HIDDEN_KIND, RELEASED, RELEASED_KIND, UNKNOWN, UNKNOWN_KIND, Hidden, feedback
+from mpinodes.core.messages import HIDDEN_KIND, RELEASED, RELEASED_KIND, UNKNOWN, UNKNOWN_KIND, Hidden, Feedback
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.leakage import Norms, Response, Signed, ceilings, response
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
@@ -235,7 +235,7 @@ def test_a_weight_of_nothing_takes_nothing_of_infinity(signed):
 
 
 def test_an_unknown_slope_moves_a_message_by_the_most_that_there_is():
-    made = constant(feedback(1.0, inf, 0.5), 4, [1, 0, 0, 0])
+    made = constant(Feedback(1.0, inf, 0.5), 4, [1, 0, 0, 0])
     assert claimed(made, made.uses > 0)[:, 0].tolist() == [1, 0.5, 0.5, 0.5]
 
 
@@ -326,7 +326,7 @@ def test_a_bound_below_nothing_is_refused(field, value):
     with pytest.raises(ValueError, match="must be >= 0"):
         HIDDEN._replace(**{field: value}).numbers(2, 1)
     with pytest.raises(ValueError, match="must be >= 0"):
-        feedback(**{"sensitivity": 1.0, "lipschitz": 1.0, "largest": 1.0} | {field: value}).numbers(1, 1)
+        Feedback(**{"sensitivity": 1.0, "lipschitz": 1.0, "largest": 1.0} | {field: value}).numbers(1, 1)
 
 
 @pytest.mark.parametrize(

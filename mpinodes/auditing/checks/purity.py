@@ -15,7 +15,7 @@ import numpy as np
 from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, attributes, image, shown
 from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
-from mpinodes.core import Inbox, Loss, Setup
+from mpinodes.core import Loss, Setup
 from mpinodes.losses.linear import NoisyGradient
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
@@ -78,7 +78,9 @@ def _once_more(run: Run, setup: Setup, i: int, call: Call) -> Iterator[Fault]:
             yield Fault("state mutated", f"{where}: {method}() changed the state it was given", PURE)
             return
         if image(got) != recorded:
-            yield Fault("two values for equal inputs", f"{where}: {method}() gives another value when asked again", PURE)
+            yield Fault(
+                "two values for equal inputs", f"{where}: {method}() gives another value when asked again", PURE
+            )
             return
     algorithm.update(copy.deepcopy(call.state), here, copy.deepcopy(call.inbox), decoy(call.loss))
     state, inbox, loss = copy.deepcopy((call.state, call.inbox, call.loss))

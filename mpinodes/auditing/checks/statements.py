@@ -63,9 +63,7 @@ def _first(run: Run, agent: int, change: Change) -> int:
     return next(t for t in range(1, change.round + 1) if change.sample in samples(t))
 
 
-def extreme(
-    run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int
-) -> Iterator[Change]:
+def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int) -> Iterator[Change]:
     """Samples at corners of their domain, and within it."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
@@ -108,9 +106,7 @@ def _vectors(message: Any) -> list[Any]:
     return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
 
 
-def _one(
-    run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int
-) -> Iterator[Fault | None]:
+def _one(run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
     where = f"{run.what}: agent {replayed.agent}"
     try:
         found = compared(recorded, replayed, change, last)
@@ -176,7 +172,7 @@ def _understated(run: Run, agent: int, change: Change, found: Compared, k: int) 
         return Fault(
             "hidden lag left out",
             f"{where}, long after it was first carried; it says leaks=RELEASED, which allows 0",
-            "a message that hidden state reaches states it: leaks=Hidden(...) or feedback(...), or UNKNOWN",
+            "a message that hidden state reaches states it: leaks=Hidden(...) or Feedback(...), or UNKNOWN",
         )
     return Fault(
         "leakage understated",
