@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.results import comparator
 from mpinodes.core.messages import HEADER
+from mpinodes.results import comparator
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import Lockstep, decisions, metered, setup_of
 

@@ -151,7 +151,11 @@ def test_lazy_weights_are_positive_semidefinite_with_diagonals_of_at_least_a_hal
     assert (np.diag(weights) >= 0.5 - 1e-15).all()
 
 
-@pytest.mark.parametrize("mixing", [Metropolis(GRAPH), LazyMetropolis(GRAPH), Laplacian(facts(laplacian_max=6.0))], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "mixing",
+    [Metropolis(GRAPH), LazyMetropolis(GRAPH), Laplacian(facts(laplacian_max=6.0))],
+    ids=lambda m: type(m).__name__,
+)
 def test_the_mean_lasts_a_thousand_rounds(mixing):
     """A new graph each round, 25 in turn; agents agree on it as well."""
     graph = ErdosRenyiEachRound(6, seed=2)
@@ -225,7 +229,8 @@ def test_a_start_of_one_over_all_edges_keeps_weights_nonnegative():
         for _ in range(25):
             said = [np.array([w]) for w in states]
             heard = [
-                Balancing(GRAPH).weights(w, r, [said[j] for j in r.senders]) for w, r in zip(states, rounds, strict=True)
+                Balancing(GRAPH).weights(w, r, [said[j] for j in r.senders])
+                for w, r in zip(states, rounds, strict=True)
             ]
             assert min(min(row) for _, row, _ in heard) >= 0
             states = [w for w, _, _ in heard]
