@@ -46,7 +46,12 @@ everywhere = pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
 
 
 def built(name: str, variant: dict, **sections) -> Setup:
-    return setup_of({"algorithm": {"name": name, **variant}, "rounds": 30} | sections)
+    return setup_of({"algorithm": {"name": name, **short(name), **variant}, "rounds": 30} | sections)
+
+
+def short(name: str) -> dict:
+    """What makes an algorithm of stages go through them all in few rounds."""
+    return {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
 
 
 def frozen(said) -> list:
@@ -189,8 +194,7 @@ OFFLINE = [
 def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant, sections):
     if not of_rounds(name) and not found(name).solves:
         sections = sections | {"privacy": {"clip": 0.5}}
-    short = {"gradient_rounds": 12} if "gradient_rounds" in settings(name) else {}
-    asked = {"algorithm": {"name": name, **variant, **short}, "rounds": 20, "record": {"transcript": True}}
+    asked = {"algorithm": {"name": name, **variant, **short(name)}, "rounds": 20, "record": {"transcript": True}}
     recorded = Recorded(run_of(tmp_path / "run", asked | sections))
     agents = {0, recorded.setup.topology.agents - 1}
     assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)

@@ -48,7 +48,7 @@ def test_noise_draws_equal_the_documented_addressing():
 def test_push_sum_weights_sum_to_n_in_every_round(graph):
     parts = setup_of(f"topology.name={graph} rounds=200")
     network = Lockstep(parts)
-    for t in range(1, 201):
+    for _ in range(1, 201):
         w = np.array([frame[-1] for frame in network.speak()])
         assert w.sum() == pytest.approx(7, rel=1e-13)
         assert (w > 0).all()
