@@ -13,18 +13,18 @@ from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import examine
 from mpinodes.auditing.probes import probes
 from mpinodes.auditing.replay import replay
-from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
 from mpinodes.core.messages import HEADER
-from mpinodes.core.seeds import Purpose, Draws
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.simulation import lockstep
 from mpinodes.simulation import step as steps
-from tests.helpers.parts import setup_of, resolved, run_of
+from tests.helpers.parts import resolved, run_of, setup_of
 
 ALPHA = 0.002
 SMALL = {

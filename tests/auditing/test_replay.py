@@ -46,7 +46,7 @@ def test_no_message_moves_further_than_was_accounted_for(tmp_path, experiment):
 
 def test_the_replayed_messages_are_those_of_the_run(tmp_path):
     """On its own data an agent says what it said: its releases less the noise it drew."""
-    from mpinodes.core.seeds import Purpose, Draws
+    from mpinodes.core.seeds import Draws, Purpose
 
     run = Recorded(recorded(tmp_path))
     for agent in range(7):

@@ -13,7 +13,7 @@ from mpinodes.bounds.constants import clipped
 from mpinodes.results import comparator
 from mpinodes.streams.labelled import in_memory
 from mpinodes.streams.mean import Mean
-from tests.helpers.parts import metered, setup_of, run_of
+from tests.helpers.parts import metered, run_of, setup_of
 
 T = 20
 BASE = f"algorithm.name=two-stage-gaussian topology.agents=6 algorithm.gradient_rounds={T} rounds=40 data.seed=3"

@@ -16,9 +16,9 @@ import mpinodes
 from mpinodes import replay as command
 from mpinodes.auditing.replay import replay
 from mpinodes.auditing.transcripts import Recorded
-from mpinodes.core.errors import BadInput
 from mpinodes.core import RELEASED, Diverged, Event, Kind, Query
-from mpinodes.core.seeds import LocalEntropy, Purpose, Draws
+from mpinodes.core.errors import BadInput
+from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
 from mpinodes.mechanisms import backends as noise
 from mpinodes.mechanisms.backends import Law, backend, spacing
 from mpinodes.mechanisms.gaussian import Gaussian
@@ -26,7 +26,7 @@ from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss
-from tests.helpers.parts import setup_of, run_of
+from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import run_mpi
 
@@ -90,8 +90,7 @@ def test_a_backends_noise_has_its_law_and_scale(name, law, draws):
 def test_a_mechanism_says_the_same_of_its_release_by_any_backend_but_for_the_grain(mechanism):
     query = Query(np.zeros(4), l1=6.0, l2=3.0, uses=1, leaks=RELEASED, calibration=3.0)
     said = {
-        name: mechanism(1.0, None, name).release(query, 1, Draws(0, Purpose.NOISE, 0), np.empty(4))
-        for name in BACKENDS
+        name: mechanism(1.0, None, name).release(query, 1, Draws(0, Purpose.NOISE, 0), np.empty(4)) for name in BACKENDS
     }
     assert said["opendp"] == said["numpy"] == mechanism(1.0, None).release(
         query, 1, Draws(0, Purpose.NOISE, 0), np.empty(4)

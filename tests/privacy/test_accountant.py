@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from mpinodes.core import Kind
+from mpinodes.core.events import Events
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.core.events import Events
 from mpinodes.privacy.ledger import Costs, Recursive, Saturated, Uses, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import kstest
 
 from mpinodes.core import RELEASED, Event, Kind, Query
-from mpinodes.core.seeds import Purpose, Draws
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.laplace import Laplace
-from tests.helpers.parts import setup_of, run_of, told
+from tests.helpers.parts import run_of, setup_of, told
 from tests.helpers.records import summary_of
 
 

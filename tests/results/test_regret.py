@@ -21,7 +21,7 @@ from mpinodes.metrics.decisions import ConsensusError
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
-from tests.helpers.parts import decisions, setup_of, run_of
+from tests.helpers.parts import decisions, run_of, setup_of
 from tests.helpers.records import summary_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
