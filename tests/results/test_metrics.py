@@ -131,7 +131,7 @@ def test_values_of_another_shape_are_refused(tmp_path):
 
 
 def test_what_may_be_asked_for(tmp_path):
-    assert registry.names(registry.METRICS) == ["comparator-distance", "disagreement"]
+    assert registry.names(registry.METRICS) == ("comparator-distance", "disagreement")
     words = "algorithm.name=dola-minibatch rounds=12 data.total=900 report=false"
     directory, found = run(words, tmp_path, metrics=registry.names(registry.METRICS), decisions=True)
     record = mpinodes.load(directory)
