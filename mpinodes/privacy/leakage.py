@@ -70,6 +70,9 @@ class Norms(Response):
         super().__init__(events, groups)
         self._h = np.zeros((self._parts, groups))
         self._lost = False
+        ones = (self._b, self._p, self._c) if self._parts == 1 else ()
+        # The usual case, `feedback`: the part is the message. Nothing to combine, and it is most of the time.
+        self._feeds_back = bool(ones) and all((one[self._hidden] == 1).all() for one in ones)
 
     def older(self, t: int, groups: int) -> Vector:
         """See `Response`."""
@@ -80,6 +83,12 @@ class Norms(Response):
             self._h[:] = 0.0
             return np.zeros((self._vectors, groups))
         before = self._h[:, :groups]
+        if self._feeds_back:
+            h = self._caught(t, before[0])
+            if keep := self._a[t, 0, 0]:
+                h = h + keep * before[0]
+            self._h[0, :groups] = h
+            return np.array([h] * self._vectors)
         new = self._caught(t, _combined(self._p[t], before))
         self._h[:, :groups] = [
             _times(b, new) + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)

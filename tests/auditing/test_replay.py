@@ -100,7 +100,8 @@ class Lie(DPSDAPS):
             loss = replace(loss, clip=inf)
         after = super().update(s, round, inbox, loss)
         if self.lie == "index" and round.t > 1:  # the step of this round, not the larger one that made y
-            return replace(after, previous_dual_gain=after.previous_dual_gain * self.run.step(round.t) / self.run.step(round.t - 1))
+            ratio = self.run.step(round.t) / self.run.step(round.t - 1)
+            return replace(after, previous_dual_gain=after.previous_dual_gain * ratio)
         return after
 """
 

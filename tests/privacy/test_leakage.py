@@ -266,7 +266,7 @@ def test_horizons_one_after_the_other_are_those_asked_for_alone(seed, parts, vec
     uses = Uses.of(made, by_number)
     ledger = open_ledger(made, uses)
     for horizon in (1, 2, 9, ROUNDS):
-        np.testing.assert_array_equal(ledger.at(horizon), open_ledger(made, uses).at(horizon))
+        np.testing.assert_allclose(ledger.at(horizon), open_ledger(made, uses).at(horizon), rtol=1e-12)
 
 
 def written_apart(made: Events) -> tuple[Events, np.ndarray]:
@@ -441,3 +441,11 @@ def test_a_gain_or_a_cap_of_nothing_ends_a_leak(zero):
     for bound in (accounted(made)[0], claimed(made, carried)[:, 0]):
         np.testing.assert_allclose(bound[:6], [0, 1, 1 / 2, 1 / 4, 1 / 8, 0], atol=1e-12)
         assert not bound[5:].any()
+
+
+def test_a_start_before_hidden_messages_is_not_proven_to_cost_nothing():
+    """The ceiling after a released message without data was inf, the curves nan, and ε at δ 0."""
+    made = events(6, lipschitz=0.5, largest=1.0, linear=0.3, uses=[0, 1, 0, 0, 0, 0], scale=2.0)
+    made.data["leakage"][0] = 0.0
+    found = price([open_ledger(made, Uses.of(made, by_number))], [1], 6, DELTA, False)
+    assert found.epsilon == pytest.approx(found.pure) == pytest.approx(sum(0.8**k for k in range(5)) / 2)
