@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from mpinodes.auditing.checks.alone import elsewhere
 from mpinodes.auditing.checks.faults import Fault, Report
 from mpinodes.auditing.checks.limits import over_mpi, without_noise
 from mpinodes.auditing.checks.purity import purity
-from mpinodes.auditing.checks.setups import experiments
+from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
 from mpinodes.auditing.checks.walks import Run, made
 from mpinodes.auditing.checks.watching import watch
 from mpinodes.config.compose import compose
-from mpinodes.core import Diverged
+from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Tree
 
 WATCHED = 8  # rounds of each agent under the profiler
 APART = 3  # runs whose agents are run in a process of their own
@@ -70,7 +72,7 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
     """The experiments that fit it, run."""
     for what, asked in experiments(algorithm, path, folder, seed):
         try:
-            setup = compose(asked, ranks=None)
+            setup = _composed(asked)
         except BadInput as error:
             report.notes.append(f"{what}: not tried: {error}")
             continue
@@ -90,6 +92,19 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
             continue
         report.take("experiments", _finite(run))
         yield run
+
+
+def _composed(asked: Tree) -> Setup:
+    """On the first graph that it can be run on."""
+    try:
+        return compose(asked, ranks=None)
+    except BadInput as error:
+        if "topology" not in str(error):
+            raise
+        for other in others(asked):
+            with suppress(BadInput):
+                return compose(other, ranks=None)
+        raise
 
 
 def _finite(run: Run) -> Iterable[Fault]:

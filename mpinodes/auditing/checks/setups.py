@@ -70,10 +70,17 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Topologies in turn, for ever."""
+    """Topologies in turn, for ever; of several, `compose` takes the first that fits the algorithm's weights."""
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
         yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
+
+
+def others(tree: Tree) -> Iterator[Tree]:
+    """The same experiment on the graphs that are left to try."""
+    for name in GRAPHS:
+        if name != tree["topology"]["name"]:
+            yield merge(tree, {"topology": {"name": name}})
 
 
 def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
