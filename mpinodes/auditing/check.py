@@ -98,7 +98,13 @@ def check(kind: registry.Kind, part: Any, seed: int) -> Result:
         report.take("imports", source.read(Path(path), kind.package))
         if kind is not registry.METRICS:
             report.take("", source.frozen(part), 0)
-        TESTS[kind.package](part, path, Path(folder), seed, report)
+        try:
+            TESTS[kind.package](part, path, Path(folder), seed, report)
+        except Exception as error:
+            report.take("", [Fault(
+                "it fails where it is called by itself", f"{type(error).__name__}: {error}",
+                "a method must work on whatever it may be given",
+            )], 0)  # fmt: skip
         if changed := sorted(k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)):
             report.take("", [Fault(
                 "the world outside is touched", f"the environment variable {changed[0]} was changed",

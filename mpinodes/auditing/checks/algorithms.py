@@ -23,6 +23,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 
 WATCHED = 8  # rounds of each agent under the profiler
+ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
 APART = 3  # runs whose agents are run in a process of their own
 
 
@@ -34,8 +35,11 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
         report.take("", [Fault("no experiment fits it", reasons, "it must run on data of its own file")], 0)
         return
     for k, run in enumerate(runs):
+        if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
+            report.notes.append(f"{run.what}: not tried: faults were found before")
+            continue
         size = run.frames.shape[0] * run.frames.shape[1]
-        calm = len(run.frames) <= 60 or k == 0
+        calm = len(run.frames) <= LENGTHY or k == 0
         if calm:
             _take(report, "calls made again", run, lambda run=run: purity(run, seed), size)
         if k < APART:
@@ -47,9 +51,11 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.take("", [_failed(run, error)], 0)
         except Exception as error:
             report.take("", [_failed(run, error)], 0)
-    first = [run for run in runs if len(run.frames) <= 60][:APART]
+    first = [run for run in runs if len(run.frames) <= LENGTHY][:APART]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
     _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
+    if report.faults:
+        return
     _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
 
 

@@ -23,7 +23,8 @@ def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: 
     """The noise against the law that its event names, at several scales."""
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made = mechanism(epsilon, constant)
-        for calibration in (None, 2.0, 0.0):
+        usual = (2.0,) if made.takes_the_place_of == "gaussian" else (None, 2.0)  # a standard deviation is always told
+        for calibration in (*usual, 0.0):
             faults = list(_noise(made, calibration, seed, f"epsilon {epsilon}, calibration {calibration}"))
             report.take("releases", faults, 2 * RELEASES)
 
@@ -62,7 +63,7 @@ def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float 
 def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     event = events[0]
     kind, scales = Kind(int(event.kind)), np.array([e.scale for e in events])
-    if (event.l1, event.l2) != (1.5, 0.7) or [int(e.uses) for e in events] != list(range(RELEASES)):
+    if (event.l1, event.l2) != ((0.7, 0.7) if kind == Kind.PURE else (1.5, 0.7)) or [int(e.uses) for e in events] != list(range(RELEASES)):
         yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
     if not np.isfinite(scales).all() or (scales < 0).any():
         yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")

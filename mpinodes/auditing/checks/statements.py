@@ -49,7 +49,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
         whole = [*adjacent(run.setup, losses, agent, round, rng)]
         tried = [*whole, *extreme(run, losses, agent, round, rng, EXTRA if round in followed else 1)]
         if total > BRIEF and round not in followed:
-            tried = [tried[k] for k in rng.choice(len(tried), FEW, replace=False)]
+            tried = [tried[0], *(tried[k] for k in rng.integers(1, len(tried), FEW))]
         for change in tried:
             first = change.round if change.sample is None else begun[change.sample]
             if first < change.round:
