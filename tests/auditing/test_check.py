@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing import check as checking
-from mpinodes.auditing.checks import algorithms
+from mpinodes.auditing.checks import algorithms, alone
 from mpinodes.auditing.checks.faults import image
 from mpinodes.config import registry
+from mpinodes.core.experiment import merge
 
 SOUND = '''
 from __future__ import annotations
@@ -106,10 +107,15 @@ PLANTED = {
 
 @pytest.fixture
 def few(monkeypatch):
-    """Two experiments, and none over MPI."""
+    """One short experiment in this process; the others, other processes and MPI take a minute."""
     every = algorithms.experiments
-    monkeypatch.setattr(algorithms, "experiments", lambda *a: itertools.islice(every(*a), 2))
+
+    def one(*a):
+        return ((what, merge(asked, {"rounds": 10})) for what, asked in itertools.islice(every(*a), 1))
+
+    monkeypatch.setattr(algorithms, "experiments", one)
     monkeypatch.setattr(algorithms, "over_mpi", lambda *a: [])
+    monkeypatch.setattr(algorithms, "elsewhere", lambda *a: [])
 
 
 def outcome(path):
@@ -118,8 +124,10 @@ def outcome(path):
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_fault_is_named(name, tmp_path, few):
+def test_planted_fault_is_named(name, tmp_path, few, monkeypatch):
     wanted, *changes = PLANTED[name]
+    if wanted == ELSEWHERE:
+        monkeypatch.setattr(algorithms, "elsewhere", alone.elsewhere)
     text = SOUND
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert text.count(old) == 1

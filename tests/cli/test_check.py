@@ -48,7 +48,7 @@ def test_runs_say_whether_the_file_was_tested(tmp_path, monkeypatch, capsys):
 
 
 def test_runs_of_built_in_parts_are_not_conditional(tmp_path):
-    directory = run_lockstep({"rounds": 3, "report": False, "output": {"dir": str(tmp_path / "run")}})
+    directory = run_lockstep({"rounds": 6, "report": False, "output": {"dir": str(tmp_path / "run")}})
     summary = json.loads((directory / "summary.json").read_text())
     assert summary["checked"] is None
     assert "conditional" not in text(summary, directory)

@@ -158,8 +158,8 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 def _stream(one: Any, other: Any) -> Iterator[Fault]:
     last = min(ROUNDS, one.rounds or ROUNDS)
-    rows: dict[int, bytes] = {}
     for i in range(one.agents):
+        rows: dict[int, bytes] = {}
         losses, samples, groups = one.of(i), one.samples(i), one.groups(i)
         again, backwards = other.of(i), {}
         for t in range(last, 0, -1):
