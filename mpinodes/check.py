@@ -9,11 +9,6 @@ conditional on statements tested; 1 where something was, a line each; 2 where th
 
 from __future__ import annotations
 
-import os
-
-for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
-
 import argparse
 import sys
 from pathlib import Path

@@ -100,12 +100,16 @@ def check(kind: registry.Kind, part: Any, seed: int) -> Result:
             report.take("", source.frozen(part), 0)
         try:
             TESTS[kind.package](part, path, Path(folder), seed, report)
+        except BadInput:
+            raise
         except Exception as error:
             report.take("", [Fault(
                 "it fails where it is called by itself", f"{type(error).__name__}: {error}",
                 "a method must work on whatever it may be given",
             )], 0)  # fmt: skip
-        if changed := sorted(k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)):
+        if changed := sorted(
+            k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)
+        ):
             report.take("", [Fault(
                 "the world outside is touched", f"the environment variable {changed[0]} was changed",
                 "files, environment, threads and the interpreter's own books are not an agent's",

@@ -14,7 +14,7 @@ from mpinodes.auditing.checks.faults import image
 from mpinodes.config import registry
 from mpinodes.core.experiment import merge
 
-SOUND = '''
+SOUND = """
 from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
@@ -56,7 +56,7 @@ class Own(Algorithm[State]):
     def both(self, g, kept=[]):
         kept.append(g)
         return 0.5 * kept[-1] + 0.5 * kept[-2 % len(kept)]
-'''
+"""
 GRADIENT, QUERY, ALPHA = "g = loss.grad(b)", "return Query(s.x", "b - alpha * g)"
 PUBLIC = "what a message says of itself depends on data"
 OUTSIDE = "data of another agent reach this one outside of messages"
@@ -119,7 +119,7 @@ def few(monkeypatch):
 
 
 def outcome(path):
-    (kind, part), = checking.parts_called(str(path))
+    ((kind, part),) = checking.parts_called(str(path))
     return checking.check(kind, part, 0)
 
 

@@ -8,7 +8,7 @@ from mpinodes import check, run_lockstep
 from mpinodes.results import sources
 from mpinodes.results.summary import text
 
-TOPOLOGY = '''
+TOPOLOGY = """
 from dataclasses import dataclass
 from functools import cached_property
 from mpinodes.topology.base import Periodic, both_ways
@@ -19,7 +19,7 @@ class Star(Periodic):
     @cached_property
     def phases(self):
         return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
-'''
+"""
 
 
 def ran(tmp_path, name, file):

@@ -110,7 +110,9 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             whole = float(np.linalg.norm(loss(features, targets, clip, True).data_grad(x, block)))
             for what, size in (("a sample's", clipped), ("a round's", whole)):
                 if not size <= clip * (1 + SLACK):
-                    yield Fault("clipping that does not hold", f"{what} gradient of norm {size:.4g}, {where}", f"{clip}")
+                    yield Fault(
+                        "clipping that does not hold", f"{what} gradient of norm {size:.4g}, {where}", f"{clip}"
+                    )
         all_of = loss(features, targets, clip).data_grad(x)
         summed = sum(loss(features[[j]], targets[[j]], clip).data_grad(x) for j in range(k))
         if not np.allclose(all_of, summed):
@@ -153,7 +155,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
         tried += 1
         report.take("rounds of losses", faults, ROUNDS * 3)
     if not tried:
-        report.notes.append("nothing of it could be tried")
+        raise BadInput(f"{path}: nothing of it could be tried: {report.notes[0]}")
 
 
 def _stream(one: Any, other: Any) -> Iterator[Fault]:
@@ -174,7 +176,7 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
                 )  # fmt: skip
                 return
             numbers = list(samples(t))
-            if len(numbers) != len(loss.targets) or len(list(groups(t))) != len(numbers):
+            if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
                 yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
                 return
             for k, number in enumerate(numbers):

@@ -65,7 +65,8 @@ def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
                 yield Fault("two values for equal inputs", f"{name}: outgoing(), round {t}", PURE_MIXING)
                 return
         again = [
-            other.weights(again[i], places[i], [said[j].copy() for j in places[i].senders])[0] for i in reversed(range(n))
+            other.weights(again[i], places[i], [said[j].copy() for j in places[i].senders])[0]
+            for i in reversed(range(n))
         ][::-1]
         if image(again) != image(states):
             yield Fault(

@@ -63,7 +63,9 @@ def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float 
 def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     event = events[0]
     kind, scales = Kind(int(event.kind)), np.array([e.scale for e in events])
-    if (event.l1, event.l2) != ((0.7, 0.7) if kind == Kind.PURE else (1.5, 0.7)) or [int(e.uses) for e in events] != list(range(RELEASES)):
+    if (event.l1, event.l2) != ((0.7, 0.7) if kind == Kind.PURE else (1.5, 0.7)) or [
+        int(e.uses) for e in events
+    ] != list(range(RELEASES)):
         yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
     if not np.isfinite(scales).all() or (scales < 0).any():
         yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")
@@ -83,7 +85,7 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     if p < LEAST:
         yield Fault(
             "noise of another law than its event names",
-            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its mean size is {size:.3g} of what it should be",
+            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its mean size is {size:.3g} times what it names",
             "kind and scale of the event are those of the noise",
         )
     signs = np.sign(noises)

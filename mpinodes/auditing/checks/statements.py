@@ -68,9 +68,7 @@ def _first(run: Run, agent: int) -> dict[int, int]:
     return found
 
 
-def extreme(
-    run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int
-) -> Iterator[Change]:
+def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int) -> Iterator[Change]:
     """Samples at corners of their domain, and within it."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
@@ -113,9 +111,7 @@ def _vectors(message: Any) -> list[Any]:
     return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
 
 
-def _one(
-    run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int
-) -> Iterator[Fault | None]:
+def _one(run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
     where = f"{run.what}: agent {replayed.agent}"
     try:
         found = compared(recorded, replayed, change, last)
