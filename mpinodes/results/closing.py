@@ -11,7 +11,7 @@ from typing import Any
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
-from mpinodes.results import accounting, evaluator, theorems
+from mpinodes.results import accounting, evaluator, sources, theorems
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.versions import VERSION
@@ -22,7 +22,7 @@ FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "bounds": theorems.combine, "versions": same,
-    "seconds": total, "rounds_per_second": same,  # the latter is made of the sums
+    "checked": same, "seconds": total, "rounds_per_second": same,  # the latter is made of the sums
 }  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "seed": e.seed,
         "reproducible": e.reproducible,
         "judged": setup.algorithm.judged_by,
+        "checked": sources.checked(e),
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,
         "versions": versions,

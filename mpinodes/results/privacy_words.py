@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from mpinodes.results.sources import condition
+
 Json = dict[str, Any]
 
 LARGE_DELTA = 0.1  # per sample
@@ -23,8 +25,8 @@ def worst(agents: list[Json]) -> Json:
     return worst | {"claimed": max((a["claimed"] for a in agents), key=lambda claim: claim or 0.0)}
 
 
-def lines(privacy: Json) -> list[str]:
-    """For the terminal."""
+def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
+    """For the terminal; `checked`: the files of the user's that it rests on."""
     noise = privacy["noise"]
     if noise is None:
         return ["  privacy: none, messages carry no noise"]
@@ -33,13 +35,21 @@ def lines(privacy: Json) -> list[str]:
         f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
             f"    {who:26} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-            f"   {'' if p['rule'] == 'unproven' else 'by ' + p['rule']}"
+            f"   {by(p['rule'], checked)}"
             for who, p in rows
         ),
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
     ]
     return [*found, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def by(rule: str, checked: list[Json] | None) -> str:
+    """What a proven number rests on: the rule of composition, and statements of the user's own."""
+    if rule == "unproven":
+        return ""
+    rests = condition(checked)
+    return f"by {rule}{', ' if rests else ''}{rests}"
 
 
 def remarks(privacy: Json) -> list[str]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from mpinodes.config.compose import build
 from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import single_run
+from mpinodes.results import sources
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.record import fresh_file, write_text
@@ -30,6 +31,7 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
         return logger.finish()
 
     e = setup.experiment
+    sources.keep(e, directory)
     if e.repeats == 1:
         return follow(setup, directory)
     width = len(str(e.repeats - 1))

@@ -33,7 +33,7 @@ def text(summary: Json, directory: Path) -> str:
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
         "",
-        *lines(s["privacy"]),
+        *lines(s["privacy"], s.get("checked")),
         *([] if s["partition"] != "by-label" else [f"    {BY_LABEL}"]),
         "",
         *([] if s["reproducible"] else [f"  {NOT_REPRODUCIBLE}"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ from mpinodes.auditing.checks.alone import elsewhere
 from mpinodes.auditing.checks.faults import Fault, Report
 from mpinodes.auditing.checks.limits import over_mpi, without_noise
 from mpinodes.auditing.checks.purity import purity
-from mpinodes.auditing.checks.setups import experiments
+from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
 from mpinodes.auditing.checks.walks import Run, made
 from mpinodes.auditing.checks.watching import watch
 from mpinodes.config.compose import compose
-from mpinodes.core import Diverged
+from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Tree
 
 WATCHED = 8  # rounds of each agent under the profiler
+ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
 APART = 3  # runs whose agents are run in a process of their own
 
 
@@ -32,8 +35,11 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
         report.take("", [Fault("no experiment fits it", reasons, "it must run on data of its own file")], 0)
         return
     for k, run in enumerate(runs):
+        if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
+            report.notes.append(f"{run.what}: not tried: faults were found before")
+            continue
         size = run.frames.shape[0] * run.frames.shape[1]
-        calm = len(run.frames) <= 60 or k == 0
+        calm = len(run.frames) <= LENGTHY or k == 0
         if calm:
             _take(report, "calls made again", run, lambda run=run: purity(run, seed), size)
         if k < APART:
@@ -45,9 +51,11 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.take("", [_failed(run, error)], 0)
         except Exception as error:
             report.take("", [_failed(run, error)], 0)
-    first = [run for run in runs if len(run.frames) <= 60][:APART]
+    first = [run for run in runs if len(run.frames) <= LENGTHY][:APART]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
     _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
+    if report.faults:
+        return
     _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
 
 
@@ -70,7 +78,7 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
     """The experiments that fit it, run."""
     for what, asked in experiments(algorithm, path, folder, seed):
         try:
-            setup = compose(asked, ranks=None)
+            setup = _composed(asked)
         except BadInput as error:
             report.notes.append(f"{what}: not tried: {error}")
             continue
@@ -90,6 +98,19 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
             continue
         report.take("experiments", _finite(run))
         yield run
+
+
+def _composed(asked: Tree) -> Setup:
+    """On the first graph that it can be run on."""
+    try:
+        return compose(asked, ranks=None)
+    except BadInput as error:
+        if "topology" not in str(error):
+            raise
+        for other in others(asked):
+            with suppress(BadInput):
+                return compose(other, ranks=None)
+        raise
 
 
 def _finite(run: Run) -> Iterable[Fault]:

@@ -30,7 +30,8 @@ def elsewhere(runs: list[Run], folder: Path) -> Iterator[Fault]:
     job.write_bytes(pickle.dumps(work))
     package = str(Path(__file__).parents[3])
     paths = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo"}
+    threads = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")}
+    environment = {**os.environ, **threads, "PYTHONPATH": paths, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo"}
     done = subprocess.run(
         [sys.executable, "-m", "mpinodes.auditing.checks.alone", str(job), str(out)],
         capture_output=True, text=True, env=environment, cwd=folder, check=False,

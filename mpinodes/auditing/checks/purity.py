@@ -54,17 +54,17 @@ def _as_in_lockstep(run: Run, calls: dict[int, list[Call]]) -> Iterator[Fault]:
 def _again(run: Run, setup: Setup, calls: dict[int, list[Call]], rng: np.random.Generator) -> Iterator[Fault]:
     """Every call once more, on copies, in another order, other randomness about."""
     pairs = [(i, t) for i, each in calls.items() for t in range(len(each))]
-    saved = random.getstate(), np.random.get_state()
+    saved = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one, which a file may use)
     for place in rng.permutation(len(pairs)):
         i, t = pairs[place]
         random.seed(int(rng.integers(2**31)))
-        np.random.seed(int(rng.integers(2**31)))
+        np.random.seed(int(rng.integers(2**31)))  # noqa: NPY002
         faults = list(_once_more(run, setup, i, calls[i][t]))
         yield from faults
         if faults:
             break
     random.setstate(saved[0])
-    np.random.set_state(saved[1])
+    np.random.set_state(saved[1])  # noqa: NPY002
 
 
 def _once_more(run: Run, setup: Setup, i: int, call: Call) -> Iterator[Fault]:

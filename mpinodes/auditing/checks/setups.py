@@ -70,10 +70,17 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Topologies in turn, for ever."""
+    """Topologies in turn, for ever; of several, `compose` takes the first that fits the algorithm's weights."""
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
         yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
+
+
+def others(tree: Tree) -> Iterator[Tree]:
+    """The same experiment on the graphs that are left to try."""
+    for name in GRAPHS:
+        if name != tree["topology"]["name"]:
+            yield merge(tree, {"topology": {"name": name}})
 
 
 def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
@@ -84,12 +91,14 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
     rows = LONG * (n + 1) * 2
     edge = rng.choice([-1.0, 1.0], (rows, d))
     mixed = np.where(rng.random(rows) < 0.4, FAR * rng.choice([-1.0, 1.0], rows), rng.normal(size=rows))
+    distant = FAR * rng.choice([-1.0, 1.0], rows)
     quiet = np.where(rng.random(rows) < 0.05, FAR, 0.0)
     wide = 4 if algorithm.decomposable else 2 * max(n, 2)
     inner = rng.uniform(-1, 1, (rows, wide))
     labels = rng.choice([-1.0, 1.0], rows)
     everything = [
         ("far", write(folder, "far", edge, mixed), "real", d),
+        ("distant", write(folder, "distant", edge, distant), "real", d),
         ("quiet", write(folder, "quiet", edge, quiet), "real", d),
         ("labels", write(folder, "labels", inner, labels), "labels", wide),
         ("wide", write(folder, "wide", inner, mixed), "real", wide),
@@ -126,7 +135,7 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
         ("samples used again", [data["few"], real, step("inverse-sqrt", 0.3), noise(10.0), {"rounds": ROUNDS}]),
         ("whole rounds", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0, 1.0, adjacency="one-round"),
                           {"rounds": 12, "data": {"batch": 2}}]),
-        ("long", [data["far"], merge(real, {"problem": {"regularizer": 0.1}}), step("inverse-sqrt", 0.3),
+        ("long", [data["distant"], merge(real, {"problem": {"regularizer": 0.1}}), step("inverse-sqrt", 0.3),
                   noise(50.0), {"rounds": LONG}]),
         ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
     ]  # fmt: skip

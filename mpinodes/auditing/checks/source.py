@@ -18,11 +18,17 @@ ALLOWED = {
 REFUSED = {"numpy.random", "numpy.ctypeslib", "scipy.io", "numpy.memmap"}
 # Of each kind, rooms of ours that hold what its files are made from.
 ROOMS = {
-    "algorithms": {"mpinodes.algorithms"}, "streams": {"mpinodes.streams", "mpinodes.formats", "pathlib", "os",
-    "hashlib"}, "losses": {"mpinodes.losses"}, "mechanisms": {"mpinodes.mechanisms"}, "mixing": {"mpinodes.mixing"},
-    "topology": {"mpinodes.topology", "networkx"}, "metrics": {"mpinodes.metrics", "mpinodes.results"},
+    "algorithms": {"mpinodes.algorithms"},
+    "streams": {
+        "mpinodes.streams", "mpinodes.formats", "pathlib", "os", "hashlib", "gzip", "bz2", "lzma", "zlib", "zipfile",
+        "csv", "json", "array", "struct", "pandas", "h5py",
+    },
+    "losses": {"mpinodes.losses"},
+    "mechanisms": {"mpinodes.mechanisms"},
+    "mixing": {"mpinodes.mixing"},
+    "topology": {"mpinodes.topology", "networkx"},
+    "metrics": {"mpinodes.metrics", "mpinodes.results"},
 }  # fmt: skip
-ROOM_FOR_CHANCE = ("streams", "topology")  # whose numbers are public, and drawn from `core.seeds`
 
 
 def read(path: Path, package: str) -> Iterator[Fault]:

@@ -16,6 +16,7 @@ from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 
 FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
+BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
 RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
 
 
@@ -39,6 +40,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
     replayed = Replayed(recorded, agent)
     total = len(run.frames)
     yield from _own(run, agent, replayed)
+    begun = _first(run, agent)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
     ends = total if run.setup.experiment.data.get("batch") != "all" else 3
     for round in range(1, min(total, ends)):
@@ -46,8 +48,10 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
         losses = recorded.losses(agent)
         whole = [*adjacent(run.setup, losses, agent, round, rng)]
         tried = [*whole, *extreme(run, losses, agent, round, rng, EXTRA if round in followed else 1)]
+        if total > BRIEF and round not in followed:
+            tried = [tried[0], *(tried[k] for k in rng.integers(1, len(tried), FEW))]
         for change in tried:
-            first = _first(run, agent, change)
+            first = change.round if change.sample is None else begun[change.sample]
             if first < change.round:
                 change, last = change._replace(round=first), total
             yield from _one(run, recorded, replayed, change, last)
@@ -55,12 +59,13 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
             yield from _scalars(run, agent, tried[int(rng.integers(len(tried)))])
 
 
-def _first(run: Run, agent: int, change: Change) -> int:
-    """The first round that a changed sample is used in."""
-    if change.sample is None:
-        return change.round
-    samples = run.setup.stream.samples(agent)
-    return next(t for t in range(1, change.round + 1) if change.sample in samples(t))
+def _first(run: Run, agent: int) -> dict[int, int]:
+    """By sample, the first round that it is used in."""
+    samples, found = run.setup.stream.samples(agent), {}
+    for t in range(1, len(run.frames) + 1):
+        for sample in samples(t):
+            found.setdefault(sample, t)
+    return found
 
 
 def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int) -> Iterator[Change]:

@@ -46,7 +46,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 {_table(["", "", "in summary.json"], [[r.label, " ".join(r.value.split()), r.key] for r in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
-{_privacy(s["privacy"])}
+{_privacy(s["privacy"], s.get("checked"))}
 {f"<p class='note'>{escape(words.BY_LABEL)}</p>" if s["partition"] == "by-label" else ""}
 <h2>Figures</h2>
 <div class="figures">{"".join(_figure(title, file) for title, file in figures.items())}</div>
@@ -75,7 +75,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "<table>" + top + "".join(line("td", row) for row in rows) + "</table>"
 
 
-def _privacy(privacy: Json) -> str:
+def _privacy(privacy: Json, checked: list[Json] | None) -> str:
     if privacy["noise"] is None:
         return "<p>None: messages carry no noise.</p>"
     rows = [(f"Share of agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
@@ -87,7 +87,7 @@ def _privacy(privacy: Json) -> str:
             privacy_words.number(p["claimed"], "none"),
             privacy_words.number(p["proven_pure"]),
             privacy_words.number(p["proven"]),
-            p["rule"],
+            privacy_words.by(p["rule"], checked).removeprefix("by ") or p["rule"],
         ]
         for who, p in [*rows, ("Network", privacy["network"])]
     ]

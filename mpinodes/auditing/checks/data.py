@@ -1,0 +1,198 @@
+"""Tests of losses and of streams."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes.auditing.changes import dense
+from mpinodes.auditing.checks.faults import Fault, Report, image, shown
+from mpinodes.config.compose import compose
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Tree
+
+D, PAIRS, SLACK = 4, 200, 1e-7
+ROUNDS = 12
+
+
+def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """A loss of samples, at random and extreme samples and points."""
+    rng = np.random.default_rng(seed)
+    report.take("pairs of samples", list(_one_each(_bounds(loss, rng))), PAIRS)
+    report.take("gradients", list(_one_each(_gradients(loss, rng))), PAIRS)
+    if loss.has_prox:
+        report.take("minimizations", list(_one_each(_minimized(loss, rng))), PAIRS // 10)
+
+
+def _one_each(faults: Iterator[Fault]) -> list[Fault]:
+    return list({fault.name: fault for fault in faults}.values())
+
+
+def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[Any, Any]:
+    features = rng.normal(size=(k, D))
+    features *= norm * rng.choice([1.0, 1.0, rng.random()], k)[:, None] / np.linalg.norm(features, axis=1)[:, None]
+    far = rng.choice([1.0, 1e3], k)
+    return features, rng.choice([-1.0, 1.0], k) if loss.needs_labels else far * rng.normal(size=k)
+
+
+def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+    """What the class says of one sample's gradient."""
+    for _ in range(PAIRS):
+        norm = float(rng.choice([0.3, 1.0, 5.0]))
+        features, targets = _samples(loss, rng, 2, norm)
+        if rng.random() < 0.5:
+            features[1] = -features[0]
+        x, y = rng.normal(size=(2, D)) * rng.choice([0.1, 1.0, 100.0])
+        one, other = (loss(features[[k]], targets[[k]]) for k in range(2))
+        g, h = one.data_grad(x), other.data_grad(x)
+        moved, size = float(np.linalg.norm(g - h)), float(np.linalg.norm(g))
+        yield from _over("sample_sensitivity", moved, loss.sample_sensitivity(norm), f"norm {norm}, x = {shown(x)}")
+        slope = loss.slope_bound()
+        yield from _over("slope_bound", size, slope * norm if isfinite(slope) else inf, f"norm {norm}, x = {shown(x)}")
+        block = slice(0, 2)
+        own, moving = float(np.linalg.norm(features[0, block])), y.copy()
+        moving[2:] = x[2:]
+        bent = float(np.linalg.norm(one.data_grad(moving, block) - one.data_grad(x, block)))
+        smooth = loss.sample_smoothness(own, own)
+        most = smooth * float(np.linalg.norm(moving - x)) if isfinite(smooth) else inf
+        yield from _over("sample_smoothness", bent, most, f"norms {own:.3g}, x = {shown(x)}")
+        inner, apart = float((one.data_grad(y) - g) @ (y - x)), float((y - x) @ (y - x))
+        if inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
+            yield Fault(
+                "less convex than it says", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
+                f"sample_modulus = {loss.sample_modulus} would need {loss.sample_modulus * apart:.4g}",
+            )  # fmt: skip
+
+
+def _over(what: str, found: float, bound: float, where: str) -> Iterator[Fault]:
+    if not found <= bound * (1 + SLACK) + 1e-9:
+        yield Fault(f"{what} too small", f"{found:.6g} was found at {where}; {bound:.6g} is stated", "an upper bound")
+
+
+def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+    for _ in range(PAIRS):
+        k = int(rng.integers(1, 4))
+        features, targets = _samples(loss, rng, k, 1.0)
+        targets = np.clip(targets, -3, 3)
+        regularizer, divisor = float(rng.choice([0.0, 0.7])), float(rng.choice([1.0, k]))
+        free = loss(features, targets, inf, False, divisor, regularizer)
+        x, before = rng.normal(size=D), image((features, targets))
+        kept = x.copy()
+        g = free.grad(x)
+        where = f"x = {shown(x.tolist())}"
+        if image((features, targets)) != before or not np.array_equal(x, kept):
+            yield Fault("a loss that changes what it is given", where, "value and grad leave all as it was")
+            return
+        if not np.array_equal(g, free.grad(x)) or np.shares_memory(g, x):
+            yield Fault("two values for equal inputs", f"grad at {where}", "a new vector, the same each time")
+            return
+        step = 1e-6
+        numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(D)])
+        near = [(free.grad(x + step * e), free.grad(x - step * e)) for e in np.eye(D)]
+        smooth = all(np.allclose(a, b, atol=1e-3) for a, b in near)
+        if smooth and not np.allclose(g, numeric, rtol=1e-4, atol=1e-4):
+            yield Fault("grad is not that of value", f"{shown(g.tolist())} at {where}", f"{shown(numeric.tolist())}")
+        if not np.allclose(free.data_grad(x) + regularizer * x, g):
+            yield Fault("data_grad and grad do not fit", where, "grad is data_grad + regularizer * x")
+        if not np.allclose(free.grad(x, slice(1, 3)), g[1:3]):
+            yield Fault("a block of the gradient is none of it", where, "unclipped, grad(x, block) is grad(x)[block]")
+        each = loss.values([free], x[None, None])[0, 0]
+        if not np.isclose(float((each / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
+            yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
+        clip = float(rng.choice([0.1, 0.5]))
+        for block in (slice(None), slice(0, 2)):
+            clipped = float(np.linalg.norm(loss(features[:1], targets[:1], clip).data_grad(x, block)))
+            whole = float(np.linalg.norm(loss(features, targets, clip, True).data_grad(x, block)))
+            for what, size in (("a sample's", clipped), ("a round's", whole)):
+                if not size <= clip * (1 + SLACK):
+                    yield Fault(
+                        "clipping that does not hold", f"{what} gradient of norm {size:.4g}, {where}", f"{clip}"
+                    )
+        all_of = loss(features, targets, clip).data_grad(x)
+        summed = sum(loss(features[[j]], targets[[j]], clip).data_grad(x) for j in range(k))
+        if not np.allclose(all_of, summed):
+            yield Fault("clipping that is not sample by sample", where, "the sum of every sample's clipped gradient")
+
+
+def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+    for _ in range(PAIRS // 10):
+        features, targets = _samples(loss, rng, 3, 1.0)
+        free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
+        v, step, tolerance = rng.normal(size=D), float(rng.choice([0.1, 1.0, 10.0])), 1e-9
+        found = free.prox(v, step, np.zeros(D), tolerance)
+        residual = float(np.linalg.norm(free.grad(found.x) + (found.x - v) / step))
+        if not residual <= 100 * tolerance:
+            yield Fault("prox is no minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}")
+
+
+def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """A stream, dealt out and shared."""
+    samples = folder / "samples.npz"
+    rng = np.random.default_rng(seed)
+    np.savez(samples, features=rng.uniform(-1, 1, (120, 3)), targets=rng.choice([-1.0, 1.0], 120))
+    has_file = "file" in {f.name for f in dataclasses.fields(stream)}
+    tried = 0
+    for name, mixing in (("dola", "complete"), ("dpsda-ps", "complete")):
+        asked: Tree = {
+            "algorithm": {"name": name}, "rounds": ROUNDS, "seed": seed, "data": {"path": path},
+            "topology": {"name": mixing, "agents": 3}, "privacy": {"clip": 1.0},
+        }  # fmt: skip
+        if has_file:
+            asked["data"]["file"] = str(samples)
+        problem = dict(stream.defaults.get("problem", {"loss": "least-squares", "set": "ball", "radius": 10.0}))
+        asked["problem"] = {"regularizer": 0.1, **problem}
+        try:
+            pair = [compose(asked, ranks=None).stream for _ in range(2)]
+            faults = list(_one_each(_stream(*pair)))
+        except BadInput as error:
+            report.notes.append(f"with {name}: not tried: {error}")
+            continue
+        tried += 1
+        report.take("rounds of losses", faults, ROUNDS * 3)
+    if not tried:
+        raise BadInput(f"{path}: nothing of it could be tried: {report.notes[0]}")
+
+
+def _stream(one: Any, other: Any) -> Iterator[Fault]:
+    last = min(ROUNDS, one.rounds or ROUNDS)
+    for i in range(one.agents):
+        rows: dict[int, bytes] = {}
+        losses, samples, groups = one.of(i), one.samples(i), one.groups(i)
+        again, backwards = other.of(i), {}
+        for t in range(last, 0, -1):
+            backwards[t] = image(again(t))
+        for t in range(1, last + 1):
+            loss, where = losses(t), f"agent {i}, round {t}"
+            features = dense(loss.features)
+            if image(loss) != backwards[t]:
+                yield Fault(
+                    "no random access", f"{where}: another loss when rounds are asked for backwards, or of another "
+                    "instance", "of(agent)(t) is a pure function of seed, agent and t",
+                )  # fmt: skip
+                return
+            numbers = list(samples(t))
+            if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
+                yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
+                return
+            for k, number in enumerate(numbers):
+                if rows.setdefault(int(number), _row(features, loss, k)) != _row(features, loss, k):
+                    yield Fault("one number for two samples", f"{where}: sample {number}", "a sample keeps its row")
+                    return
+            if features.shape[1] != one.dimension or not np.isfinite(features).all():
+                yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {one.dimension}")
+                return
+            if not np.isfinite(loss.targets).all() or (one.labels and not np.isin(loss.targets, (-1, 1)).all()):
+                yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
+                return
+            largest, norm = float(np.abs(features).max(initial=0)), float(np.linalg.norm(features, axis=1).max())
+            yield from _over("feature_bound", largest, one.feature_bound, where)
+            yield from _over("feature_norm", norm, one.feature_norm, where)
+
+
+def _row(features: Any, loss: Any, k: int) -> bytes:
+    return bytes(features[k].tobytes() + loss.targets[k].tobytes())

@@ -1,0 +1,127 @@
+"""Tests of mechanisms and of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from scipy import stats
+
+from mpinodes.auditing.checks.faults import Fault, Report, image
+from mpinodes.core import RELEASED, Event, Kind, Query
+from mpinodes.core.experiment import Tree
+from mpinodes.core.seeds import Draws, Purpose
+
+D, RELEASES, LEAST = 6, 500, 1e-6
+LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
+
+
+def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """The noise against the law that its event names, at several scales."""
+    for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
+        made = mechanism(epsilon, constant)
+        usual = (2.0,) if made.takes_the_place_of == "gaussian" else (None, 2.0)  # a standard deviation is always told
+        for calibration in (*usual, 0.0):
+            faults = list(_noise(made, calibration, seed, f"epsilon {epsilon}, calibration {calibration}"))
+            report.take("releases", faults, 2 * RELEASES)
+
+
+def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
+    rng = np.random.default_rng(seed)
+    noises, events = [], []
+    for t in range(1, RELEASES + 1):
+        value = rng.normal(size=D)
+        noise, event = _released(mechanism, value, t, seed, calibration)
+        again, same = _released(mechanism, value, t, seed, calibration)
+        other, moved = _released(mechanism, value * 100 + 5, t, seed, calibration)
+        if not np.array_equal(noise, again) or image(tuple(event)) != image(tuple(same)):
+            yield Fault("own random draw", f"{where}, round {t}: two releases differ", "draw from noise.at(t) alone")
+            return
+        if not np.allclose(noise, other, atol=1e-6 * (1 + event.scale)) or event != moved:
+            yield Fault(
+                "noise that depends on the value", f"{where}, round {t}: noise or event change with it",
+                "noise and event depend on query's sensitivities, t and noise alone",
+            )  # fmt: skip
+            return
+        noises.append(noise)
+        events.append(event)
+    yield from _law(np.array(noises), events, where)
+
+
+def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float | None) -> tuple[Any, Event]:
+    query = Query(value, 1.5, 0.7, t - 1, RELEASED, calibration)
+    out, before = np.full(D, np.nan), image(query)
+    event = mechanism.release(query, t, Draws(seed, Purpose.NOISE, 1), out)
+    if image(query) != before:
+        raise ValueError("release() changed its query")
+    return out - value, event
+
+
+def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
+    event = events[0]
+    kind, scales = Kind(int(event.kind)), np.array([e.scale for e in events])
+    if (event.l1, event.l2) != ((0.7, 0.7) if kind == Kind.PURE else (1.5, 0.7)) or [
+        int(e.uses) for e in events
+    ] != list(range(RELEASES)):
+        yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
+    if not np.isfinite(scales).all() or (scales < 0).any():
+        yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")
+        return
+    if kind == Kind.CLEAN or not scales.any():
+        if np.abs(noises).max() > 1e-9:
+            yield Fault("noise where none is stated", f"{where}: up to {np.abs(noises).max():.3g}", "the event says so")
+        return
+    scaled = noises / scales[:, None]
+    if kind == Kind.PURE:
+        norms = np.linalg.norm(scaled, axis=1)
+        p = stats.kstest(norms, stats.gamma(D).cdf).pvalue
+        size = float(norms.mean() / D)
+    else:
+        p = stats.kstest(scaled.ravel(), LAWS[kind].cdf).pvalue
+        size = float(np.abs(scaled).mean() / (1 if kind == Kind.LAPLACE else np.sqrt(2 / np.pi)))
+    if p < LEAST:
+        yield Fault(
+            "noise of another law than its event names",
+            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its mean size is {size:.3g} times what it names",
+            "kind and scale of the event are those of the noise",
+        )
+    signs = np.sign(noises)
+    for what, trials in (("rounds", signs[1:] * signs[:-1]), ("coordinates", signs[:, 1:] * signs[:, :-1])):
+        if stats.binomtest(int((trials > 0).sum()), trials.size).pvalue < LEAST:
+            yield Fault("noise that is not independent", f"{where}: between {what}", "every number is drawn anew")
+
+
+def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """A metric, in two runs with it and one without."""
+    for name, data in (("dola", "unit-ball"), ("huang-dp", "mean")):
+        found = [_recorded(folder / f"{name}-{k}", name, data, seed, [path] * (k < 2), metric) for k in range(3)]
+        report.take("runs", list(_same(metric, found, name)), 3)
+
+
+def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], metric: Any) -> dict[str, Any]:
+    from mpinodes.metrics.built_in import BUILT_IN
+    from mpinodes.simulation import alone
+
+    built_in = metric.name in {other.name for other in BUILT_IN}
+    asked: Tree = {
+        "algorithm": {"name": name}, "rounds": 40, "seed": seed, "report": False, "output": {"dir": str(place)},
+        "data": {"name": data}, "topology": {"name": "ring", "agents": 4},
+        "record": {"metrics": [] if built_in else metrics, "decisions": True},
+    }  # fmt: skip
+    alone.run(asked)
+    with h5py.File(place / "record.h5") as file:
+        return {key: dataset[:] for key, dataset in file.items()}
+
+
+def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault]:
+    one, other, without = found
+    for key, values in one.items():
+        if key in other and not np.array_equal(values, other[key], equal_nan=True):
+            yield Fault("two values for equal inputs", f"{name}: {key} differs between two runs", "no own randomness")
+        if key in without and not np.array_equal(values, without[key], equal_nan=True):
+            yield Fault("a metric that changes the run", f"{name}: {key} is another with it", "what it takes stays")
+    if metric.name in one and not np.isfinite(one[metric.name]).all():
+        yield Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers")

@@ -1,0 +1,89 @@
+"""Files of the user's that a run is made of: kept with it, and whether `mpinodes.check` has passed them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mpinodes import __version__
+from mpinodes.core.experiment import Experiment
+
+Json = dict[str, Any]
+
+NOT_TESTED = "conditional on this file's own statements, not tested"
+TESTED = "conditional on statements tested at {}"
+SHORT = 12  # digits of a hash for people
+FOLDER = "sources"
+
+
+def files(e: Experiment) -> list[tuple[str, Path]]:
+    """Every file of the user's that makes statements, by the key that names it; then metrics, which make none."""
+    named = {
+        "algorithm.path": e.algorithm.get("path"), "problem.path": e.problem.path, "data.path": e.data.get("path"),
+        "privacy.path": e.privacy.path if e.private else None, "topology.path": e.topology.get("path"),
+    }  # fmt: skip
+    metrics = [("record.metrics", Path(word)) for word in e.record.metrics if word.endswith(".py")]
+    return [*((key, Path(path)) for key, path in named.items() if path), *metrics]
+
+
+def keep(e: Experiment, directory: Path) -> None:
+    """Copy them into a run directory."""
+    for key, path in files(e):
+        (directory / FOLDER).mkdir(exist_ok=True)
+        shutil.copyfile(path, directory / FOLDER / f"{key.replace('.', '-')}-{path.name}")
+
+
+def checked(e: Experiment) -> list[Json] | None:
+    """Of every file that the proven numbers rest on: its hash, and whether it has passed; None: there is none."""
+    found = []
+    for key, path in files(e):
+        if key != "record.metrics":
+            digest = digest_of(path)
+            found.append({"key": key, "path": str(path), "sha256": digest, "tested": stamp_of(digest).is_file()})
+    return found or None
+
+
+def condition(checked: list[Json] | None) -> str:
+    """What stands beside every proven number; empty: nothing is conditional."""
+    if not checked:
+        return ""
+    if any(not file["tested"] for file in checked):
+        return NOT_TESTED
+    return TESTED.format(", ".join(file["sha256"][:SHORT] for file in checked))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def stamp_of(digest: str) -> Path:
+    """Where it stands that a file has passed, under this version of mpinodes and this contract."""
+    key = hashlib.sha256(f"{digest} {__version__} {_contract()}".encode()).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "mpinodes" / "checked" / f"{key}.json"
+
+
+def stamp(path: Path, digest: str, tested: Json) -> None:
+    """Write down that a file has passed, as it was when the check began.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    place = stamp_of(digest)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    said = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
+    place.write_text(json.dumps(said, indent=2) + "\n")
+
+
+@lru_cache
+def _contract() -> str:
+    """Of the files that say what a part is, and of the tests."""
+    package = Path(__file__).parent.parent
+    read = [*sorted((package / "core").glob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in read)).hexdigest()
