@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.core import RELEASED, UNKNOWN, Hidden, Inbox, Payload, Queries, Query, Feedback
+from mpinodes.core import RELEASED, UNKNOWN, Feedback, Hidden, Inbox, Payload, Queries, Query
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND, UNKNOWN_KIND, leakage_width
 
 X = np.zeros(2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpinodes.auditing.replay import claimed
 from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
-from mpinodes.core.messages import HIDDEN_KIND, RELEASED, RELEASED_KIND, UNKNOWN, UNKNOWN_KIND, Hidden, Feedback
+from mpinodes.core.messages import HIDDEN_KIND, RELEASED, RELEASED_KIND, UNKNOWN, UNKNOWN_KIND, Feedback, Hidden
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.leakage import Norms, Response, Signed, ceilings, response
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
