@@ -36,7 +36,7 @@ WALLS = {
     "privacy": Wall({"core", "losses"}),
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "simulation": Wall({"core", "topology", "config", "privacy", "results"}),
-    "results": Wall({"core", "formats", "losses", "topology", "metrics", "config", "privacy", "bounds", ""}),
+    "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
     "auditing": Wall({"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results"}),
 }
 

@@ -10,16 +10,16 @@ import pytest
 import mpinodes
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
-from tests.helpers.parts import decisions, run_of, setup_of
+from tests.helpers.parts import decisions, rows_of, run_of, setup_of
 from tests.helpers.records import same_bits
 
 LOSS = """
     from dataclasses import dataclass
     from mpinodes.losses.logistic import Logistic
-    __all__ = ["Halved"]
+    __all__ = ["Mine"]
 
     @dataclass(frozen=True, slots=True)
-    class Halved(Logistic):
+    class Mine(Logistic):
         "A loss of one's own."
 """
 STREAM = """
@@ -39,7 +39,7 @@ MECHANISM = """
     @dataclass(frozen=True)
     class Twice(Mechanism):
         def release(self, query, t, noise, out):
-            scale = 2 * query.l1 / self.epsilon
+            scale = 2 * (query.l1 if query.calibration is None else query.calibration) / self.epsilon
             out[:] = query.value + noise.at(t).laplace(0, scale, len(out))
             return Event.of(query, Kind.LAPLACE, scale)
 """
@@ -134,6 +134,10 @@ def test_noise_of_ones_own_is_drawn_and_accounted_for(tmp_path):
     assert type(setup.mechanism).__name__ == "Twice"
     plain = setup_of(f"{BASE['privacy']} rounds=8")
     assert not np.array_equal(decisions(setup), decisions(plain))
+    one, other = (which.layout.open(rows_of(which))[1] for which in (setup, plain))
+    np.testing.assert_allclose(one.scale, 2 * other.scale, rtol=1e-14)
+    np.testing.assert_array_equal(one.l1, other.l1)
+    assert other.scale[1:].all()
 
 
 @pytest.mark.parametrize(("key", "value"), [("delta", 0.5), ("epsilon", 2.0), ("step", 0.25), ("agents", 9)])
