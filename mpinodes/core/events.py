@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.messages import HIDDEN_KIND, UNKNOWN_KIND, Leakage, Query, Vector
+from mpinodes.core.messages import EXACT_KIND, HIDDEN_KIND, UNKNOWN_KIND, Leakage, Query, Vector
 
 
 class Kind(IntEnum):
@@ -276,7 +276,12 @@ class Events:
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
         """(...) Whether the message depends on hidden parts."""
-        return np.asarray(self.leakage("kind") == HIDDEN_KIND)
+        return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """(...) Whether it does, and states exactly how."""
+        return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     def priced(self) -> bytes:
         """All that a cost depends on, as bytes."""

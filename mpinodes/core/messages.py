@@ -84,9 +84,10 @@ class Hidden(NamedTuple):
         h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂)  at the h before
         change of vector v = c_v · h
 
-    A signed A, b, p or c_v must be exact: the dynamics are linear, and the exact impulse response of the signed system
-    is accounted for. Where only norms are bounded (projections, Lipschitz maps), state all numbers nonnegative and h as
-    a vector of norms; then h <- A h + b g is a bound, and is accounted for as such.
+    Where the dynamics are linear, state `exact=True` and all numbers with their signs: the exact impulse response of
+    the signed system is accounted for, as far as all messages of a run are exact. Where only norms are bounded
+    (projections, Lipschitz maps), state nonnegative numbers and take h as a vector of norms; then h <- A h + b g is a
+    bound, and is accounted for as such. The L1 change of a vector is taken to be at most l1/l2 times its L2 change.
 
     All numbers are public constants: they must not depend on anybody's data.
 
@@ -98,6 +99,7 @@ class Hidden(NamedTuple):
         lipschitz: ℓ, the gradient's L2 change per L2 change of the point, on the same data; inf: unknown.
         largest: r, the most that the gradient moves between any two points, on the same data; inf: unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
+        exact: whether this is what happens, signs and all, and not a bound on norms.
     """
 
     transition: Sequence[Sequence[float]]
@@ -107,6 +109,7 @@ class Hidden(NamedTuple):
     lipschitz: float
     largest: float
     reads: Sequence[Sequence[float]]
+    exact: bool = False
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
         """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
@@ -115,14 +118,14 @@ class Hidden(NamedTuple):
             ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
                 weight is not finite.
         """
-        transition, gradient, sensitivity, point, lipschitz, largest, reads = self
+        transition, gradient, sensitivity, point, lipschitz, largest, reads, exact = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
         rows = {*map(len, transition), *map(len, reads)}
         if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
             raise ValueError(
-                f"leaks=Hidden(...) must fit the algorithm's class attributes, {hidden} `hidden` parts and "
-                f"{vectors} `vectors`: transition ({hidden}, {hidden}), gradient and point ({hidden},), "
-                f"reads ({vectors}, {hidden})"
+                f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
+                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes `hidden` "
+                "and `vectors` name them"
             )
         if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0):
             raise ValueError(
@@ -130,8 +133,13 @@ class Hidden(NamedTuple):
             )
         if not isfinite(sum(gradient) + sum(point) + sum(map(sum, transition)) + sum(map(sum, reads))):
             raise ValueError("transition, gradient, point and reads of a leakage must be finite: else it is UNKNOWN")
+        if not exact and min(*gradient, *point, *chain(*transition, *reads)) < 0:
+            raise ValueError("a leakage with signs must be exact: state exact=True, or bounds on norms, all >= 0")
         bounds = (lipschitz, largest)
-        return (HIDDEN_KIND, *chain(*transition, gradient, (sensitivity,), point, bounds, *reads))
+        return (
+            EXACT_KIND if exact else HIDDEN_KIND,
+            *chain(*transition, gradient, (sensitivity,), point, bounds, *reads),
+        )
 
 
 class Feedback(NamedTuple):
@@ -167,7 +175,7 @@ class Feedback(NamedTuple):
         return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0)
 
 
-RELEASED_KIND, HIDDEN_KIND, UNKNOWN_KIND = 0.0, 1.0, 2.0
+RELEASED_KIND, HIDDEN_KIND, UNKNOWN_KIND, EXACT_KIND = 0.0, 1.0, 2.0, 3.0
 RELEASED, UNKNOWN = Released(), Unknown()
 Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 

@@ -5,8 +5,8 @@ change of the hidden parts, by group of samples,
 
     u = s·[the group is in the loss used] + min(r, ℓ·‖p·h‖),   h <- A h + b u,   a vector moves by c·h.
 
-Where all of A, b, p and c are nonnegative, h is kept as bounds on norms and the recursion is just that. Where one has a
-sign the dynamics are linear, and what an input of round s makes of message t is |c_t A_t ⋯ A_{s+1} b_s| times it.
+Where A, b, p and c are bounds on norms, or have no signs, h is kept as bounds on norms and the recursion is just that.
+Where they are exact, what an input of round s makes of message t is |c_t A_t ⋯ A_{s+1} b_s| times it.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Norms(Response):
 
     def __init__(self, events: Events, groups: int) -> None:
         super().__init__(events, groups)
+        if self._parts:
+            self._a, self._b, self._p, self._c = map(np.abs, (self._a, self._b, self._p, self._c))
         self._h = np.zeros((self._parts, groups))
         self._lost = False
         ones = (self._b, self._p, self._c) if self._parts == 1 else ()
@@ -156,8 +158,10 @@ def fits(events: Events, groups: int) -> bool:
 
 
 def _is_signed(events: Events) -> bool:
+    """Whether there are signs, and all that is hidden is exact: beside a bound on norms a sign is worth nothing."""
     names = ("transition", "gradient", "point", "reads")
-    return events.hidden > 0 and any((events.leakage(name) < 0).any() for name in names)
+    exact = events.hidden > 0 and bool(events.is_exact[events.is_hidden].all())
+    return exact and any((events.leakage(name) < 0).any() for name in names)
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
@@ -196,6 +200,7 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     )
     if _is_signed(events):
         return np.maximum(most, _signed_ceilings(events, most_used))
+    a, b, c = map(np.abs, (a, b, c))
     h = np.zeros((events.hidden, 1))
     lost = False
     for t in range(len(events)):

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from mpinodes.auditing.replay import claimed
 from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
-from mpinodes.core.messages import HIDDEN_KIND, RELEASED, RELEASED_KIND, UNKNOWN, UNKNOWN_KIND, Feedback, Hidden
+from mpinodes.core.messages import (
+    EXACT_KIND,
+    HIDDEN_KIND,
+    RELEASED,
+    RELEASED_KIND,
+    UNKNOWN,
+    UNKNOWN_KIND,
+    Feedback,
+    Hidden,
+)
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.leakage import Norms, Response, Signed, ceilings, response
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
@@ -33,7 +42,8 @@ def system(seed: int, parts: int, vectors: int, *, signed: bool, groups: int = 4
     event["l2"] = rng.uniform(0.1, 1, (ROUNDS, vectors))
     event["l1"] = event["l2"] * 1.5
     event["uses"] = rng.integers(0, groups + 1, ROUNDS)[:, None]
-    leak["kind"] = HIDDEN_KIND if plain else rng.choice([HIDDEN_KIND, HIDDEN_KIND, RELEASED_KIND], ROUNDS)
+    hidden = EXACT_KIND if signed else HIDDEN_KIND
+    leak["kind"] = hidden if plain else rng.choice([hidden, hidden, RELEASED_KIND], ROUNDS)
     for name in NAMES:
         shape = leak[name].shape
         leak[name] = rng.uniform(-1 if signed else 0, 1, shape) * (rng.random(shape) < 0.8)
@@ -90,7 +100,7 @@ def one_by_one(made: Events, group: int) -> np.ndarray:
         kind = leak["kind"][t]
         lost |= kind == UNKNOWN_KIND
         own = made.l2[t] * mine
-        if kind == UNKNOWN_KIND or (lost and kind == HIDDEN_KIND):
+        if kind == UNKNOWN_KIND or (lost and kind in (HIDDEN_KIND, EXACT_KIND)):
             found[t] = inf
             continue
         if kind == RELEASED_KIND:
@@ -167,9 +177,9 @@ def test_no_simulated_system_moves_a_message_further(seed, parts, vectors, signe
                 np.testing.assert_allclose(moved, bound[t], rtol=1e-9, atol=1e-12)
 
 
-def constant(hidden: Hidden, rounds: int, uses: object, **event: object) -> Events:
+def constant(hidden: Feedback | Hidden, rounds: int, uses: object, **event: object) -> Events:
     """The same leakage in every round."""
-    parts, vectors = len(hidden.gradient), len(hidden.reads)
+    parts, vectors = (1, 1) if isinstance(hidden, Feedback) else (len(hidden.gradient), len(hidden.reads))
     layout = Layout(1, tuple(map(str, range(vectors))), tuple(map(str, range(parts))))
     rows = np.zeros((rounds, layout.width))
     fields = {"kind": Kind.LAPLACE, "scale": 1.0, "draws": 1.0, "l1": 1.0, "l2": 1.0, "uses": 0.0} | event
@@ -181,7 +191,7 @@ def constant(hidden: Hidden, rounds: int, uses: object, **event: object) -> Even
 
 
 def test_extra_is_bounded_where_its_absolute_values_are_not():
-    hidden = Hidden(EXTRA, (1.0, 0.0), 1.0, (1.0, 0.0), 0.0, 0.0, ((1.5, -0.75),))
+    hidden = Hidden(EXTRA, (1.0, 0.0), 1.0, (1.0, 0.0), 0.0, 0.0, ((1.5, -0.75),), exact=True)
     made = constant(hidden, 200, np.arange(200) == 0)
     moved = claimed(made, made.uses > 0)[:, 0]
     a, b, c = np.array(EXTRA), np.array([1.0, 0.0]), np.array([1.5, -0.75])
@@ -195,7 +205,7 @@ def test_extra_is_bounded_where_its_absolute_values_are_not():
 
 def test_an_input_in_unknown_directions_is_not_cancelled():
     """After a released message that carries a sample nothing is known of the parts; 1 - 1 is not 0 then."""
-    hidden = Hidden(((0.5, 0.0), (0.0, 0.5)), (1.0, 1.0), 1.0, (0.0, 0.0), 0.0, 0.0, ((1.0, -1.0),))
+    hidden = Hidden(((0.5, 0.0), (0.0, 0.5)), (1.0, 1.0), 1.0, (0.0, 0.0), 0.0, 0.0, ((1.0, -1.0),), exact=True)
     made = constant(hidden, 5, [0, 1, 0, 0, 0])
     assert claimed(made, made.uses > 0)[2:, 0].tolist() == [0, 0, 0]  # both parts move alike
     made.data["leakage"][1] = 0.0
@@ -208,7 +218,7 @@ def test_an_input_in_unknown_directions_is_not_cancelled():
 @pytest.mark.parametrize("signed", [False, True])
 def test_what_is_not_known_stays_so(signed):
     sign = -1.0 if signed else 1.0
-    hidden = Hidden(((0.5, 0.0), (0.1, 0.5)), (1.0, sign), 1.0, (1.0, 0.0), 0.5, 1.0, ((1.0, sign),))
+    hidden = Hidden(((0.5, 0.0), (0.1, 0.5)), (1.0, sign), 1.0, (1.0, 0.0), 0.5, 1.0, ((1.0, sign),), exact=True)
     made = constant(hidden, 6, [1, 0, 0, 0, 0, 0])
     made.data["leakage"][2] = 0.0
     made.data["leakage"]["kind"][2] = UNKNOWN_KIND
@@ -223,7 +233,9 @@ def test_what_is_not_known_stays_so(signed):
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_weight_of_nothing_takes_nothing_of_infinity(signed):
     sign = -1.0 if signed else 1.0
-    hidden = Hidden(((0.0, 0.0), (0.5, 0.0)), (0.0, 1.0), inf, (0.0, 1.0), inf, inf, ((sign, 0.0), (0.0, 1.0)))
+    hidden = Hidden(
+        ((0.0, 0.0), (0.5, 0.0)), (0.0, 1.0), inf, (0.0, 1.0), inf, inf, ((sign, 0.0), (0.0, 1.0)), exact=True
+    )
     made = constant(hidden, 5, [0, 1, 0, 0, 0])
     moved = claimed(made, made.uses > 0)
     assert moved[:, 0].tolist() == [0, 1, 0, 0, 0]  # part 0 holds nothing
@@ -358,7 +370,7 @@ def test_a_weight_that_is_not_finite_is_refused(name, value):
         HIDDEN._replace(**{name: whole.tolist()}).numbers(2, 1)
 
 
-@pytest.mark.parametrize("leaks", [RELEASED, UNKNOWN, HIDDEN._replace(reads=((1.0, 2.0), (3.0, -4.0)))])
+@pytest.mark.parametrize("leaks", [RELEASED, UNKNOWN, HIDDEN._replace(reads=((1.0, 2.0), (3.0, -4.0)), exact=True)])
 def test_columns_hold_all_that_was_stated(leaks):
     layout = Layout(2, ("x", "y"), ("a", "b"))
     rows = np.random.default_rng(0).standard_normal((3, 4, layout.width))
@@ -449,3 +461,23 @@ def test_a_start_before_hidden_messages_is_not_proven_to_cost_nothing():
     made.data["leakage"][0] = 0.0
     found = price([open_ledger(made, Uses.of(made, by_number))], [1], 6, DELTA, False)
     assert found.epsilon == pytest.approx(found.pure) == pytest.approx(sum(0.8**k for k in range(5)) / 2)
+
+
+def test_beside_a_bound_on_norms_signs_are_worth_nothing():
+    """A projection between two linear rounds turns vectors: what cancels before it need not cancel after it."""
+    made = system(3, 2, 1, signed=True)
+    mixed = made.copy()
+    mixed.data["leakage"]["kind"][4] = HIDDEN_KIND
+    absolute = made.copy()
+    for name in NAMES:
+        absolute.data["leakage"][name] = np.abs(absolute.data["leakage"][name])
+    absolute.data["leakage"]["kind"] = HIDDEN_KIND
+    carried = made.uses > 0
+    np.testing.assert_array_equal(claimed(mixed, carried), claimed(absolute, carried))
+    assert (claimed(made, carried) < claimed(absolute, carried)).any()
+    np.testing.assert_array_equal(ceilings(mixed, np.ones(ROUNDS, int)), ceilings(absolute, np.ones(ROUNDS, int)))
+
+
+def test_signs_are_refused_unless_they_are_exact():
+    with pytest.raises(ValueError, match="exact=True"):
+        Hidden(((-0.5,),), (1.0,), 1.0, (0.0,), 0.0, 0.0, ((1.0,),)).numbers(1, 1)

@@ -45,7 +45,7 @@ class Tracking(Algorithm[State]):
         if self.states == "relay" and here.t == 3:
             return Relay()
         # y = (released) + g_new - g_old, and g_old is what part g was: y's change is g_new - g, x's is -a times that.
-        leaks = Hidden(((0, -1), (0, 0)), (1, 1), c, (0, 0), 0, 0, ((-a, 0), (1, 0)))
+        leaks = Hidden(((0, -1), (0, 0)), (1, 1), c, (0, 0), 0, 0, ((-a, 0), (1, 0)), exact=True)
         if self.states == "unknown" or (self.states == "mixed" and here.agent == 1 and here.t == 4):
             leaks = UNKNOWN
         if self.states == "forgotten":

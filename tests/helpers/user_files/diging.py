@@ -73,6 +73,7 @@ class DIGing(Algorithm[State]):
             lipschitz=self.run.grad_lipschitz[here.agent],
             largest=self.run.grad_range[here.agent],
             reads=((1, 0, 0), (0, 1, 0)),
+            exact=True,
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:

@@ -66,6 +66,7 @@ class EXTRA(Algorithm[State]):
             lipschitz=self.run.grad_lipschitz[here.agent],
             largest=self.run.grad_range[here.agent],
             reads=((1, 0, 0),),
+            exact=True,
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
