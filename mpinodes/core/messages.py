@@ -124,8 +124,8 @@ class Hidden(NamedTuple):
         if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
             raise ValueError(
                 f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
-                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes `hidden` "
-                "and `vectors` name them"
+                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes "
+                "`hidden` and `vectors` name them"
             )
         if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0):
             raise ValueError(

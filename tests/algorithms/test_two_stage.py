@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mpinodes.simulation.agent import HEADER
 from scipy.optimize import brentq
 from scipy.stats import norm
 
