@@ -85,7 +85,7 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     if p < LEAST:
         yield Fault(
             "noise of another law than its event names",
-            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its mean size is {size:.3g} times what it names",
+            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its size {size:.3g} times that",
             "kind and scale of the event are those of the noise",
         )
     signs = np.sign(noises)

@@ -122,7 +122,7 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
 
     log = {"problem": {"loss": "logistic", "regularizer": 0.2, "gradient_noise": 0.0, **tight}}
     steep = {"problem": {"regularizer": 0.5}}
-    recipes: list[tuple[str, list[Tree]]] = [
+    recipes: list[tuple[str, list[Any]]] = [
         ("far targets", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0), {"rounds": ROUNDS}]),
         ("hidden point", [data["quiet"], real, step("constant", 0.45), noise(500.0), {"rounds": 40}]),
         ("labels, regularizer", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.2, 0.5), {"rounds": ROUNDS}]),

@@ -61,7 +61,8 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
 
 def _first(run: Run, agent: int) -> dict[int, int]:
     """By sample, the first round that it is used in."""
-    samples, found = run.setup.stream.samples(agent), {}
+    samples = run.setup.stream.samples(agent)
+    found: dict[int, int] = {}
     for t in range(1, len(run.frames) + 1):
         for sample in samples(t):
             found.setdefault(sample, t)
