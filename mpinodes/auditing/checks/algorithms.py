@@ -23,7 +23,6 @@ from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 
-WATCHED = 8  # rounds of each agent under the profiler
 ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
 APART = 3  # runs whose agents are run in a process of their own
 
@@ -40,11 +39,9 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.notes.append(f"{run.what}: not tried: faults were found before")
             continue
         size = run.frames.shape[0] * run.frames.shape[1]
-        calm = len(run.frames) <= LENGTHY or k == 0
-        if calm:
-            _take(report, "calls made again", run, partial(purity, run, seed), size)
+        _take(report, "calls made again", run, partial(purity, run, seed), size)
+        _take(report, "calls watched", run, partial(watch, run), size)
         if k < APART:
-            _take(report, "calls watched", run, partial(watch, run, WATCHED), size)
             _take(report, "messages without noise", run, partial(without_noise, run), size)
         try:
             statements(run, seed, report)
@@ -52,7 +49,8 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.take("", [_failed(run.what, error)], 0)
         except Exception as error:
             report.take("", [_failed(run.what, error)], 0)
-    first = [run for run in runs if len(run.frames) <= LENGTHY][:APART]
+    lengthy = [run for run in runs if len(run.frames) > LENGTHY]
+    first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
     _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
     if report.faults:

@@ -34,13 +34,13 @@ WORDS = {
 }
 
 
-def watch(run: Run, rounds: int) -> Iterator[Fault]:
-    """The calls of all methods of an algorithm and its mixing, for some rounds of every agent."""
+def watch(run: Run) -> Iterator[Fault]:
+    """The calls of all methods of an algorithm and its mixing, in every round of every agent."""
     setup = run.fresh()
     yield from holds_chance(setup)
     for i in run.agents:
         walk = Walk(setup, run.frames, i)
-        calls = list(walk.calls(min(rounds, len(run.frames))))
+        calls = list(walk.calls(len(run.frames)))
         for call in calls:
             seen = _seen(setup, walk, call)
             for name, what, method in seen:
@@ -82,13 +82,13 @@ def _calls(work: Callable[[], Any]) -> list[tuple[str, str]]:
             found.append((fault, name))
 
     before, chance = sys.getprofile(), np.random
-    np.random = Chance(chance, found)  # type: ignore[misc,assignment]
+    np.random = Chance(chance, found)  # type: ignore[assignment]
     sys.setprofile(profile)
     try:
         work()
     finally:
         sys.setprofile(before)
-        np.random = chance  # type: ignore[misc]
+        np.random = chance
     return found
 
 
