@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.auditing.changes import Change, adjacent, carries
 from mpinodes.auditing.transcripts import Replayed, Transcript
@@ -83,7 +84,7 @@ class Compared(NamedTuple):
     """
 
     over: Vector
-    carried: Vector
+    carried: NDArray[np.bool_]
     l2: Vector
     bound: Vector
     public: bool

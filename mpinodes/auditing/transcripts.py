@@ -173,7 +173,8 @@ class Replayed:
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         hidden = len(self._setup.algorithm.hidden)
         for t, message in self._adjacent(change, last, losses):
-            yield t, *(_public(m, hidden, self._vectors) for m in (self.messages[t - 1], message))
+            own = self.messages[t - 1]
+            yield t, _public(own, hidden, self._vectors), _public(message, hidden, self._vectors)
 
     def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
         if isinstance(own, Solve) and isinstance(other, Solve):

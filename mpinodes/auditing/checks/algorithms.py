@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 
-WATCHED = 8  # rounds of each agent under the profiler
 ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
 APART = 3  # runs whose agents are run in a process of their own
 
@@ -39,19 +39,18 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.notes.append(f"{run.what}: not tried: faults were found before")
             continue
         size = run.frames.shape[0] * run.frames.shape[1]
-        calm = len(run.frames) <= LENGTHY or k == 0
-        if calm:
-            _take(report, "calls made again", run, lambda run=run: purity(run, seed), size)
+        _take(report, "calls made again", run, partial(purity, run, seed), size)
+        _take(report, "calls watched", run, partial(watch, run), size)
         if k < APART:
-            _take(report, "calls watched", run, lambda run=run: watch(run, WATCHED), size)
-            _take(report, "messages without noise", run, lambda run=run: without_noise(run), size)
+            _take(report, "messages without noise", run, partial(without_noise, run), size)
         try:
             statements(run, seed, report)
         except BadInput as error:
-            report.take("", [_failed(run, error)], 0)
+            report.take("", [_failed(run.what, error)], 0)
         except Exception as error:
-            report.take("", [_failed(run, error)], 0)
-    first = [run for run in runs if len(run.frames) <= LENGTHY][:APART]
+            report.take("", [_failed(run.what, error)], 0)
+    lengthy = [run for run in runs if len(run.frames) > LENGTHY]
+    first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
     _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
     if report.faults:
@@ -63,13 +62,13 @@ def _take(report: Report, what: str, run: Run, test: Callable[[], Iterable[Fault
     try:
         report.take(what, list(test()), times)
     except Exception as error:
-        report.take(what, [_failed(run, error)], times)
+        report.take(what, [_failed(run.what, error)], times)
 
 
-def _failed(run: Run, error: Exception) -> Fault:
+def _failed(what: str, error: Exception) -> Fault:
     return Fault(
         "it fails where it is called by itself",
-        f"{run.what}: {type(error).__name__}: {error}",
+        f"{what}: {type(error).__name__}: {error}",
         "a method must work on what it was given, whenever it is called",
     )
 
@@ -94,7 +93,7 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
             report.notes.append(f"{what}: not tried: {error}")
             continue
         except Exception as error:
-            report.take("", [_failed(Run(what, setup, *[np.empty(0)] * 2, None), error)], 0)  # type: ignore[arg-type]
+            report.take("", [_failed(what, error)], 0)
             continue
         report.take("experiments", _finite(run))
         yield run

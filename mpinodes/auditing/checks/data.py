@@ -16,7 +16,7 @@ from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 
-D, PAIRS, SLACK = 4, 200, 1e-7
+D, PAIRS, SLACK = 4, 400, 1e-7
 ROUNDS = 12
 
 
@@ -47,7 +47,9 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         features, targets = _samples(loss, rng, 2, norm)
         if rng.random() < 0.5:
             features[1] = -features[0]
-        x, y = rng.normal(size=(2, D)) * rng.choice([0.1, 1.0, 100.0])
+        x, y = rng.normal(size=(2, D)) * rng.choice([0.01, 0.1, 1.0, 100.0])
+        if rng.random() < 0.5:  # as far as it bends at a place
+            y = x + 1e-4 * features[0]
         one, other = (loss(features[[k]], targets[[k]]) for k in range(2))
         g, h = one.data_grad(x), other.data_grad(x)
         moved, size = float(np.linalg.norm(g - h)), float(np.linalg.norm(g))

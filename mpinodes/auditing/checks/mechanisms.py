@@ -15,7 +15,7 @@ from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.experiment import Tree
 from mpinodes.core.seeds import Draws, Purpose
 
-D, RELEASES, LEAST = 6, 500, 1e-6
+D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
 LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
 
 
@@ -54,7 +54,7 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
 def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float | None) -> tuple[Any, Event]:
     query = Query(value, 1.5, 0.7, t - 1, RELEASED, calibration)
     out, before = np.full(D, np.nan), image(query)
-    event = mechanism.release(query, t, Draws(seed, Purpose.NOISE, 1), out)
+    event = mechanism.release(query, t, Draws(seed, Purpose.NOISE, t % AGENTS), out)
     if image(query) != before:
         raise ValueError("release() changed its query")
     return out - value, event
@@ -85,9 +85,12 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     if p < LEAST:
         yield Fault(
             "noise of another law than its event names",
-            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its mean size is {size:.3g} times what it names",
+            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its size {size:.3g} times that",
             "kind and scale of the event are those of the noise",
         )
+    rounded = np.round(scaled, 9)
+    if (scaled == 0).all(axis=1).any() or len(np.unique(rounded, axis=0)) < len(rounded):
+        yield Fault("noise that is left out or said again", where, "every release has noise of its own")
     signs = np.sign(noises)
     for what, trials in (("rounds", signs[1:] * signs[:-1]), ("coordinates", signs[:, 1:] * signs[:, :-1])):
         if stats.binomtest(int((trials > 0).sum()), trials.size).pvalue < LEAST:

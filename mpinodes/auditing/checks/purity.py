@@ -59,7 +59,13 @@ def _again(run: Run, setup: Setup, calls: dict[int, list[Call]], rng: np.random.
         i, t = pairs[place]
         random.seed(int(rng.integers(2**31)))
         np.random.seed(int(rng.integers(2**31)))  # noqa: NPY002
+        before = random.getstate(), image(np.random.get_state())  # noqa: NPY002
         faults = list(_once_more(run, setup, i, calls[i][t]))
+        if before != (random.getstate(), image(np.random.get_state())):  # noqa: NPY002
+            faults.append(Fault(
+                "own random draw", f"{run.what}: agent {i}, round {t + 1}: the state of a global generator has changed",
+                "the mechanism is the only randomness there is: leave noise to it, and state a sensitivity",
+            ))  # fmt: skip
         yield from faults
         if faults:
             break
@@ -72,7 +78,7 @@ def _once_more(run: Run, setup: Setup, i: int, call: Call) -> Iterator[Fault]:
     where = f"{run.what}: agent {i}, round {here.t}"
     state = copy.deepcopy(call.state)
     before = image(state)
-    for method, recorded in (("decision", call.decision), ("message", call.said)):
+    for method, recorded in (("message", call.said), ("decision", call.decision)):
         got = algorithm.decision(state) if method == "decision" else algorithm.message(state, here)
         if image(state) != before:
             yield Fault("state mutated", f"{where}: {method}() changed the state it was given", PURE)

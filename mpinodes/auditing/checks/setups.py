@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from mpinodes.auditing.probes import OWN, _family
 from mpinodes.config import registry
 from mpinodes.core.experiment import Tree, merge
 
 FAR = 100.0
-AGENTS = 3
+AGENTS, MANY = 3, 6
+FEW = 5
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 ROUNDS, LONG = 24, 160
 
@@ -32,7 +33,7 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
         "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
         "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism},
     }  # fmt: skip
-    always = merge(always, {k: v for k, v in OWN.get(_family(algorithm), {}).items() if k == "algorithm"})
+    always = merge(always, {"algorithm": brief(algorithm)})
     if algorithm.mechanism == "gaussian":
         always = merge(always, {"privacy": {"delta": 1e-3}})
     if algorithm.solves:
@@ -44,16 +45,26 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     for what, tree in bases:
         yield what, merge(always, tree)
     first = merge(always, bases[0][1])
+    again = merge(always, bases[min(3, len(bases) - 1)][1])
     for key, value in variants(algorithm):
         yield f"{key}={value}", merge(first, {"algorithm": {key: value}})
+        if isinstance(value, (str, bool)):
+            yield f"{key}={value}, {bases[min(3, len(bases) - 1)][0]}", merge(again, {"algorithm": {key: value}})
     for mixing in algorithm.mixings[1:]:
         name = mixing if isinstance(mixing, str) else mixing.__name__
         yield f"mixing={name}", merge(first, {"algorithm": {"mixing": name}})
 
 
+def brief(algorithm: Any) -> Tree:
+    """Hyper-parameters that count, of rounds as a rule, small enough for short runs."""
+    known = registry.settings(registry.ALGORITHMS, algorithm)
+    counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
+    return {name: FEW for name, default in counts.items() if default > 2 * FEW}
+
+
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
     """Other values of hyper-parameters, one at a time."""
-    defaults = {f.name: f.default for f in algorithm.__dataclass_fields__.values()}
+    defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, kind in registry.settings(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
@@ -93,8 +104,9 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
     mixed = np.where(rng.random(rows) < 0.4, FAR * rng.choice([-1.0, 1.0], rows), rng.normal(size=rows))
     distant = FAR * rng.choice([-1.0, 1.0], rows)
     quiet = np.where(rng.random(rows) < 0.05, FAR, 0.0)
-    wide = 4 if algorithm.decomposable else 2 * max(n, 2)
-    inner = rng.uniform(-1, 1, (rows, wide))
+    wide = 4 if algorithm.decomposable else 2 * max(n, 3)
+    corners = rng.choice([-1.0, 1.0], (rows, wide))
+    inner = np.where(rng.random((rows, 1)) < 0.5, corners, rng.uniform(-1, 1, (rows, wide)))
     labels = rng.choice([-1.0, 1.0], rows)
     everything = [
         ("far", write(folder, "far", edge, mixed), "real", d),
@@ -122,14 +134,14 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
 
     log = {"problem": {"loss": "logistic", "regularizer": 0.2, "gradient_noise": 0.0, **tight}}
     steep = {"problem": {"regularizer": 0.5}}
-    recipes: list[tuple[str, list[Tree]]] = [
+    recipes: list[tuple[str, list[Any]]] = [
         ("far targets", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0), {"rounds": ROUNDS}]),
         ("hidden point", [data["quiet"], real, step("constant", 0.45), noise(500.0), {"rounds": 40}]),
         ("labels, regularizer", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.2, 0.5), {"rounds": ROUNDS}]),
         ("regularizer at a hidden point",
          [data["quiet"], merge(real, steep), step("constant", 0.3), noise(500.0), {"rounds": 40}]),
         ("large steps", [data["wide"], merge(real, {"problem": tight}), step("inverse-sqrt", 30.0), noise(20.0, 5.0),
-                         {"rounds": 12}]),
+                         {"rounds": 12, "data": {"batch": 2}, "problem": {"weight": 3.0}}]),
         ("batches", [data["wide"], real, step("inverse", 1.0), noise(5.0, 2.0), {"rounds": 16}, {"data": {"batch": 3},
                      "problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}}]),
         ("samples used again", [data["few"], real, step("inverse-sqrt", 0.3), noise(10.0), {"rounds": ROUNDS}]),
@@ -140,7 +152,8 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
         ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
     ]  # fmt: skip
     for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield what, merge({}, *trees, graph)
+        many = {"topology": {"agents": MANY}} if what == "batches" and not algorithm.only_agents else {}
+        yield what, merge({}, *trees, graph, many)
 
 
 def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
@@ -154,17 +167,14 @@ def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
     box = {"set": "none"} if algorithm.unconstrained else {"set": "box", "radius": 1.0}
     distance = {"problem": {"loss": "squared-distance", **box}}
     logistic = {"problem": {"loss": "logistic", "regularizer": 0.3, "average": True, **box}}
-    for (what, trees), graph in zip(
-        [
-            ("points", [few, distance, {"rounds": 12}]),
-            ("labels", [own, logistic, {"rounds": 12, "privacy": {"clip": 1.0}}]),
-            ("weighted", [few, distance, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}]),
-            ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
-            ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0}}]),
-        ],
-        graphs(algorithm),
-        strict=False,
-    ):
+    recipes: list[tuple[str, list[Any]]] = [
+        ("points", [few, distance, {"rounds": 12}]),
+        ("labels", [own, logistic, {"rounds": 12, "privacy": {"clip": 1.0}}]),
+        ("weighted", [few, distance, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}]),
+        ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
+        ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}]),
+    ]
+    for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
         yield what, merge({}, *trees, graph)
         yield f"{what}, complete graph", merge({}, *trees, next(graphs(algorithm)))
 

@@ -12,9 +12,12 @@ from mpinodes.auditing.checks.faults import Fault, Report, shown
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
 from mpinodes.auditing.replay import SLACK, Compared, compared
 from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.core import RELEASED, UNKNOWN, Hidden, Queries, Query, Relay, Solve, Start
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 
+MESSAGES = (Query, Queries, Solve, Start, Relay)
+LEAKS = (Hidden, type(RELEASED), type(UNKNOWN), type(None))
 FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
 BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
 RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
@@ -61,7 +64,8 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
 
 def _first(run: Run, agent: int) -> dict[int, int]:
     """By sample, the first round that it is used in."""
-    samples, found = run.setup.stream.samples(agent), {}
+    samples = run.setup.stream.samples(agent)
+    found: dict[int, int] = {}
     for t in range(1, len(run.frames) + 1):
         for sample in samples(t):
             found.setdefault(sample, t)
@@ -79,7 +83,7 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
     size = min(bound if np.isfinite(bound) else 1.0, norm if np.isfinite(norm) else 1.0)
     edge = min(size, norm / np.sqrt(d))
     features = [np.full(d, edge), -own, np.zeros(d), np.eye(d)[rng.integers(d)] * size, rng.uniform(-edge, edge, d)]
-    targets = [-1.0, 1.0] if loss.needs_labels else [1e4, -1e4, 1e3, -1e3, 0.0, 0.1, -3.0, float(rng.normal())]
+    targets = [-1.0, 1.0] if loss.needs_labels else [1e6, -1e6, 1e3, -1e3, 0.0, 0.1, -3.0, float(rng.normal())]
     for _ in range(many):
         yield Change(round, sample, features[rng.integers(len(features))], float(rng.choice(targets)))
 
@@ -87,6 +91,14 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
 def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """What is said on the agent's own data is finite, and its uses are rounds that were."""
     for t, message in enumerate(replayed.messages, 1):
+        exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in _vectors(message))]
+        if not all(exact) or type(getattr(message, "leaks", None)) not in LEAKS:
+            yield Fault(
+                "a message of a type of its own",
+                f"{run.what}: message() of agent {agent}, round {t}: {type(message).__name__}",
+                "a Query, Queries, Solve, Start or Relay itself, of plain arrays, and leaks of mpinodes.core",
+            )
+            return
         for value in _vectors(message):
             if not np.isfinite(value).all():
                 yield Fault(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from mpinodes.auditing.checks.faults import Fault
 from mpinodes.auditing.checks.walks import Call, Run, Walk
@@ -31,12 +34,13 @@ WORDS = {
 }
 
 
-def watch(run: Run, rounds: int) -> Iterator[Fault]:
-    """The calls of all methods of an algorithm and its mixing, for some rounds of every agent."""
+def watch(run: Run) -> Iterator[Fault]:
+    """The calls of all methods of an algorithm and its mixing, in every round of every agent."""
     setup = run.fresh()
+    yield from holds_chance(setup)
     for i in run.agents:
         walk = Walk(setup, run.frames, i)
-        calls = list(walk.calls(min(rounds, len(run.frames))))
+        calls = list(walk.calls(len(run.frames)))
         for call in calls:
             seen = _seen(setup, walk, call)
             for name, what, method in seen:
@@ -77,13 +81,72 @@ def _calls(work: Callable[[], Any]) -> list[tuple[str, str]]:
         if fault:
             found.append((fault, name))
 
-    before = sys.getprofile()
+    before, chance = sys.getprofile(), np.random
+    np.random = Chance(chance, found)  # type: ignore[assignment]
     sys.setprofile(profile)
     try:
         work()
     finally:
         sys.setprofile(before)
+        np.random = chance
     return found
+
+
+class Chance:
+    """`numpy.random`, whose functions the profiler does not see; says who asks for them."""
+
+    def __init__(self, module: Any, found: list[tuple[str, str]]) -> None:
+        self.__module, self.__found = module, found
+
+    def __getattr__(self, name: str) -> Any:
+        """What the module has."""
+        if _is_part(sys._getframe(1)):
+            self.__found.append(("own random draw", f"numpy.random.{name}"))
+        return getattr(self.__module, name)
+
+
+def holds_chance(setup: Setup) -> Iterator[Fault]:
+    """Generators and functions of chance that a file holds under a name of its own."""
+    for part in (setup.algorithm, setup.mixing):
+        module = sys.modules.get(type(part).__module__)
+        if module is None or not module.__name__.startswith("mpinodes_user_"):
+            continue
+        held = {**vars(module), **{k: v for kind in type(part).__mro__ for k, v in vars(kind).items()}}
+        for name, value in held.items():
+            if not name.startswith("__") and _of_chance(value, 3):
+                yield Fault(
+                    "own random draw", f"{Path(str(module.__file__)).name}: {name} is of {_home(value) or 'chance'}",
+                    WORDS["own random draw"],
+                )  # fmt: skip
+
+
+def _of_chance(value: Any, depth: int) -> bool:
+    if _within(_home(value), RANDOM):
+        return True
+    if depth == 0:
+        return False
+    inner: list[Any] = []
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        inner = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = list(value)
+    elif isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, partial):
+        inner = [value.func, *value.args]
+    return any(_of_chance(each, depth - 1) for each in inner)
+
+
+def _home(value: Any) -> str:
+    """The module that a value is of."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    owner = getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        return _home(owner)
+    home = getattr(value, "__module__", None)
+    return str(home if isinstance(home, str) and home else type(value).__module__)
 
 
 def _is_part(frame: FrameType) -> bool:
@@ -106,7 +169,7 @@ def _judged(name: str, caller: FrameType) -> str:
     module = name.rpartition(".")[0]
     if name in BY_NAME and (name != "builtins.id" or _from_user(caller)):
         return BY_NAME[name]
-    if _within(module, RANDOM):
+    if _within(module, RANDOM) or name.endswith(".rvs"):
         return "own random draw"
     if not _from_user(caller) and not _within(str(caller.f_globals.get("__name__")), OUTSIDE + CLOCK):
         return ""
