@@ -73,7 +73,7 @@ class Norms(Response):
         self._h = np.zeros((self._parts, groups))
         self._lost = False
         ones = (self._b, self._p, self._c) if self._parts == 1 else ()
-        # The usual case, `feedback`: the part is the message. Nothing to combine, and it is most of the time.
+        # The usual case, `Feedback`: the part is the message. Nothing to combine, and it is most of the time.
         self._feeds_back = bool(ones) and all((one[self._hidden] == 1).all() for one in ones)
 
     def older(self, t: int, groups: int) -> Vector:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 import numpy as np
-from mpinodes.core import RELEASED, Algorithm, Mixing, Query, Relay, Vector, feedback
+from mpinodes.core import RELEASED, Algorithm, Mixing, Query, Relay, Vector, Feedback
 __all__ = ["Own"]
 LAST = {}
 @dataclass(frozen=True)
