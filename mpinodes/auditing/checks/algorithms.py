@@ -19,7 +19,7 @@ from mpinodes.auditing.checks.statements import statements
 from mpinodes.auditing.checks.walks import Run, made
 from mpinodes.auditing.checks.watching import watch
 from mpinodes.config.compose import compose
-from mpinodes.core import Diverged, Setup
+from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 
@@ -77,19 +77,8 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
     """The experiments that fit it, run."""
     for what, asked in experiments(algorithm, path, folder, seed):
         try:
-            setup = _composed(asked)
-        except BadInput as error:
-            report.notes.append(f"{what}: not tried: {error}")
-            continue
-        except Exception as error:
-            report.take("", [Fault(
-                "it cannot be set up", f"{what}: {type(error).__name__}: {error}",
-                "validate() raises ValueError where hyper-parameters do not fit, and nothing else is raised",
-            )], 0)  # fmt: skip
-            continue
-        try:
-            run = made(what, setup)
-        except Diverged as error:
+            run = _on_some_graph(what, asked)
+        except (BadInput, Diverged) as error:
             report.notes.append(f"{what}: not tried: {error}")
             continue
         except Exception as error:
@@ -99,16 +88,21 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
         yield run
 
 
-def _composed(asked: Tree) -> Setup:
-    """On the first graph that it can be run on."""
+def _on_some_graph(what: str, asked: Tree) -> Run:
+    """On the first graph that it can be run on.
+
+    Raises:
+        BadInput: there is none; that of the one asked for.
+        Diverged: likewise.
+    """
     try:
-        return compose(asked, ranks=None)
-    except BadInput as error:
-        if "topology" not in str(error):
+        return made(what, compose(asked, ranks=None))
+    except (BadInput, Diverged) as error:
+        if isinstance(error, BadInput) and "topology" not in str(error):
             raise
         for other in others(asked):
-            with suppress(BadInput):
-                return compose(other, ranks=None)
+            with suppress(BadInput, Diverged):
+                return made(what, compose(other, ranks=None))
         raise
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpinodes.auditing.changes import Change, adjacent, changed, dense
 from mpinodes.auditing.checks.faults import Fault, Report, shown
+from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
 from mpinodes.auditing.replay import SLACK, Compared, compared
 from mpinodes.auditing.transcripts import Replayed, Transcript
@@ -18,6 +19,7 @@ from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
 LEAKS = (Hidden, type(RELEASED), type(UNKNOWN), type(None))
+SOLVES = 4  # messages whose minimizations are looked at at other points
 FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
 BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
 RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
@@ -58,6 +60,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
             if first < change.round:
                 change, last = change._replace(round=first), total
             yield from _one(run, recorded, replayed, change, last)
+            yield from at_many_points(run, agent, replayed.messages[:SOLVES], change, rng)
         if round in followed:
             yield from _scalars(run, agent, tried[int(rng.integers(len(tried)))])
 
@@ -107,6 +110,14 @@ def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
                     "a message is a vector of finite numbers",
                 )
                 return
+        if not run.setup.algorithm.solves and (getattr(message, "residual", 0) or getattr(message, "solver_steps", 0)):
+            yield Fault(
+                "a local solve where there is none",
+                f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
+                f"solver_steps={message.solver_steps}",
+                "these are recorded as they are: only of an algorithm that says solves = True",
+            )
+            return
         uses = getattr(message, "uses", 0)
         if uses != int(uses) or not 0 <= uses <= t:
             yield Fault(
