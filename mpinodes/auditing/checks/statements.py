@@ -13,12 +13,12 @@ from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
 from mpinodes.auditing.replay import SLACK, Compared, compared
 from mpinodes.auditing.transcripts import Replayed, Transcript
-from mpinodes.core import RELEASED, UNKNOWN, Hidden, Queries, Query, Relay, Solve, Start
+from mpinodes.core import RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
-LEAKS = (Hidden, type(RELEASED), type(UNKNOWN), type(None))
+LEAKS = (Feedback, Hidden, type(RELEASED), type(UNKNOWN), type(None))
 SOLVES = 4  # messages whose minimizations are looked at at other points
 FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
 BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
