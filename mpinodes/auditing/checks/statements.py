@@ -93,7 +93,8 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
 
 def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """What is said on the agent's own data is finite, and its uses are rounds that were."""
-    for t, message in enumerate(replayed.messages, 1):
+    messages: list[Any] = replayed.messages
+    for t, message in enumerate(messages, 1):
         exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in _vectors(message))]
         if not all(exact) or type(getattr(message, "leaks", None)) not in LEAKS:
             yield Fault(
