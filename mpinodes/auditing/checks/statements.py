@@ -111,7 +111,9 @@ def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
                     "a message is a vector of finite numbers",
                 )
                 return
-        if not run.setup.algorithm.solves and (getattr(message, "residual", 0) or getattr(message, "solver_steps", 0)):
+        if not run.setup.algorithm.solves and (
+            getattr(message, "residual", 0.0) or getattr(message, "solver_steps", 0)
+        ):
             yield Fault(
                 "a local solve where there is none",
                 f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
