@@ -111,9 +111,7 @@ def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
                     "a message is a vector of finite numbers",
                 )
                 return
-        if not run.setup.algorithm.solves and (
-            getattr(message, "residual", 0.0) or getattr(message, "solver_steps", 0)
-        ):
+        if not run.setup.algorithm.solves and type(message) is Query and (message.residual or message.solver_steps):
             yield Fault(
                 "a local solve where there is none",
                 f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
