@@ -113,7 +113,7 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
         ("distant", write(folder, "distant", edge, distant), "real", d),
         ("quiet", write(folder, "quiet", edge, quiet), "real", d),
         ("labels", write(folder, "labels", inner, labels), "labels", wide),
-        ("wide", write(folder, "wide", inner, mixed), "real", wide),
+        ("wide", write(folder, "wide", inner, distant), "real", wide),
     ]
     data = {
         name: {"data": {"name": "file", "file": file, "targets": kind, "bound": 1.0, "shuffle": False, "batch": 1}}

@@ -23,7 +23,7 @@ ROOMS = {
     "algorithms": {"mpinodes.algorithms"},
     "streams": {
         "mpinodes.streams", "mpinodes.formats", "pathlib", "os", "hashlib", "gzip", "bz2", "lzma", "zlib", "zipfile",
-        "csv", "json", "array", "struct", "pandas", "h5py",
+        "csv", "json", "array", "struct", "importlib.util", "pandas", "h5py",
     },
     "losses": {"mpinodes.losses"},
     "mechanisms": {"mpinodes.mechanisms"},

@@ -93,7 +93,8 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
 
 def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """What is said on the agent's own data is finite, and its uses are rounds that were."""
-    for t, message in enumerate(replayed.messages, 1):
+    messages: list[Any] = replayed.messages
+    for t, message in enumerate(messages, 1):
         exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in _vectors(message))]
         if not all(exact) or type(getattr(message, "leaks", None)) not in LEAKS:
             yield Fault(
@@ -110,7 +111,7 @@ def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
                     "a message is a vector of finite numbers",
                 )
                 return
-        if not run.setup.algorithm.solves and (getattr(message, "residual", 0) or getattr(message, "solver_steps", 0)):
+        if not run.setup.algorithm.solves and type(message) is Query and (message.residual or message.solver_steps):
             yield Fault(
                 "a local solve where there is none",
                 f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
