@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "report"}
+COMMANDS = {"run", "replay", "audit", "check", "report"}
 
 
 class Wall(NamedTuple):
@@ -37,7 +37,7 @@ WALLS = {
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "simulation": Wall({"core", "topology", "config", "privacy", "results"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
-    "auditing": Wall({"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results"}),
+    "auditing": Wall({"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}),
 }
 
 

@@ -56,6 +56,8 @@ class Recorded(Transcript):
         try:
             data = load(directory)
             asked = parse(str(directory / "experiment.toml"), [])
+        except BadInput:
+            raise
         except (OSError, ValueError) as error:
             raise BadInput(f"{directory}: not a run directory ({error})") from error
         if "transcript" not in data:

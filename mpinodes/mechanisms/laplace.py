@@ -18,6 +18,9 @@ class Laplace(Mechanism):
 
     backends = tuple(BACKENDS)
 
+    def __post_init__(self) -> None:
+        backend(self.backend)  # which may not be installed
+
     @cached_property
     def _draw(self) -> Backend:
         return backend(self.backend)

@@ -14,6 +14,7 @@ from mpinodes.core import (
     RELEASED,
     UNKNOWN,
     Algorithm,
+    Feedback,
     Hidden,
     Inbox,
     Mixing,
@@ -127,7 +128,7 @@ def test_every_message_states_what_it_leaks_in_public_numbers(name, variant):
         assert isinstance(message, Start) <= (place.t == 1)
         if isinstance(message, Start | Relay):
             continue
-        assert message.leaks in (RELEASED, UNKNOWN) or (isinstance(message.leaks, Hidden) and hidden > 0)
+        assert message.leaks in (RELEASED, UNKNOWN) or (isinstance(message.leaks, (Feedback, Hidden)) and hidden > 0)
         assert all(isinstance(x, int | float) for x in message.leaks.numbers(hidden, len(vectors)))
         assert 0 <= message.uses < place.t  # of a loss that it has seen
         assert isinstance(message, Queries) == (len(vectors) > 1)

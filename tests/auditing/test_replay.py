@@ -200,4 +200,4 @@ def test_the_transcript_is_what_an_eavesdropper_sees(tmp_path):
         assert edges == run.setup.topology.edges(t)
         assert (data.transcript.values[t - 1, :, 0] == t).all()
         shares = data.transcript.values[t - 1, :, -2]
-        assert shares.tolist() == [1 / (1 + len(run.setup.topology.neighborhood(t, j).out)) for j in range(7)]
+        assert shares.tolist() == [1 / (1 + len(run.setup.topology.neighborhood(t, j).out_neighbors)) for j in range(7)]

@@ -29,7 +29,7 @@ def setup_of(words: str) -> Setup:
         if words.startswith(BALANCING) and f"step.kind={kind}" in words:
             setup = helpers.setup_of(words.replace(f"step.kind={kind}", "step.modulus=1"))
             run = replace(setup.algorithm.run, steps=step)
-            return replace(setup, algorithm=replace(setup.algorithm, run=run))
+            return replace(setup, run=run, algorithm=replace(setup.algorithm, run=run))
     return helpers.setup_of(words)
 
 

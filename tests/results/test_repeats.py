@@ -9,6 +9,7 @@ import pytest
 
 import mpinodes
 from mpinodes.core import experiment as ex
+from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import accounting, closing, evaluator
 from mpinodes.results.combining import combine, largest, least, mean, same, spreads, total, worst
 
@@ -43,7 +44,7 @@ def test_what_has_no_rule_is_refused():
 @pytest.mark.parametrize("words", ["data.name=olr rounds=9 repeats=2 report=false record.dynamic_regret=true", ADMM])
 def test_every_key_of_a_summary_has_a_rule(words, tmp_path):
     whole, of_each = repeated(words, tmp_path)
-    rules = {**closing.FACTS, **evaluator.rules(ex.Record()), **accounting.RULES}
+    rules = {**closing.FACTS, **evaluator.rules(BUILT_IN), **accounting.RULES}
     assert set(of_each[0]) <= set(rules)
     assert set(whole) == set(of_each[0]) | {"repeats", "seeds", "spread"}
 
@@ -58,8 +59,7 @@ def test_of_solvers_no_repeat_hides_what_another_left_unsolved(tmp_path):
     failed[1]["privacy"] = json.loads(json.dumps(failed[1]["privacy"]))
     failed[1]["privacy"]["unproven_because"] = "a local solver ended short of its tolerance"
     failed[1]["privacy"]["network"] |= {"proven": None, "rule": "unproven"}
-    experiment = ex.Experiment(1, 0, 3, "a", {}, {}, {}, {}, ex.Problem("logistic", "none"))
-    found = closing.combined(experiment, failed)
+    found = closing.combined(BUILT_IN, failed)
     assert found["solver"]["unsolved"] == 3
     assert found["privacy"]["unproven_because"]
     assert (found["privacy"]["network"]["proven"], found["privacy"]["network"]["rule"]) == (None, "unproven")

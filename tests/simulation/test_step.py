@@ -71,10 +71,12 @@ def test_arrivals_are_views_of_the_frames_of_those_who_are_heard():
     found = Arrivals.of(setup, 2, (1, 2, 3), frames)
     assert found.senders == (1, 2, 3)
     for j, frame, release, scalars in zip(*found[:4], strict=True):
-        assert frame is frames[j]
+        assert frame.base is frames[j]
+        assert not frame.flags.writeable
+        assert not release.flags.writeable
         np.testing.assert_array_equal(release, frames[j][HEADER : HEADER + d])
         np.testing.assert_array_equal(scalars, frames[j][HEADER + d :])
-        assert release.base is frame
+        assert np.shares_memory(release, frames[j])
     np.testing.assert_array_equal(found.own, frames[2][HEADER : HEADER + d])
     assert len(found.scalars[0]) == setup.mixing.width == 2
 

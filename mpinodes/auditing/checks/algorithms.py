@@ -30,10 +30,9 @@ APART = 3  # runs whose agents are run in a process of their own
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """An algorithm in a file."""
     runs = list(_runs(algorithm, path, folder, seed, report))
-    if not runs:
+    if not runs and not report.faults:
         reasons = "; ".join(report.notes[-2:])
         report.take("", [Fault("no experiment fits it", reasons, "it must run on data of its own file")], 0)
-        return
     for k, run in enumerate(runs):
         if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
             report.notes.append(f"{run.what}: not tried: faults were found before")
@@ -49,6 +48,8 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             report.take("", [_failed(run.what, error)], 0)
         except Exception as error:
             report.take("", [_failed(run.what, error)], 0)
+    if not runs:
+        return
     lengthy = [run for run in runs if len(run.frames) > LENGTHY]
     first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
@@ -66,6 +67,12 @@ def _take(report: Report, what: str, run: Run, test: Callable[[], Iterable[Fault
 
 
 def _failed(what: str, error: Exception) -> Fault:
+    if "read-only" in str(error):
+        return Fault(
+            "inbox mutated",
+            f"{what}: {type(error).__name__}: {error}",
+            "what was heard is read only, in every run: make new arrays, as inbox.mix() does",
+        )
     return Fault(
         "it fails where it is called by itself",
         f"{what}: {type(error).__name__}: {error}",
