@@ -37,7 +37,9 @@ WALLS = {
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "simulation": Wall({"core", "topology", "config", "privacy", "results"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
-    "auditing": Wall({"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}),
+    "auditing": Wall(
+        {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}
+    ),
 }
 
 
