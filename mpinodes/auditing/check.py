@@ -91,8 +91,6 @@ def check(kind: registry.Kind, part: Any, seed: int) -> Result:
     """All tests of a part."""
     begun, report = time.perf_counter(), Report()
     path = inspect.getsourcefile(part) or ""
-    if not path and (file := getattr(part, "__file__", "")):
-        path = file
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1), np.errstate(all="ignore"):
         environment = dict(os.environ)
         report.take("imports", source.read(Path(path), kind.package))

@@ -59,15 +59,24 @@ def over_mpi(run: Run, folder: Path, report: Report) -> Iterator[Fault]:
         key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI", "HYDRA", "MPI"))
     }
     environment["PYTHONPATH"] = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [command, "-n", str(run.setup.topology.agents + 1), sys.executable, "-m", "mpinodes.run", str(asked),
-         f"output.dir={out}"],
-        capture_output=True, text=True, env=environment, cwd=folder, check=False, timeout=120,
-    )  # fmt: skip
+    words = [command, "-n", str(run.setup.topology.agents + 1), sys.executable, "-m", "mpinodes.run", str(asked)]
+    try:
+        done = subprocess.run(
+            [*words, f"output.dir={out}"],
+            capture_output=True, text=True, env=environment, cwd=folder, check=False, timeout=300,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        report.notes.append("mpirun had not ended after five minutes: lockstep was not compared with MPI")
+        return
+    said = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:150]
+    if "mpinodes: error" in done.stderr:
+        yield Fault(
+            "it fails over MPI", f"{run.what}: {said}", "what runs in lockstep must run with a process an agent"
+        )
+        return
     if done.returncode or not (out / "record.h5").exists():
         report.notes.append(
-            f"mpirun would not run here ({(done.stderr.strip().splitlines() or ['no reason given'])[-1][:150]}): "
-            "lockstep was compared with processes alone, not with MPI"
+            f"mpirun would not run here ({said}): lockstep was compared with processes alone, not with MPI"
         )
         return
     import h5py
