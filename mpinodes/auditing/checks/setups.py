@@ -20,6 +20,13 @@ GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "er
 ROUNDS, LONG = 24, 160
 
 
+# Of more agents than the others.
+CROWDS: dict[str, Tree] = {
+    "batches": {"topology": {"agents": MANY}},
+    "loud noise, many neighbors": {"topology": {"name": "complete", "agents": MANY}},
+}
+
+
 def write(folder: Path, name: str, features: Any, targets: Any) -> str:
     """A file of samples."""
     path = folder / f"{name}.npz"
@@ -144,6 +151,7 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
                          {"rounds": 12, "data": {"batch": 2}, "problem": {"weight": 3.0}}]),
         ("batches", [data["wide"], real, step("inverse", 1.0), noise(5.0, 2.0), {"rounds": 16}, {"data": {"batch": 3},
                      "problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}}]),
+        ("loud noise, many neighbors", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.005), {"rounds": 12}]),
         ("samples used again", [data["few"], real, step("inverse-sqrt", 0.3), noise(10.0), {"rounds": ROUNDS}]),
         ("whole rounds", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0, 1.0, adjacency="one-round"),
                           {"rounds": 12, "data": {"batch": 2}}]),
@@ -152,8 +160,8 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
         ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
     ]  # fmt: skip
     for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        many = {"topology": {"agents": MANY}} if what == "batches" and not algorithm.only_agents else {}
-        yield what, merge({}, *trees, graph, many)
+        crowd = CROWDS.get(what, {}) if not algorithm.only_agents else {}
+        yield what, merge({}, *trees, graph, crowd)
 
 
 def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
