@@ -19,7 +19,7 @@ import traceback
 from typing import NoReturn
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, Launcher, find_world, launcher, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, Launcher, find_world, in_words, launcher, say
 
 
 class _Parser(argparse.ArgumentParser):
@@ -127,7 +127,8 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     except Exception as error:
         if isinstance(error, BadInput):
             raise
-        say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+        notes: list[str] = vars(error).get("__notes__", [])
+        say(" ".join([f"error: {in_words(error)}", *(notes or [f"\n{traceback.format_exc()}"])]))
         return FAILED
     print(summary.text(result, directory))
     return 0

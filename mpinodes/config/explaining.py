@@ -104,7 +104,9 @@ def _module_doc(part: type) -> str:
 
 
 def _first_line(part: type) -> str:
-    return _module_doc(part).partition("\n")[0]
+    """What a part is, and of an algorithm the paper."""
+    line = _module_doc(part).partition("\n")[0]
+    return f"{line} [{part.paper}]" if issubclass(part, Algorithm) and part.paper else line
 
 
 def _default(part: type, key: str) -> Any:

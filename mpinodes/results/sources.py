@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes import __version__
+from mpinodes.config import registry
 from mpinodes.core.experiment import Experiment
 
 Json = dict[str, Any]
@@ -44,8 +46,27 @@ def checked(e: Experiment) -> list[Json] | None:
     for key, path in files(e):
         if key != "record.metrics":
             digest = digest_of(path)
-            found.append({"key": key, "path": str(path), "sha256": digest, "tested": stamp_of(digest).is_file()})
+            tested = stamp_of(digest).is_file() and not _untried(e, key)
+            found.append({"key": key, "path": str(path), "sha256": digest, "tested": tested})
     return found or None
+
+
+def _untried(e: Experiment, key: str) -> list[str]:
+    """The settings of a file that no check tries other values of than the default, and that have another here."""
+    kinds = {kind.path_key: kind for kind in (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)}
+    if key not in kinds:
+        return []
+    sections = {"algorithm.path": e.algorithm, "data.path": e.data, "topology.path": e.topology}
+    part, section = registry.chosen(kinds[key], sections[key]), sections[key]
+    defaults = {field.name: field.default for field in dataclasses.fields(part)}
+    return [
+        name
+        for name, of in registry.settings(kinds[key], part).items()
+        if name in section
+        and section[name] != defaults[name]
+        and not isinstance(section[name], (int, float))
+        and not registry.options(of)
+    ]
 
 
 def condition(checked: list[Json] | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -29,4 +30,9 @@ def run(asked: Tree) -> tuple[Path, dict[str, Any]]:
             return directory, repeats.log(setup, directory, "none (lockstep)", simulate)
         except BadInput:  # a file is found to be wrong where its rows are read
             unmake_directory(directory)
+            raise
+        except Exception as error:
+            with (directory / "log.txt").open("a") as log:
+                log.write(traceback.format_exc())
+            error.add_note(f"(traceback in {directory / 'log.txt'})")
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged, Vector
 from mpinodes.core.parts import Setup
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, in_words, say
 from mpinodes.simulation.step import Step
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Job:
             return work()
         except BaseException as error:
             code = FAILED
-            what = f"{type(error).__name__}: {error}"
+            what = in_words(error)
             if isinstance(error, Diverged):
                 what = str(error)
             elif isinstance(error, BadInput):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import warnings
@@ -33,6 +34,17 @@ def launcher() -> Launcher | None:
         if size in os.environ and rank in os.environ:
             return Launcher(name, int(os.environ[size]), int(os.environ[rank]))
     return None
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, and what a file for an older mpinodes has to say instead."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, TypeError) and re.search(r"'leaks'|hidden_(gain|cap|keep)|'nominal'", str(error)):
+        text += (
+            "; every message must say what it leaks: leaks=RELEASED, Feedback(...), Hidden(...) or UNKNOWN (and "
+            "calibration= where there was nominal=): see the README"
+        )
+    return text
 
 
 def say(message: str) -> None:

@@ -226,6 +226,10 @@ class Releaser:
             return (self._solved(message, t, out),), message.leaks
         if isinstance(message, Queries):
             return self._several(message, t, out), message.leaks
+        if not isinstance(message, (Start, Relay)):
+            raise ValueError(
+                f"message() gave a {type(message).__name__} in round {t}, and not a Query, Queries, Solve, Start or Relay"
+            )
         if not isinstance(message, Start if heard is None else Relay):
             raise ValueError(
                 f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
@@ -234,6 +238,10 @@ class Releaser:
         return (NOTHING_SAID,) * len(self._vectors), RELEASED
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
+        if not 0 <= query.uses < t:
+            raise ValueError(
+                f"message() of round {t} says uses={query.uses}: the round of a loss that was revealed before, or 0"
+            )
         if query.value.shape != out.shape:
             raise ValueError(f"message() gave a vector of shape {query.value.shape}, not {out.shape}")
         return self._mechanism.release(query, t, self._noise[part], out)
