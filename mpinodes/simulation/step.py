@@ -228,7 +228,7 @@ class Releaser:
             return self._several(message, t, out), message.leaks
         if not isinstance(message, (Start, Relay)):
             raise ValueError(
-                f"message() gave a {type(message).__name__} in round {t}, and not a Query, Queries, Solve, Start or Relay"
+                f"message() gave a {type(message).__name__} in round {t}, not a Query, Queries, Solve, Start or Relay"
             )
         if not isinstance(message, Start if heard is None else Relay):
             raise ValueError(
