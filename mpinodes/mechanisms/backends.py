@@ -14,13 +14,14 @@ most d·g and √d·g, the rounding of its event; as far as the generator, which
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import frexp, ldexp
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mpinodes.core import Diverged, Event, Kind, Query, Vector
+from mpinodes.core import Diverged, Event, Kind, Mechanism, Query, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
@@ -127,3 +128,17 @@ def backend(name: str) -> Backend:
             ) from error
         dp.enable_features("contrib")
     return BACKENDS[name]
+
+
+@dataclass(frozen=True)
+class Additive(Mechanism):
+    """A mechanism whose noise a backend draws and adds."""
+
+    backends = tuple(BACKENDS)
+
+    def __post_init__(self) -> None:
+        backend(self.backend)  # which may not be installed
+
+    @cached_property
+    def _draw(self) -> Backend:
+        return backend(self.backend)

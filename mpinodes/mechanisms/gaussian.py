@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import BACKENDS, Backend, Law, backend
+from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Gaussian"]
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(Additive):
     """The query's calibration: its standard deviation, or c/epsilon where a constant c is given."""
-
-    backends = tuple(BACKENDS)
-
-    def __post_init__(self) -> None:
-        backend(self.backend)  # which may not be installed
-
-    @cached_property
-    def _draw(self) -> Backend:
-        return backend(self.backend)
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from mpinodes.core import Event, Kind, Mechanism, Query, Vector
+from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import BACKENDS, Backend, Law, backend
+from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Laplace"]
 
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(Additive):
     """Scale D1/epsilon, D1 the query's calibrated L1 sensitivity, or c/epsilon where a constant c is given."""
-
-    backends = tuple(BACKENDS)
-
-    def __post_init__(self) -> None:
-        backend(self.backend)  # which may not be installed
-
-    @cached_property
-    def _draw(self) -> Backend:
-        return backend(self.backend)
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""

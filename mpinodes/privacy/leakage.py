@@ -36,6 +36,7 @@ class Response(ABC):
         self._vectors, self._parts = events.vectors, events.hidden
         self._hidden, self._unknown = events.is_hidden, events.is_unknown
         self._l2 = events.l2
+        self._lost = False
         if self._parts:
             names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
             self._a, self._b, self._p, self._c, self._s, lipschitz, self._r = (events.leakage(n) for n in names)
@@ -46,9 +47,23 @@ class Response(ABC):
         slope = self._lipschitz[t]
         return np.minimum(self._r[t], slope * point) if slope else np.zeros_like(point)
 
-    @abstractmethod
     def older(self, t: int, groups: int) -> Vector:
         """How far message t (from 0) is moved by changes of before, of the first so many groups: (vectors, groups)."""
+        self._lost |= bool(self._unknown[t])
+        if self._unknown[t] or (self._lost and self._hidden[t]):
+            return np.full((self._vectors, groups), np.inf)
+        if self._hidden[t]:
+            return self._follow(t, groups)
+        self._forget(t)
+        return np.zeros((self._vectors, groups))
+
+    @abstractmethod
+    def _follow(self, t: int, groups: int) -> Vector:
+        """`older`, of a message with hidden parts that are still known."""
+
+    @abstractmethod
+    def _forget(self, t: int) -> None:
+        """Message t is all released: nothing of before is hidden any more."""
 
     @abstractmethod
     def add(self, t: int, used: Indices) -> None:
@@ -71,19 +86,14 @@ class Norms(Response):
         if self._parts:
             self._a, self._b, self._p, self._c = map(np.abs, (self._a, self._b, self._p, self._c))
         self._h = np.zeros((self._parts, groups))
-        self._lost = False
         ones = (self._b, self._p, self._c) if self._parts == 1 else ()
         # The usual case, `Feedback`: the part is the message. Nothing to combine, and it is most of the time.
         self._feeds_back = bool(ones) and all((one[self._hidden] == 1).all() for one in ones)
 
-    def older(self, t: int, groups: int) -> Vector:
-        """See `Response`."""
-        self._lost |= bool(self._unknown[t])
-        if self._unknown[t] or (self._lost and self._hidden[t]):
-            return np.full((self._vectors, groups), np.inf)
-        if not self._hidden[t]:
-            self._h[:] = 0.0
-            return np.zeros((self._vectors, groups))
+    def _forget(self, t: int) -> None:
+        self._h[:] = 0.0
+
+    def _follow(self, t: int, groups: int) -> Vector:
         before = self._h[:, :groups]
         if self._feeds_back:
             h = self._caught(t, before[0])
@@ -117,17 +127,12 @@ class Signed(Response):
         self._inputs = np.zeros((len(events), groups))
         self._made = np.zeros((len(events), self._parts))  # by round of the input, what one of size 1 makes of h now
         self._unsaid = np.zeros((self._parts, groups))  # bounds on the norms of what nothing is said of
-        self._lost = False
 
-    def older(self, t: int, groups: int) -> Vector:
-        """See `Response`."""
-        self._lost |= bool(self._unknown[t])
-        if self._unknown[t] or (self._lost and self._hidden[t]):
-            return np.full((self._vectors, groups), np.inf)
-        if not self._hidden[t]:
-            self._inputs[:t] = 0.0
-            self._unsaid[:] = 0.0
-            return np.zeros((self._vectors, groups))
+    def _forget(self, t: int) -> None:
+        self._inputs[:t] = 0.0
+        self._unsaid[:] = 0.0
+
+    def _follow(self, t: int, groups: int) -> Vector:
         before, unsaid = self._inputs[:t, :groups], self._unsaid[:, :groups]
         point = _product(np.abs(self._made[:t] @ self._p[t]), before) + _combined(np.abs(self._p[t]), unsaid)
         self._inputs[t, :groups] = self._caught(t, point)

@@ -12,7 +12,6 @@ from mpinodes.auditing.checks.faults import image
 from mpinodes.config.compose import build
 from mpinodes.core import Inbox, Loss, Message, Neighborhood, Setup, Vector
 from mpinodes.core.events import Events
-from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import HEADER
 from mpinodes.simulation.lockstep import simulate
 from mpinodes.simulation.step import Arrivals, Releaser
@@ -75,11 +74,6 @@ def made(what: str, setup: Setup) -> Run:
     rows = np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
     return Run(what, setup, decisions, frames, events)
-
-
-def experiment_of(run: Run) -> Experiment:
-    """Every choice made."""
-    return run.setup.experiment
 
 
 class Walk:
