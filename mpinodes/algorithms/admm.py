@@ -79,6 +79,7 @@ class Consensus(Algorithm[S]):
     mixings = ("neighbors",)
 
     decomposable = True
+    anytime = True
     takes_steps = False
     judged_by = "last"
     unconstrained = True

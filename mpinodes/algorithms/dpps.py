@@ -41,6 +41,7 @@ class DPPS(Algorithm[State]):
     mixings = ("push-sum",)
 
     decomposable = True
+    anytime = True
     hidden = ("z",)
     paper = (
         "Han, Liu, Lin, Xia, Differentially private distributed online learning over time-varying digraphs "

@@ -36,6 +36,7 @@ class DPSR(Algorithm[State]):
     mixings = ("rescaling",)
 
     decomposable = True
+    anytime = True
     hidden = ("x",)
     paper = (
         "Xiong, Xu, You, Liu, Wu, Privacy preserving distributed online optimization over unbalanced "

@@ -43,6 +43,7 @@ class HuangDP(Algorithm[State]):
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
+    anytime = True
     takes_steps = False
     paper = "Huang, Mitra, Vaidya, Differentially Private Distributed Optimization (2015)"
     judged_by = "last"

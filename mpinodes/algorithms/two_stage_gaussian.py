@@ -88,6 +88,7 @@ class TwoStageGaussian(Algorithm[State]):
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
+    anytime = True
     judged_by = "last"
     takes_steps = False
     paper = (

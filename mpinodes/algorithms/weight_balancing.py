@@ -57,6 +57,7 @@ class WeightBalancing(Algorithm[State]):
     mixings = ("balancing",)
 
     decomposable = True
+    anytime = True
     unconstrained = True
     averaging = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
     # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.

@@ -5,6 +5,7 @@ asked (nested dictionaries) -> the experiment with every choice made -> its part
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
@@ -106,11 +107,13 @@ def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream
     require_set(classes.algorithm, experiment)
     steps = _step(experiment.step) if classes.algorithm.takes_steps else None
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm.decomposable, steps)
+    told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
+    mixing = mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
     return Setup(
         experiment, graph, stream,
-        algorithm=classes.algorithm(run=run, **hyper),
-        mixing=mixing_class(classes.algorithm, experiment.algorithm["mixing"])(graph_facts(graph, experiment.rounds)),
+        algorithm=classes.algorithm(run=told, **hyper),
+        mixing=mixing(graph_facts(graph, None if mixing.anytime else experiment.rounds)),
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,

@@ -66,14 +66,19 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
     return tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
 
 
-def graph_facts(graph: Topology, rounds: int) -> GraphFacts:
-    """Public facts of a graph, for its mixing."""
-    return GraphFacts(
-        graph.agents,
-        lambda: topology.is_eulerian(graph, rounds),
-        lambda: topology.out_edges(graph, rounds),
-        lambda: topology.laplacian_max(graph, rounds),
-    )
+def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
+    """Public facts of the graphs of so many rounds, for a mixing; None: for one that is `anytime`: none."""
+
+    def over(fact: Callable[[Topology, int], Any]) -> Callable[[], Any]:
+        def found() -> Any:
+            if rounds is None:
+                raise ValueError("this mixing says that it is anytime, and asks for a fact of the graphs of all rounds")
+            return fact(graph, rounds)
+
+        return found
+
+    facts = (topology.is_eulerian, topology.out_edges, topology.laplacian_max)
+    return GraphFacts(graph.agents, *map(over, facts))
 
 
 def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isinf
 from typing import Any
 
@@ -124,8 +125,13 @@ def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
 
 
 def _require_backend(experiment: Experiment, algorithm: AlgorithmClass, mechanism: type[Mechanism]) -> None:
-    """Refuse arithmetic that a mechanism's noise does not come in."""
-    backend = experiment.noise.backend
+    """Refuse arithmetic that a mechanism's noise does not come in, and a key that it would not be drawn from."""
+    backend, key = experiment.noise.backend, experiment.noise.key
+    if key is not None and experiment.secret:
+        other = "noise.entropy=seed" if experiment.noise.entropy == "os" else "another noise.backend than opendp"
+        raise BadInput(
+            f"noise.key = {key!r}: this noise is drawn from no key that is told; leave it out, or set {other}"
+        )
     if experiment.private and (algorithm.solves or backend not in mechanism.backends) and backend != "numpy":
         raise BadInput(
             f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
@@ -153,7 +159,7 @@ def require_fit(setup: Setup, ranks: int | None) -> int:
         )
     _require_graph(setup)
     try:
-        setup.algorithm.validate()
+        replace(setup.algorithm, run=setup.run).validate()
     except ValueError as error:
         raise BadInput(f"{name}: {error}") from error
     if setup.algorithm.solves and setup.dimension > LARGEST_SOLVE:

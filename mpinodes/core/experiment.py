@@ -131,8 +131,19 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
     ] = "numpy"
     entropy: Annotated[
         Literal["seed", "os"],
-        Meta(description="what noise is drawn from: the seed, or each agent's own system, never to be drawn again"),
+        Meta(
+            description="what noise is drawn from; seed: a key made of the seed and of every setting that can change a "
+            "message: a rehearsal, which whoever guesses the seed can play again; os: a key of 256 bits that each "
+            "agent has from its own system, uses once and stores nowhere"
+        ),
     ] = "seed"
+    key: Annotated[
+        int | Annotated[str, Meta(min_length=1, max_length=1000)] | None,
+        Meta(
+            description="takes the place of the settings in what entropy=seed draws from: runs of one seed and one key "
+            "share their noise, for paired experiments; together they hide nothing. Default: none is shared"
+        ),
+    ] = None
 
 
 class Record(Struct, forbid_unknown_fields=True, frozen=True):
@@ -166,7 +177,16 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
 
     rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
+    seed: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**63 - 1,
+            description="of data, their order, gradient noise, graphs and starts, alike in all runs that have it; and, "
+            "with every setting that can change a message, of the noise, which so differs between runs that differ. "
+            "Whoever guesses it can draw that noise again: see noise.entropy, noise.key",
+        ),
+    ]
     repeats: Annotated[
         int,
         Meta(
@@ -206,6 +226,11 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     def reproducible(self) -> bool:
         """Whether it gives the same bits again: no noise, or noise from the seed."""
         return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody can draw its noise again."""
+        return self.private and not self.reproducible
 
     def toml(self) -> str:
         """The experiment as a file that runs again."""

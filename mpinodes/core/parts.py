@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.keys import noise_key
 from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector
 from mpinodes.core.seeds import Draws
 
@@ -72,7 +73,7 @@ class Run:
 
     Attributes:
         agents: n.
-        rounds: T, the horizon.
+        rounds: T, the horizon; `sys.maxsize` for an algorithm that is `anytime`, but in its `validate`.
         dimension: d.
         blocks: by agent, the coordinates that its gradients are taken of: its own, or all.
         degrees: by agent, its out-neighbors in round 1.
@@ -183,6 +184,7 @@ class Algorithm(ABC, Generic[S]):
     solves: ClassVar[bool] = False  # whether it minimizes its losses, by `Loss.prox` or a `Solve`
     random_start: ClassVar[bool] = False  # whether `init` is given a draw of N(0, I) instead of 0
     decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
+    anytime: ClassVar[bool] = False  # whether it works without T: its `run.rounds` is then no number that a run has
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
 
     @abstractmethod
@@ -276,6 +278,7 @@ class Mixing(ABC):
 
     undirected: ClassVar[bool] = False  # whether it needs every edge both ways
     fixed: ClassVar[bool] = False  # whether it needs the same graph in every round
+    anytime: ClassVar[bool] = False  # whether it works without facts of the graphs of all rounds: it is given none
 
     @property
     def width(self) -> int:
@@ -435,6 +438,7 @@ class Stream(ABC):
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
     remark: ClassVar[str] = ""  # on the noise of the default run
+    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that only say how long it lasts, and change no round's losses
 
     @property
     @abstractmethod
@@ -582,6 +586,15 @@ class Setup:
     connected_over: int = 0
     metrics: tuple[type[Metric], ...] = ()
     endless: bool = False
+
+    @cached_property
+    def noise_key(self) -> bytes:
+        """What noise and dither are drawn from, where the seed is to give them again: 32 bytes.
+
+        Raises:
+            OSError: a file that the experiment names cannot be read.
+        """
+        return noise_key(self)
 
     @property
     def dimension(self) -> int:

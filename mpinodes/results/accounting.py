@@ -15,7 +15,7 @@ from mpinodes.core import Setup
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
-from mpinodes.results.combining import Rules, first_words, largest, least, mean, same, total, worst
+from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
 Json = dict[str, Any]
@@ -61,8 +61,8 @@ class Accounting:
             found[f"{name}_network"] = Variable(("horizon",), of_network)
         return found
 
-    def summary(self) -> Json:
-        """The sections `privacy` and `solver`."""
+    def summary(self, sharing: list[str]) -> Json:
+        """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
         events, (claimed, agents, network) = self._accountant.events(), self._losses
         solver, e = _solver(self._setup, events), self._setup.experiment
         return {
@@ -71,6 +71,8 @@ class Accounting:
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
                 "noise": _noise(self._setup, events),
+                "key": None if not e.private else "secret" if e.secret else "rehearsal",
+                "shares_noise_with": sharing,
                 "budget": _budget(e),
                 "samples": _samples(self._setup),
                 "unproven_because": _unproven_because(self._setup, solver),
@@ -197,7 +199,7 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 RULES: Rules = {
     "privacy": {
         "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same,
+        "unproven_because": first_words, "exact_minimizers": same, "key": same, "shares_noise_with": longest,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,

@@ -17,6 +17,7 @@ from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, versions, write_text
+from mpinodes.results.siblings import headed, sharing
 
 Json = dict[str, Any]
 
@@ -29,7 +30,8 @@ class Logger:
         e = setup.experiment
         self._evaluator, self._accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
-        write_text(directory / "experiment.toml", e.toml())
+        self._sharing = sharing(setup, directory)
+        write_text(directory / "experiment.toml", headed(setup))
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
         self._record = Record(directory / "record.h5", setup.topology.agents, setup.dimension, attributes)
         self._progress = Progress(directory, e.name, e.rounds)
@@ -91,7 +93,7 @@ class Logger:
             **closing.facts(self._setup, self._done, self._seconds, self._versions),
             **self._evaluator.summary(),
             "bounds": theorems.section(proven, told),
-            **self._accounting.summary(),
+            **self._accounting.summary(self._sharing),
         }
         closing.conclude(self._setup.experiment, self._directory, summary)
         return summary

@@ -10,6 +10,10 @@ from mpinodes.results.sources import condition
 Json = dict[str, Any]
 
 LARGE_DELTA = 0.1  # per sample
+KEYS = {
+    "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
+    "secret": "secret key: used once and stored nowhere",
+}
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -40,8 +44,9 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
         ),
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
+        f"    {KEYS[privacy['key']]}",
     ]
-    return [*found, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+    return [*found, *textwrap.wrap(" ".join(_remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
 
 
 def by(rule: str, checked: list[Json] | None) -> str:
@@ -54,6 +59,10 @@ def by(rule: str, checked: list[Json] | None) -> str:
 
 def remarks(privacy: Json) -> list[str]:
     """On a run with noise, in whole sentences."""
+    return [f"{KEYS[privacy['key']]}.".capitalize(), *_remarks(privacy)]
+
+
+def _remarks(privacy: Json) -> list[str]:
     return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *provisos(privacy)]
 
 
@@ -75,6 +84,12 @@ def _budget(privacy: Json) -> str:
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
     found = [_budget(privacy)] if privacy["budget"] else []
+    if others := privacy["shares_noise_with"]:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        found.append(
+            f"WARNING: {others[0]}{more} beside it has the same noise on other data: who reads the messages of both "
+            "knows what either hides; take another seed."
+        )
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])

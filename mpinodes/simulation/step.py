@@ -9,6 +9,7 @@ A frame is [round, kind, who moves still | releases (vectors x d) | the mixing's
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from math import inf, sqrt
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from mpinodes.core.messages import (
     Vector,
 )
 from mpinodes.core.parts import Loss, Setup
-from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology import diameter
 
 RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
@@ -204,13 +205,9 @@ class Releaser:
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
         e, d = setup.experiment, setup.dimension
         self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.vectors, losses
-        own = e.private and e.noise.entropy == "os"
-
-        def draws(purpose: Purpose, part: int = 0) -> Draws:
-            return LocalEntropy(agent) if own else Draws(e.seed, purpose, agent, part)
-
-        self._noise = [draws(Purpose.NOISE, part) for part in range(len(self._vectors))]
-        self._dither = draws(Purpose.DITHER)
+        key = os.urandom(32) if e.private and e.noise.entropy == "os" else setup.noise_key
+        self._noise = [Draws(key, Purpose.NOISE, agent, part) for part in range(len(self._vectors))]
+        self._dither = Draws(key, Purpose.DITHER, agent)
         drawn = setup.algorithm.random_start
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 

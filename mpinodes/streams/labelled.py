@@ -46,6 +46,8 @@ class LabelledStream(Stream):
     Where `batch` is "all", every round shows an agent the same samples, all it has, for as long as one likes.
     """
 
+    lengthens = ("epochs",)
+
     batch: Batches = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
     shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True

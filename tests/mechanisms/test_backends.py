@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from math import sqrt
 
@@ -18,7 +19,7 @@ from mpinodes.auditing.replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import RELEASED, Diverged, Event, Kind, Query
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms import backends as noise
 from mpinodes.mechanisms.backends import Law, backend, spacing
 from mpinodes.mechanisms.gaussian import Gaussian
@@ -68,10 +69,12 @@ def test_agents_that_say_the_same_send_different_releases(name, law):
     assert len(np.unique(sent)) == sent.size
 
 
-def test_local_entropy_never_comes_again():
-    draws = [source.at(t).random() for source in (LocalEntropy(0), LocalEntropy(0), LocalEntropy(1)) for t in (1, 1, 2)]
-    assert len(set(draws)) == 9
-    assert kstest([LocalEntropy(0).at(1).laplace() for _ in range(5000)], "laplace").pvalue > 1e-6
+def test_a_key_gives_each_purpose_agent_round_and_vector_draws_of_its_own():
+    place = itertools.product((b"a", b"b"), (Purpose.NOISE, Purpose.DITHER), (0, 1, 256), (0, 1))
+    sources = [Draws(*of) for of in place]
+    drawn = [source.at(t).random() for source in sources for t in (1, 2)]
+    assert len(set(drawn)) == len(drawn)
+    assert kstest([Draws(b"a", Purpose.NOISE, i).at(1).laplace() for i in range(5000)], "laplace").pvalue > 1e-6
 
 
 # ---- laws
