@@ -105,7 +105,7 @@ def duals(setting, said):
         noise = np.zeros_like(f)
         if setting.epsilon < inf:
             noise = np.stack([
-                reference.gamma_noise(setting.seed, i, t + 1, setting.dimension, setting.scale(t)[i])
+                reference.gamma_noise(setting.parts.noise_key, i, t + 1, setting.dimension, setting.scale(t)[i])
                 for i in range(setting.n)
             ])  # fmt: skip
         found.append(-gradients - 2 * w @ degrees @ (f - noise) + w @ (degrees + a) @ said[t - 1])
