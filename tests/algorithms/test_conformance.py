@@ -145,7 +145,7 @@ def test_an_algorithm_is_a_frozen_dataclass_that_extends_the_contract(name):
     for mixing in algorithm.mixings:
         assert issubclass(registry.find(registry.MIXINGS, mixing) if isinstance(mixing, str) else mixing, Mixing)
     assert "run" not in settings(name)
-    assert replace(setup.algorithm.run, rounds=setup.run.rounds) == setup.run  # an anytime one is told no horizon
+    assert dataclasses.replace(setup.algorithm.run, rounds=setup.run.rounds) == setup.run  # an anytime one is told no horizon
     with pytest.raises(dataclasses.FrozenInstanceError):
         setup.algorithm.run = None
 
