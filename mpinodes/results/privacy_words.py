@@ -77,6 +77,8 @@ def provisos(privacy: Json) -> list[str]:
     found = [_budget(privacy)] if privacy["budget"] else []
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
+    elif privacy["public"]:
+        found.append(privacy["public"])
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
     if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
