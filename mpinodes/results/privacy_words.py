@@ -10,6 +10,7 @@ from mpinodes.results.sources import condition
 Json = dict[str, Any]
 
 LARGE_DELTA = 0.1  # per sample
+SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -83,8 +84,11 @@ def provisos(privacy: Json) -> list[str]:
     if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {spent:.2g} of δ{enough}.")
+        if not enough:
+            found.append(SOLVERS)
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+        found.append(SOLVERS)
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
         found.append(
