@@ -105,7 +105,7 @@ def _probes(algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder
         yield Probe(what, asked)
     if not _whole(algorithm):
         agents = _agents(algorithm, PAIR)
-        data = {"file": _secrets(algorithm, agents, seed, folder)}
+        data = {"file": _secrets(algorithm, agents, seed, folder), "columns": _columns(algorithm, agents)}
         last = {"rounds": MANY, "data": data, "topology": {"agents": agents}}
         yield Probe("every sample, one run", merge(seen[0], last), secret=True)
 
@@ -131,12 +131,12 @@ def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
     graph = {"topology": {"name": "complete", "agents": SMALL}}
     if algorithm.solves:
         file = _write(folder / "labels.npz", np.ones((2 * SMALL, 1)), np.tile([1.0, -1.0], SMALL))
-        data: Tree = {"file": file, "targets": "labels", "batch": "all", "bound": 1.0}
+        data: Tree = {"file": file, "labels": [-1, 1], "columns": 1, "batch": "all", "bound": 1.0}
         problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
         return {"rounds": FEW, "data": data, "problem": problem} | graph
     if _whole(algorithm):
         file = _write(folder / "points.npz", np.ones((2 * SMALL, 1)), np.zeros(2 * SMALL))
-        data = {"file": file, "targets": "real", "batch": "all", "bound": 1.0}
+        data = {"file": file, "targets": "real", "columns": 1, "batch": "all", "bound": 1.0}
         return {
             "rounds": FEW,
             "data": data,
@@ -149,11 +149,19 @@ def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
     return {
         "rounds": FEW,
         "topology": {"name": "complete", "agents": agents},
-        "data": {"file": _first_far(algorithm, agents, folder), "targets": "real", "bound": 1.0, "batch": 1},
+        "data": {
+            "file": _first_far(algorithm, agents, folder), "columns": _columns(algorithm, agents), "targets": "real",
+            "bound": 1.0, "batch": 1,
+        },
         "problem": problem,
         "step": {"kind": "inverse-sqrt", "initial": 0.5},
         "privacy": {"clip": 1.0, "scale": "calibrated", "epsilon": 1.0},
-    }
+    }  # fmt: skip
+
+
+def _columns(algorithm: AlgorithmClass, agents: int) -> int:
+    """How many features a sample has."""
+    return 1 if algorithm.decomposable else agents
 
 
 def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path) -> str:

@@ -55,7 +55,7 @@ def require_all_at_once(algorithm: AlgorithmClass, stream: type[Stream], data: M
 
 def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[str, Any]) -> None:
     """Refuse a loss for labels ±1 on data without labels."""
-    if loss.needs_labels and not stream.labels:
+    if loss.needs_labels and not stream.has_labels:
         data, problem = experiment["data"], experiment["problem"]
         raise BadInput(
             f"problem.loss = {problem.get('loss', problem.get('path'))!r} needs labels -1 and +1, and data.name = "

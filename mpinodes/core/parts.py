@@ -426,6 +426,11 @@ class Stream(ABC):
     `streams.labelled.LabelledStream` has the usual case, a fixed set of samples dealt to the agents: a new one is then
     one method that opens the data.
 
+    All that it says here, but for the losses themselves, must be public: known without looking at any sample's values,
+    as the dimension, the bounds, what becomes −1 and +1, and who has which samples. How many samples there are is
+    public by definition: adjacent data sets differ in one that is replaced. What is read off the data after all must
+    be named in `unproven_because`.
+
     Attributes:
         seed: of the data, their shares and their order.
         agents: n.
@@ -439,6 +444,7 @@ class Stream(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
     remark: ClassVar[str] = ""  # on the noise of the default run
     lengthens: ClassVar[tuple[str, ...]] = ()  # settings that only say how long it lasts, and change no round's losses
+    public: ClassVar[str] = ""  # a sentence: which choice of samples, made before adjacency, is taken to be public
 
     @property
     @abstractmethod
@@ -456,7 +462,7 @@ class Stream(ABC):
         """How long it lasts; None: for ever."""
 
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return False
 
@@ -472,7 +478,7 @@ class Stream(ABC):
 
     @property
     def unproven_because(self) -> str:
-        """What was read off the data to prepare them, so that nothing is proven; empty: nothing was."""
+        """What is read off the data, so that nothing is proven, and what would mend it; empty: nothing is."""
         return ""
 
     @property

@@ -34,7 +34,7 @@ class Accounting:
         self._accountant.compose(events)
 
     def close(self, horizons: NDArray[np.int64]) -> None:
-        """Price it all; nothing is proven where the data came prepared by what is read off the data."""
+        """Price it all; nothing is proven where what should be public is read off the data."""
         privacy = self._setup.experiment.privacy
         found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight)
         if self._setup.stream.unproven_because:
@@ -75,6 +75,7 @@ class Accounting:
                 "shares_noise_with": sharing,
                 "budget": _budget(e),
                 "samples": _samples(self._setup),
+                "public": self._setup.stream.public,
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
             },
@@ -157,13 +158,12 @@ def _samples(setup: Setup) -> int | None:
 
 def _unproven_because(setup: Setup, solver: Json | None) -> str:
     """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-    if prepared := setup.stream.unproven_because:
-        return prepared
+    reasons = [setup.stream.unproven_because]
     if solver and math.isinf(setup.run.sample_sensitivity):
-        return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
-    if solver and solver["unsolved"]:
-        return "a local solver ended short of its tolerance"
-    return ""
+        reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
+    elif solver and solver["unsolved"]:
+        reasons.append("a local solver ended short of its tolerance")
+    return "; ".join(filter(None, reasons))
 
 
 def _solver(setup: Setup, events: Events) -> Json | None:
@@ -200,6 +200,7 @@ RULES: Rules = {
     "privacy": {
         "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
         "unproven_because": first_words, "exact_minimizers": same, "key": same, "shares_noise_with": longest,
+        "public": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,

@@ -14,6 +14,7 @@ KEYS = {
     "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
     "secret": "secret key: used once and stored nowhere",
 }
+SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -92,12 +93,17 @@ def provisos(privacy: Json) -> list[str]:
         )
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
+    elif privacy["public"]:
+        found.append(privacy["public"])
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
     if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {spent:.2g} of δ{enough}.")
+        if not enough:
+            found.append(SOLVERS)
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+        found.append(SOLVERS)
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
         found.append(

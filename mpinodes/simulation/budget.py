@@ -55,6 +55,8 @@ def within_budget(setup: Setup) -> Experiment:
         return experiment
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise loses everything; set privacy.epsilon and a mechanism")
+    if because := setup.stream.unproven_because:
+        raise BadInput(f"privacy.budget: nothing is proven, so there is none to keep: {because}")
     runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
     if budget.kept_by == "noise":
         label = min(_label(run, budget) for run in runs)

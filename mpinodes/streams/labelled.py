@@ -56,7 +56,7 @@ class LabelledStream(Stream):
         Meta(
             description="who sees which samples; shared: every agent all of them; the others deal them out: evenly, in "
             "shares of different sizes (data.sizes or data.concentration), or sorted by label (who owns which sample "
-            "then depends on the labels, and is taken to be public). Default: shared where the algorithm's agents "
+            "then depends on the labels, and nothing is proven). Default: shared where the algorithm's agents "
             "share one loss, else even"
         ),
     ] = "shared"
@@ -68,9 +68,16 @@ class LabelledStream(Stream):
     ] = 1.0
 
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return True
+
+    @property
+    def unproven_because(self) -> str:
+        """See `Stream`; one who extends it adds to what this says."""
+        if self.partition != "by-label":
+            return ""
+        return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
     @abstractmethod
@@ -223,7 +230,7 @@ class LabelledStream(Stream):
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
         train, test = self._sources
-        return {} if not self.labels else {"train": train} | ({"test": test} if test else {})
+        return {} if not self.has_labels else {"train": train} | ({"test": test} if test else {})
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
@@ -311,3 +318,8 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 def scaled(pixels: np.ndarray, largest: float) -> Vector:
     """Pixels in [0, 1], by the format's own largest value: a public constant, not one read off the data."""
     return np.asarray(pixels, dtype=np.float64) / largest
+
+
+def together(*reasons: str) -> str:
+    """Those that there are, as one."""
+    return "; ".join(reason for reason in reasons if reason)

@@ -188,7 +188,7 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             if features.shape[1] != one.dimension or not np.isfinite(features).all():
                 yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {one.dimension}")
                 return
-            if not np.isfinite(loss.targets).all() or (one.labels and not np.isin(loss.targets, (-1, 1)).all()):
+            if not np.isfinite(loss.targets).all() or (one.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
                 return
             largest, norm = float(np.abs(features).max(initial=0)), float(np.linalg.norm(features, axis=1).max())

@@ -47,7 +47,6 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
 {_privacy(s["privacy"], s.get("checked"))}
-{f"<p class='note'>{escape(words.BY_LABEL)}</p>" if s["partition"] == "by-label" else ""}
 <h2>Figures</h2>
 <div class="figures">{"".join(_figure(title, file) for title, file in figures.items())}</div>
 <h2>Experiment</h2>
