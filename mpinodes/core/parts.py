@@ -435,6 +435,9 @@ class Stream(ABC):
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
     remark: ClassVar[str] = ""  # on the noise of the default run
+    # Whether its samples are drawn from the seed, another data set for each; False: a row is the same sample whatever
+    # the seed, which deals and orders them alone. None, nothing said: the same samples, in an order that nobody knows.
+    drawn_from_seed: ClassVar[bool | None] = None
 
     @property
     @abstractmethod

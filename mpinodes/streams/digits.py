@@ -33,6 +33,7 @@ class Digits(LabelledStream):
     """6 against 8."""
 
     feature_bound: ClassVar[float] = 1.0
+    drawn_from_seed = False
     name: ClassVar[str] = "digits, 6 against 8"
     remark = (
         "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 58 % of the test data "

@@ -49,6 +49,7 @@ class File(LabelledStream):
     ] = "inf"
     columns: Annotated[int, Meta(ge=0, description="data.name=file, LIBSVM text: features; 0: the largest index")] = 0
 
+    drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
 
     @property
