@@ -175,7 +175,7 @@ def _stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Calla
     Raises:
         BadInput: files are missing or malformed.
     """
-    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path")}
+    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path", "identity")}
     stream: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
     return stream
 

@@ -17,6 +17,7 @@ from mpinodes.core.errors import BadInput
 
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
+IDENTITY = Annotated[str, Meta(min_length=1)]
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -35,6 +36,13 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
             "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears"
         ),
     ] = "noise"
+    covers: Annotated[
+        Literal["all", "each"],
+        Meta(
+            description="of repeats on the same data: all of them, published together, or each by itself; where each "
+            "has data of its own there is no difference"
+        ),
+    ] = "all"
     stops: Annotated[
         tuple[int, ...],
         Meta(

@@ -445,6 +445,9 @@ class Stream(ABC):
     remark: ClassVar[str] = ""  # on the noise of the default run
     lengthens: ClassVar[tuple[str, ...]] = ()  # settings that only say how long it lasts, and change no round's losses
     public: ClassVar[str] = ""  # a sentence: which choice of samples, made before adjacency, is taken to be public
+    # Whether its samples are drawn from the seed, another data set for each; False: a row is the same sample whatever
+    # the seed, which deals and orders them alone. None, nothing said: the same samples, in an order that nobody knows.
+    drawn_from_seed: ClassVar[bool | None] = None
 
     @property
     @abstractmethod

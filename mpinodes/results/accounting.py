@@ -15,6 +15,7 @@ from mpinodes.core import Setup
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
+from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -41,6 +42,14 @@ class Accounting:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
+
+    def publish(self, together: Together) -> None:
+        """Hand what the run cost to what it costs to publish it with others of its job."""
+        if np.isnan(self._losses.network[-1].epsilon):
+            together.take_unproven("nothing is proven of a run alone")
+            return
+        rounds = len(self._accountant.events())
+        together.take(cost_of(self._setup, self._accountant, rounds), same_things(self._setup, job=None))
 
     def variables(self) -> Variables:
         """Of record.h5."""
@@ -70,6 +79,7 @@ class Accounting:
                 "delta": e.privacy.delta,
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
+                "together": None,
                 "noise": _noise(self._setup, events),
                 "key": None if not e.private else "secret" if e.secret else "rehearsal",
                 "shares_noise_with": sharing,
@@ -94,15 +104,31 @@ def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | No
 
 
 def _loss(claimed: float, loss: PrivacyLoss) -> Json:
-    def number(value: float) -> float | None:
-        return None if math.isnan(value) else float(value)
+    return {"claimed": _number(claimed), **_proven(loss)}
 
+
+def _proven(loss: PrivacyLoss) -> Json:
     return {
-        "claimed": number(claimed),
-        "proven_pure": number(loss.pure),
-        "proven": number(loss.epsilon),
+        "proven_pure": _number(loss.pure),
+        "proven": _number(loss.epsilon),
         "rule": loss.rule,
     } | ({"delta_spent": loss.delta_spent} if loss.delta_spent else {})
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def together_section(together: Together, delta: float) -> Json:
+    """What it costs to publish all runs: `privacy.together`."""
+    network, agents = together.network(delta), together.agents(delta)
+    return {
+        "runs": together.runs,
+        "by": together.by,
+        "network": _proven(network),
+        "agents": [_proven(loss) for loss in agents],
+        "unproven_because": together.unproven_because,
+    }
 
 
 def _noise(setup: Setup, events: Events) -> Json | None:
@@ -145,7 +171,13 @@ def _budget(experiment: Experiment) -> Json | None:
     if budget is None:
         return None
     delta = experiment.privacy.budget_delta
-    return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
+    return {
+        "epsilon": budget.epsilon,
+        "delta": delta,
+        "kept_by": budget.kept_by,
+        "covers": budget.covers,
+        "stops": list(budget.stops),
+    }
 
 
 def _samples(setup: Setup) -> int | None:
@@ -201,7 +233,8 @@ RULES: Rules = {
         "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
         "unproven_because": first_words, "exact_minimizers": same, "key": same, "shares_noise_with": longest,
         "public": same,
-        "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
+        "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
+        "together": same,  # of one run null: `repeats` says it of them all
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,
             "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,

@@ -36,10 +36,16 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
     if noise is None:
         return ["  privacy: none, messages carry no noise"]
     rows = [("worst agent's share", worst(privacy["agents"])), ("network", privacy["network"])]
+    if together := privacy.get("together"):
+        rows = [
+            *((f"{who}, each run", loss) for who, loss in rows),
+            *((f"{who}, all {together['runs']} together", loss) for who, loss in of_all(together)),
+        ]
+    width = max(26, *(len(who) for who, _ in rows))
     found = [
-        f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
+        f"  {'privacy loss, ε':{width + 2}} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
-            f"    {who:26} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+            f"    {who:{width}} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
             f"   {by(p['rule'], checked)}"
             for who, p in rows
         ),
@@ -48,6 +54,14 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
         f"    {KEYS[privacy['key']]}",
     ]
     return [*found, *textwrap.wrap(" ".join(_remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def of_all(together: Json) -> list[tuple[str, Json]]:
+    """What all runs lose together, by whom; no paper claims anything of that."""
+    nothing = {"claimed": None}
+    return [("worst agent's share", worst([nothing | agent for agent in together["agents"]]))] * bool(
+        together["agents"]
+    ) + [("network", nothing | together["network"])]
 
 
 def by(rule: str, checked: list[Json] | None) -> str:
@@ -70,7 +84,11 @@ def _remarks(privacy: Json) -> list[str]:
 def _budget(privacy: Json) -> str:
     """How a budget was kept."""
     budget = privacy["budget"]
-    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}, kept by "
+    of = ""
+    if together := privacy.get("together"):
+        of = f" for {'all' if budget['covers'] == 'all' else 'each of the'} {together['runs']} runs"
+        of += " together" if budget["covers"] == "all" else ", not for all together"
+    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}{of}, kept by "
     if budget["kept_by"] == "noise":
         return f"{text}the noise of the label ε = {privacy['noise']['epsilon']:.4g}."
     stops = [stop for stop in budget["stops"] if stop]
@@ -82,6 +100,23 @@ def _budget(privacy: Json) -> str:
     return f"{text}stopping: after {when} {who} relay what they hear, and tell nothing of their data."
 
 
+ADDED = {
+    "sample": "sample by sample",
+    "round": "round by round",
+    "agent": "agent by agent",
+    "maxima": "by each run's worst, since nothing says which sample or round of one is which of another",
+}
+
+
+def _together(together: Json) -> str:
+    """What publishing all runs on the same data means."""
+    text = f"All {together['runs']} runs are on the same data: who sees them all learns what they lose together"
+    if together["network"]["proven"] is not None:
+        return f"{text}, added up {ADDED.get(together['by'], together['by'])}."
+    because = together["unproven_because"]
+    return f"{text}, of which nothing is proven{': ' if because else ''}{because}."
+
+
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
     found = [_budget(privacy)] if privacy["budget"] else []
@@ -91,6 +126,8 @@ def provisos(privacy: Json) -> list[str]:
             f"WARNING: {others[0]}{more} beside it has the same noise on other data: who reads the messages of both "
             "knows what either hides; take another seed."
         )
+    if together := privacy.get("together"):
+        found.append(_together(together))
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     elif privacy["public"]:

@@ -33,6 +33,7 @@ class Digits(LabelledStream):
     """6 against 8."""
 
     feature_bound: ClassVar[float] = 1.0
+    drawn_from_seed = False
     name: ClassVar[str] = "digits, 6 against 8"
     public = "Which of the digits are sixes and eights is taken to be public."
     remark = (

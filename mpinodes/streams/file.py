@@ -71,6 +71,7 @@ class File(LabelledStream):
         ),
     ] = "inferred"
 
+    drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
 
     def __post_init__(self) -> None:

@@ -31,6 +31,7 @@ class Mean(LabelledStream):
     radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
 
     has_labels = False
+    drawn_from_seed = True
     name: ClassVar[str] = "truncated normal points"
     defaults = {"problem": {"loss": "squared-distance", "set": "box", "radius": 5.0}}
 

@@ -80,6 +80,13 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
     rows = [(f"Share of agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
         rows = [("Share of every agent", rows[0][1])]
+    rows.append(("Network", privacy["network"]))
+    if together := privacy.get("together"):
+        rows = [(f"{who}, each run", p) for who, p in rows]
+        rows += [
+            (f"{who[0].upper()}{who[1:]}, all {together['runs']} runs together", p)
+            for who, p in privacy_words.of_all(together)
+        ]
     cells = [
         [
             who,
@@ -88,7 +95,7 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
             privacy_words.number(p["proven"]),
             privacy_words.by(p["rule"], checked).removeprefix("by ") or p["rule"],
         ]
-        for who, p in [*rows, ("Network", privacy["network"])]
+        for who, p in rows
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
     return (
