@@ -80,7 +80,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
     words = {
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
-        "kept_by": ("noise", "stopping"),
+        "kept_by": ("noise", "stopping"), "covers": ("all", "each"),
     }  # fmt: skip
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
