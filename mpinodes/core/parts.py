@@ -85,6 +85,7 @@ class Run:
         grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data.
         grad_lipschitz: by agent, the same per L2 change of the point.
         sample_weight: by agent, the factor on a sample's loss.
+        replaced: by agent, how many of the samples that it sees in a round adjacent data may replace: one, or all.
         sample_sensitivity: half the most that replacing a sample changes its own gradient by at one point, unclipped.
         sample_curvature: the largest norm of a sample's Hessian.
         least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
@@ -106,6 +107,7 @@ class Run:
     grad_range: tuple[float, ...]
     grad_lipschitz: tuple[float, ...]
     sample_weight: tuple[float, ...]
+    replaced: tuple[int, ...]
     sample_sensitivity: float
     sample_curvature: float
     least_modulus: float
@@ -184,6 +186,7 @@ class Algorithm(ABC, Generic[S]):
     random_start: ClassVar[bool] = False  # whether `init` is given a draw of N(0, I) instead of 0
     decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
+    claims_agents: ClassVar[bool] = False  # whether `claimed_epsilon` is of adjacency one-agent too
 
     @abstractmethod
     def init(self, x: Vector) -> S:

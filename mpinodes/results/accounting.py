@@ -68,6 +68,7 @@ class Accounting:
         return {
             "privacy": {
                 "delta": e.privacy.delta,
+                "adjacency": e.privacy.adjacency,
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
                 "noise": _noise(self._setup, events),
@@ -80,14 +81,12 @@ class Accounting:
         }
 
 
-def _by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
 def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
     """The paper's ε by round, for every agent or for each."""
-    algorithm, passes = setup.algorithm, setup.stream.passes
-    return (lambda t: algorithm.claimed_epsilon(t, passes(t))) if setup.experiment.private else None
+    algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
+    if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
+        return None
+    return lambda t: algorithm.claimed_epsilon(t, passes(t))
 
 
 def _loss(claimed: float, loss: PrivacyLoss) -> Json:
@@ -146,7 +145,9 @@ def _budget(experiment: Experiment) -> Json | None:
 
 
 def _samples(setup: Setup) -> int | None:
-    """How many samples may be the changed one; None: there is no end of them."""
+    """How many samples, or agents, may be what differs; None: there is no end of them."""
+    if setup.experiment.privacy.adjacency == "one-agent":
+        return setup.topology.agents
     shares = setup.stream.shares
     if shares is None:
         return None
@@ -196,7 +197,7 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 
 RULES: Rules = {
     "privacy": {
-        "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
+        "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
         "unproven_because": first_words, "exact_minimizers": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {

@@ -10,6 +10,11 @@ from mpinodes.results.sources import condition
 Json = dict[str, Any]
 
 LARGE_DELTA = 0.1  # per sample
+DIFFERENCE = {
+    "one-sample": "one sample",
+    "one-round": "one round's whole loss",
+    "one-agent": "all samples of one agent, in every round",
+}
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -40,6 +45,7 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
         ),
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
+        f"    adjacent data differ in {DIFFERENCE[privacy['adjacency']]}",
     ]
     return [*found, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
 
@@ -85,9 +91,14 @@ def provisos(privacy: Json) -> list[str]:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
+        one = "agent" if privacy["adjacency"] == "one-agent" else "sample"
         found.append(
-            f"δ = {delta:g} is not well below 1/{samples}, one over the number of samples: at such a δ even to publish "
-            "a sample now and then counts as private."
+            f"δ = {delta:g} is not well below 1/{samples}, one over the number of {one}s: at such a δ even to publish "
+            + (
+                "all that an agent has now and then counts as private."
+                if one == "agent"
+                else "a sample now and then counts as private."
+            )
         )
     return found
 
