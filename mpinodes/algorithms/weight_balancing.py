@@ -63,6 +63,7 @@ class WeightBalancing(Algorithm[State]):
     modulus_share = 0.5
     hidden = ("x",)
     claims_agents = True
+    against_colluders = True
     paper = (
         "Zhu, Xu, Guan, Wu, Differentially Private Distributed Online Algorithms Over Time-Varying Directed Networks"
     )

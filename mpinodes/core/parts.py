@@ -187,6 +187,9 @@ class Algorithm(ABC, Generic[S]):
     decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
     claims_agents: ClassVar[bool] = False  # whether `claimed_epsilon` is of adjacency one-agent too
+    # Whether what is proven of an agent's own losses is so against all other agents together, whatever they send: what
+    # it mixes of its own is its release, and no number that its messages state rests on what it heard. Not inherited.
+    against_colluders: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, x: Vector) -> S:

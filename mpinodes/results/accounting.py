@@ -76,6 +76,7 @@ class Accounting:
                 "samples": _samples(self._setup),
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
+                "against_colluders": _against_colluders(self._setup, network[-1]),
             },
             "solver": solver,
         }
@@ -165,6 +166,13 @@ def _unproven_because(setup: Setup, solver: Json | None) -> str:
     return ""
 
 
+def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
+    """Whether what is proven is so against all other agents together; said of a class by itself alone."""
+    stated = vars(type(setup.algorithm)).get("against_colluders", False)
+    own = setup.experiment.data["partition"] != "shared"
+    return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
+
+
 def _solver(setup: Setup, events: Events) -> Json | None:
     """How the agents' local solves went."""
     if not setup.algorithm.solves:
@@ -198,7 +206,7 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 RULES: Rules = {
     "privacy": {
         "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same,
+        "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,

@@ -89,6 +89,11 @@ def provisos(privacy: Json) -> list[str]:
         found.append(f"Rounding to a grid covers what the local solvers leave, for {spent:.2g} of δ{enough}.")
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+    if privacy["against_colluders"]:
+        found.append(
+            "Each agent's bound holds, in exact arithmetic, against all other agents together too, whatever they send, "
+            "where its noise is unknown to them and nothing but messages gets out."
+        )
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
         one = "agent" if privacy["adjacency"] == "one-agent" else "sample"
