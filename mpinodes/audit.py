@@ -152,7 +152,7 @@ class AuditJob:
         targets = dict(self._world.bcast([(probe.what, t) for probe, t in games], root=self._logger_rank))
         mine = [
             pairs(compose(probe.asked, None), targets[probe.what], range(me, PAIRS, ranks), seed_of(asked))
-            for probe in probes(asked.get("algorithm", {}), seed_of(asked), self._folder)
+            for probe in probes(asked.get("algorithm", {}), seed_of(asked), self._folder, adjacency_of(asked))
             if probe.what in targets
         ]
         assemble(self._world)
@@ -187,6 +187,11 @@ def seed_of(asked: dict[str, Any]) -> int:
     return int(asked.get("seed", 0))
 
 
+def adjacency_of(asked: dict[str, Any]) -> str:
+    """That of the run, and of its probes where it is of whole agents."""
+    return str(asked.get("privacy", {}).get("adjacency", "one-sample"))
+
+
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The same experiment, recorded in full, once."""
     from mpinodes.core.experiment import merge
@@ -209,7 +214,7 @@ def report(
     seed = seed_of(asked)
     read = Recorded(directory)
     own = of_run(Transcript(read.setup, read.frames, read.events), seed)
-    ready = prepared(probes(asked.get("algorithm", {}), seed, folder), folder, seed)
+    ready = prepared(probes(asked.get("algorithm", {}), seed, folder, adjacency_of(asked)), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
     rows = judged(ready, ratios, alpha, seed)

@@ -40,6 +40,7 @@ class DOLA(Algorithm[State]):
 
     decomposable = True
     anytime = True
+    against_colluders = True
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 1"
     defaults = {
         "data": {"name": "unit-ball"},

@@ -48,6 +48,7 @@ class HuangDP(Algorithm[State]):
     paper = "Huang, Mitra, Vaidya, Differentially Private Distributed Optimization (2015)"
     judged_by = "last"
     whole_data = True
+    against_colluders = True
     defaults = {
         "rounds": 101,
         "data": {"name": "mean", "batch": "all"},

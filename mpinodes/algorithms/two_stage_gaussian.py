@@ -95,6 +95,7 @@ class TwoStageGaussian(Algorithm[State]):
         "Showkatbakhsh, Karakus, Diggavi, Differentially Private Consensus-Based Distributed Optimization, Algorithm 1"
     )
     whole_data = True
+    against_colluders = True
     mechanism = "gaussian"
     defaults = {
         "rounds": 131,

@@ -84,10 +84,11 @@ def canary(ready: Ready, seed: int) -> Canary:
     rng = np.random.default_rng([seed, 2])
     setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
     everyone = tuple(range(setup.topology.agents))
+    last = 1 if setup.experiment.privacy.adjacency == "one-agent" else min(rounds, 4) - 1  # of all samples: all rounds
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else everyone)
-        for round in range(1, min(rounds, 4))
+        for round in range(1, last + 1)
         for change in adjacent(setup, ready.run.losses(agent), agent, round, rng)
     ]
     pilots = [_seeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]

@@ -72,10 +72,11 @@ OWN: dict[str, Tree] = {
 }
 
 
-def probes(section: Tree, seed: int, folder: Path) -> list[Probe]:
+def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample") -> list[Probe]:
     """Those of the algorithm that an `algorithm` section names; their data go to a folder.
 
-    Keys of the section whose values are words hold for the probes too.
+    Keys of the section whose values are words hold for the probes too. Adjacent data differ in one sample, or, where
+    the adjacency is one-agent, in all of an agent's.
 
     Raises:
         BadInput: there is no such algorithm.
@@ -84,15 +85,19 @@ def probes(section: Tree, seed: int, folder: Path) -> list[Probe]:
     algorithm = registry.chosen(registry.ALGORITHMS, section)
     name = _family(algorithm)
     words = {key: value for key, value in section.items() if isinstance(value, str)}
-    return list(_probes(algorithm, name, words, seed, folder))
+    return list(_probes(algorithm, name, words, seed, folder, adjacency == "one-agent"))
 
 
-def _probes(algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path) -> Iterator[Probe]:
+def _probes(
+    algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path, of_agents: bool
+) -> Iterator[Probe]:
     always: Tree = {
         "report": False, "record": {"transcript": True}, "data": {"name": "file", "shuffle": False, "epochs": 1},
         "seed": seed, "repeats": 1, "name": "probe",
     }  # fmt: skip
-    kind = _kind(algorithm, folder)
+    if of_agents:
+        always = merge(always, {"privacy": {"adjacency": "one-agent"}})
+    kind = _kind(algorithm, folder, of_agents)
     seen: list[Tree] = []
     variants = VARIANTS.get(name, [("", {})] if algorithm.decomposable or name == "dpcda" else JOINT_VARIANTS)
     if words.keys() - {"name", "path"}:  # the user says which
@@ -126,7 +131,7 @@ def _agents(algorithm: AlgorithmClass, joint: int) -> int:
     return SMALL if algorithm.decomposable else algorithm.only_agents or joint
 
 
-def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
+def _kind(algorithm: AlgorithmClass, folder: Path, of_agents: bool) -> Tree:
     """The experiment that fits a kind of algorithms, on data of its own."""
     graph = {"topology": {"name": "complete", "agents": SMALL}}
     if algorithm.solves:
@@ -150,8 +155,8 @@ def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
         "rounds": FEW,
         "topology": {"name": "complete", "agents": agents},
         "data": {
-            "file": _first_far(algorithm, agents, folder), "columns": _columns(algorithm, agents), "targets": "real",
-            "bound": 1.0, "batch": 1,
+            "file": _first_far(algorithm, agents, folder, of_agents), "columns": _columns(algorithm, agents),
+            "targets": "real", "bound": 1.0, "batch": 1,
         },
         "problem": problem,
         "step": {"kind": "inverse-sqrt", "initial": 0.5},
@@ -164,10 +169,10 @@ def _columns(algorithm: AlgorithmClass, agents: int) -> int:
     return 1 if algorithm.decomposable else agents
 
 
-def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path) -> str:
-    """The first target of agent 0, or of all, far away; the others 0."""
+def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path, of_agents: bool) -> str:
+    """The first target of agent 0, or of all, far away, and the others 0; or all targets of agent 0."""
     targets = np.zeros((agents, 2 * FEW))
-    targets[0, 0] = FAR
+    targets[0, : 2 * FEW if of_agents else 1] = FAR
     return _targets(algorithm, targets, folder / "first")
 
 

@@ -21,6 +21,7 @@ from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.config.defaults import filled_in, mixing_class, schedule
 from mpinodes.config.metrics import metrics_of
 from mpinodes.config.requirements import (
+    require_adjacency,
     require_fit,
     require_labels,
     require_mechanism,
@@ -76,6 +77,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
     classes = Classes.of(experiment)
+    require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
     setup = _assembled(experiment, classes, graph, stream)
     connected_over = require_fit(setup, ranks)

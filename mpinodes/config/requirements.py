@@ -75,6 +75,16 @@ def require_set(algorithm: AlgorithmClass, experiment: Experiment) -> None:
         )
 
 
+def require_adjacency(experiment: Experiment) -> None:
+    """Refuse samples of an agent's own to be what differs where there are none."""
+    if experiment.privacy.adjacency == "one-agent" and experiment.data["partition"] == "shared":
+        raise BadInput(
+            "privacy.adjacency = 'one-agent': data.partition = 'shared' shows all agents the same samples, and none "
+            "are one agent's own; take an algorithm whose agents have their own (algorithm.name=dola "
+            "data.partition=even), or privacy.adjacency=one-round"
+        )
+
+
 def require_mechanism(
     experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism]
 ) -> None:
@@ -111,7 +121,8 @@ def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
         key, value = ("clip", privacy.clip) if not isinf(experiment.clip) else ("adjacency", privacy.adjacency)
         raise BadInput(
             f"privacy.{key} = {value!r}: {experiment.name} minimizes whole losses, which clipped gradients are not of; "
-            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf and one sample"
+            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf, and "
+            "privacy.adjacency=one-sample or one-agent"
         )
     if privacy.scale != "calibrated":
         raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")

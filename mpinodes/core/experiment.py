@@ -88,8 +88,11 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = 1.0
     adjacency: Annotated[
-        Literal["one-sample", "one-round"],
-        Meta(description="what may differ between adjacent data sets: one sample replaced, or one round's whole loss"),
+        Literal["one-sample", "one-round", "one-agent"],
+        Meta(
+            description="what may differ between adjacent data sets: one sample replaced; one round's whole loss; or "
+            "all samples of one agent, by as many others, where agents have losses of their own"
+        ),
     ] = "one-sample"
     budget: Budget | None = None
 

@@ -86,6 +86,7 @@ class Run:
         grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data.
         grad_lipschitz: by agent, the same per L2 change of the point.
         sample_weight: by agent, the factor on a sample's loss.
+        replaced: by agent, how many of the samples that it sees in a round adjacent data may replace: one, or all.
         sample_sensitivity: half the most that replacing a sample changes its own gradient by at one point, unclipped.
         sample_curvature: the largest norm of a sample's Hessian.
         least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
@@ -107,6 +108,7 @@ class Run:
     grad_range: tuple[float, ...]
     grad_lipschitz: tuple[float, ...]
     sample_weight: tuple[float, ...]
+    replaced: tuple[int, ...]
     sample_sensitivity: float
     sample_curvature: float
     least_modulus: float
@@ -186,6 +188,10 @@ class Algorithm(ABC, Generic[S]):
     decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
     anytime: ClassVar[bool] = False  # whether it works without T: its `run.rounds` is then no number that a run has
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
+    claims_agents: ClassVar[bool] = False  # whether `claimed_epsilon` is of adjacency one-agent too
+    # Whether what is proven of an agent's own losses is so against all other agents together, whatever they send: what
+    # it mixes of its own is its release, and no number that its messages state rests on what it heard. Not inherited.
+    against_colluders: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, x: Vector) -> S:

@@ -64,14 +64,19 @@ class PrivacyLosses(NamedTuple):
 
 
 def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
-    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
-    if setup.experiment.privacy.adjacency == "one-round":
-        return lambda agent: _by_round
-    return setup.stream.groups
+    """What an adjacent data set may change: a sample, by the stream's own numbers; a round; or all of an agent's."""
+    adjacency = setup.experiment.privacy.adjacency
+    if adjacency == "one-sample":
+        return setup.stream.groups
+    return lambda agent: _by_round if adjacency == "one-round" else _all_at_once
 
 
 def _by_round(t: int) -> list[int]:
     return [t - 1]
+
+
+def _all_at_once(t: int) -> list[int]:
+    return [0]
 
 
 class Accountant:

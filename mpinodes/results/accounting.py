@@ -77,6 +77,7 @@ class Accounting:
         return {
             "privacy": {
                 "delta": e.privacy.delta,
+                "adjacency": e.privacy.adjacency,
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
                 "together": None,
@@ -88,19 +89,18 @@ class Accounting:
                 "public": self._setup.stream.public,
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
+                "against_colluders": _against_colluders(self._setup, network[-1]),
             },
             "solver": solver,
         }
 
 
-def _by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
 def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
     """The paper's ε by round, for every agent or for each."""
-    algorithm, passes = setup.algorithm, setup.stream.passes
-    return (lambda t: algorithm.claimed_epsilon(t, passes(t))) if setup.experiment.private else None
+    algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
+    if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
+        return None
+    return lambda t: algorithm.claimed_epsilon(t, passes(t))
 
 
 def _loss(claimed: float, loss: PrivacyLoss) -> Json:
@@ -181,7 +181,9 @@ def _budget(experiment: Experiment) -> Json | None:
 
 
 def _samples(setup: Setup) -> int | None:
-    """How many samples may be the changed one; None: there is no end of them."""
+    """How many samples, or agents, may be what differs; None: there is no end of them."""
+    if setup.experiment.privacy.adjacency == "one-agent":
+        return setup.topology.agents
     shares = setup.stream.shares
     if shares is None:
         return None
@@ -196,6 +198,13 @@ def _unproven_because(setup: Setup, solver: Json | None) -> str:
     elif solver and solver["unsolved"]:
         reasons.append("a local solver ended short of its tolerance")
     return "; ".join(filter(None, reasons))
+
+
+def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
+    """Whether what is proven is so against all other agents together; said of a class by itself alone."""
+    stated = vars(type(setup.algorithm)).get("against_colluders", False)
+    own = setup.experiment.data["partition"] != "shared"
+    return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
 
 
 def _solver(setup: Setup, events: Events) -> Json | None:
@@ -230,9 +239,9 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 
 RULES: Rules = {
     "privacy": {
-        "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same, "key": same, "shares_noise_with": longest,
-        "public": same,
+        "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
+        "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
+        "key": same, "shares_noise_with": longest, "public": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
         "together": same,  # of one run null: `repeats` says it of them all
         "noise": {

@@ -15,6 +15,11 @@ KEYS = {
     "secret": "secret key: used once and stored nowhere",
 }
 SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
+DIFFERENCE = {
+    "one-sample": "one sample",
+    "one-round": "one round's whole loss",
+    "one-agent": "all samples of one agent, in every round",
+}
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -52,6 +57,7 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
         f"    {KEYS[privacy['key']]}",
+        f"    adjacent data differ in {DIFFERENCE[privacy['adjacency']]}",
     ]
     return [*found, *textwrap.wrap(" ".join(_remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
 
@@ -141,11 +147,21 @@ def provisos(privacy: Json) -> list[str]:
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
         found.append(SOLVERS)
+    if privacy["against_colluders"]:
+        found.append(
+            "Each agent's bound holds, in exact arithmetic, against all other agents together too, whatever they send, "
+            "where its noise is unknown to them and nothing but messages gets out."
+        )
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
+        one = "agent" if privacy["adjacency"] == "one-agent" else "sample"
         found.append(
-            f"δ = {delta:g} is not well below 1/{samples}, one over the number of samples: at such a δ even to publish "
-            "a sample now and then counts as private."
+            f"δ = {delta:g} is not well below 1/{samples}, one over the number of {one}s: at such a δ even to publish "
+            + (
+                "all that an agent has now and then counts as private."
+                if one == "agent"
+                else "a sample now and then counts as private."
+            )
         )
     return found
 

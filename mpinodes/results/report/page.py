@@ -101,7 +101,8 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
     return (
         _table(head, cells)
         + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
-        "Proven: against someone who reads every message on every link. "
+        "Proven: against someone who reads every message on every link, where adjacent data differ in "
+        f"{privacy_words.DIFFERENCE[privacy['adjacency']]}. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
         f"{escape(' '.join(privacy_words.remarks(privacy)))}</p>"
