@@ -53,7 +53,7 @@ class GossipAveraging(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """x = 0."""
+        """Begin at 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:

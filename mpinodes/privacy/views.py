@@ -1,4 +1,4 @@
-"""What one node, or some that collude, learn of another's data, where all that is said is a linear mix of noised values.
+"""What a node, or some that collude, learn of another's data, where all that is said are linear mixes of noised values.
 
 From some round L on a run may say nothing new: in round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
 and from then on all relay. A message of round t >= L is then a fixed mix of these releases, Σ_k M_jk y_k, where
@@ -37,12 +37,13 @@ from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import groups
 from mpinodes.privacy.curves import gdp_epsilon
+from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Uses, open_ledger
 
-NOTHING = 1e-13  # a part of a row of B that is smaller, relatively, is rounding
-CLEAR = 1e-6  # one that is larger has a direction that rounding does not turn; of those between nothing is known
-SLACK = 1e-9  # what rounding may take from a leverage
-MOST = 3e10  # agents^4 times stretches of rounds, above which views are not worked out: some minutes
+PRIME = 2**31 - 1
+BLUR = 1e-9  # what counts as rounding must be smaller than this, relatively to the least that counts
+SLACK = 1e-6  # what rounding may take from a leverage: far more than BLUR can turn a direction by
+MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
@@ -76,7 +77,7 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
     n, mixing = setup.topology.agents, setup.mixing
     states: list[Any] = [mixing.init(i) for i in range(n)]
     found = np.zeros((max(0, last - first), n, n))
-    for t in range(1, last):
+    for t in range(first if states == [None] * n else 1, last):
         places = [setup.topology.neighborhood(t, i) for i in range(n)]
         said = [np.asarray(mixing.outgoing(s, here), float) for s, here in zip(states, places, strict=True)]
         for i, here in enumerate(places):
@@ -123,20 +124,34 @@ class Relayed:
         n = len(self.scale)
         return n**4 * (min(n, len(self.heard)) if self.is_fixed else len(self.heard)) <= MOST
 
+    @cached_property
+    def residues(self) -> Indices:
+        """The weights modulo PRIME: (T − L, n, n). A double is a fraction by a power of two, so nothing is rounded."""
+        each, where = np.unique(self.weights, return_inverse=True)
+        exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in each)]
+        return np.array(exact, np.int64)[where].reshape(self.weights.shape)
+
     def leverages(self, viewers: Sequence[int]) -> Vector:
         """ℓ of every agent, toward viewers that tell each other all: (n,), no less than it is; nan for themselves.
 
-        A direction of B is counted as seen, or as rounding, only where it is clearly the one or the other; where one
-        is not, all that has arrived at all counts as seen: the links' bound.
+        How many directions of B are seen is found without rounding, over a prime field, whose ranks are never above
+        the true ones and equal to them but for bad luck of less than one in a million. Where doubles do not show just
+        as many, well apart from rounding, all that has arrived counts as seen: the links' bound.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
+        noised = self.scale[others] > 0
         reached, seen = self._reached(viewers)[others], self._seen(viewers)
-        found = np.full(len(self.scale), np.nan)
-        found[others] = reached
-        if seen is not None and (rows := _directions(seen[:, others] * self.scale[others])) is not None:
-            leverage = np.minimum(1.0, np.vecdot(rows.T, rows.T) + SLACK)
-            found[others] = np.where(reached & (self.scale[others] > 0), leverage, reached)
-        return found
+        leverage = reached.astype(float)
+        if seen is not None:
+            exact, near = seen
+            rank = len(_echelon(exact[:, others[noised]]))
+            rows = _directions(near[:, others[noised]] * self.scale[others[noised]], rank)
+            if rows is not None:
+                found = np.minimum(1.0, np.vecdot(rows.T, rows.T) + SLACK)
+                leverage[noised] = np.where(reached[noised], found, 0.0)
+        whole = np.full(len(self.scale), np.nan)
+        whole[others] = leverage
+        return whole
 
     def _reached(self, viewers: Sequence[int]) -> NDArray[np.bool_]:
         """Whether anything of y_k has arrived at the viewers: (n,)."""
@@ -145,33 +160,60 @@ class Relayed:
             told = told @ (self.weights[t] != 0) | self._rows(t, viewers).any(axis=0)
         return np.asarray(told, bool)
 
-    def _rows(self, t: int, viewers: Sequence[int]) -> Vector:
+    def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
         """The messages of a round that the viewers have: a row of the identity for each."""
-        return np.eye(len(self.scale))[self.heard[t, list(viewers)].any(axis=0)]
+        return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
-    def _seen(self, viewers: Sequence[int]) -> Vector | None:
-        """An orthonormal basis of the rows of A; None where it is not clear what is rounding.
+    def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Vector] | None:
+        """A basis of the rows of A, over the prime field, and an orthonormal one; None where rounding hides it.
 
         From the last round backwards: what is seen of the messages of round t is what is received in it, and what is
         seen of those of round t + 1, which are W(t) times them.
         """
-        rows: Vector | None = self._rows(-1, viewers)
+        n = len(self.scale)
+        exact = self._rows(-1, viewers)
+        near: Vector | None = exact.astype(float)
         for t in reversed(range(len(self.weights))):
-            assert rows is not None
-            before = len(rows)
-            if (rows := _directions(np.concatenate([self._rows(t, viewers), rows @ self.weights[t]]))) is None:
-                return None
-            if self.is_fixed and len(rows) == before and t < len(self.weights) - 1:
+            before, received = len(exact), self._rows(t, viewers)
+            exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
+            if len(exact) == n:
+                near = np.eye(n)
+            elif near is not None:
+                near = _directions(np.concatenate([received, near @ self.weights[t]]), len(exact))
+            if self.is_fixed and len(exact) in (before, n) and t < len(self.weights) - 1:
                 break  # it grows no more
-        return rows
+        return None if near is None else (exact, near)
 
 
-def _directions(rows: Vector) -> Vector | None:
-    """An orthonormal basis of the space of some rows; None where it is not clear which it is."""
+def _echelon(rows: Indices) -> Indices:
+    """A basis of the space of some rows over the prime field: (m, n) -> (rank, n)."""
+    rows, rank = rows.copy(), 0
+    for column in range(rows.shape[1]):
+        there = np.flatnonzero(rows[rank:, column])
+        if not len(there):
+            continue
+        rows[[rank, rank + there[0]]] = rows[[rank + there[0], rank]]
+        rows[rank] = rows[rank] * pow(int(rows[rank, column]), -1, PRIME) % PRIME
+        factor = rows[:, column].copy()
+        factor[rank] = 0
+        rows = (rows - factor[:, None] * rows[rank]) % PRIME
+        rank += 1
+    return rows[:rank]
+
+
+def _product(one: Indices, other: Indices) -> Indices:
+    """A product of matrices over the prime field; in two parts, for sums to fit 63 bits."""
+    high, low = np.divmod(other, 2**16)
+    return np.asarray((one @ high % PRIME * 2**16 + one @ low) % PRIME)
+
+
+def _directions(rows: Vector, rank: int) -> Vector | None:
+    """An orthonormal basis of the space of some rows, (rank, n); None where rounding hides it."""
     _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
-    largest = sizes.max(initial=0.0)
-    unclear = (sizes > NOTHING * largest) & (sizes < CLEAR * largest)
-    return None if unclear.any() else np.asarray(basis[sizes >= CLEAR * largest]) if largest else basis[:0]
+    if not rank or rank == len(rows) == rows.shape[1]:
+        return basis[:rank]
+    rest = max(float(sizes[0]) * 1e-15, float(sizes[rank]) if rank < len(sizes) else 0.0)
+    return basis[:rank] if rest <= BLUR * sizes[rank - 1] else None
 
 
 @dataclass(frozen=True)
@@ -185,6 +227,7 @@ class Views:
         release: (agent,) that of the release of round L alone.
         mu: (viewer, agent) of the whole view, inf: unproven; nan on the diagonal.
         links: (agent,) that of all links.
+        distance: (viewer, agent) in hops, over all edges of rounds L, L + 1, ...; −1: there is no way; nan: itself.
     """
 
     start: int
@@ -193,6 +236,7 @@ class Views:
     release: Vector
     mu: Vector
     links: Vector
+    distance: Vector
 
     def epsilon(self, delta: float) -> Vector:
         """ε at δ: (viewer, agent); nan: unproven, and on the diagonal."""
@@ -224,8 +268,19 @@ def views(setup: Setup, events: Events) -> Views | None:
         before=np.array([_mu(cost, 0.0) for cost in costs]),
         release=np.array([float(np.sqrt(2 * cost[1].max(initial=0.0))) for cost in costs]),
         mu=np.array([[_mu(cost, share) for cost, share in zip(costs, row, strict=True)] for row in leverage]),
-        links=np.array([_mu(cost, 1.0) for cost in costs]),
+        links=np.array([_mu(cost, 1.0) for cost in costs]), distance=_distance(relayed.heard.any(axis=0)),
     )  # fmt: skip
+
+
+def _distance(heard: Any) -> Vector:
+    """Hops from agent j to agent i: (i, j), where i hears, or is, j in `heard`."""
+    n = len(heard)
+    hops, arrived = np.full((n, n), -1.0), np.eye(n, dtype=bool)
+    for far in range(1, n):
+        new = heard @ arrived & ~arrived
+        hops[new], arrived = far, arrived | new
+    np.fill_diagonal(hops, np.nan)
+    return hops
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:

@@ -15,6 +15,7 @@ from mpinodes.core import Setup
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
+from mpinodes.privacy.views import Views, views
 from mpinodes.results.combining import Rules, first_words, largest, least, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -28,6 +29,7 @@ class Accounting:
         self._setup = setup
         self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
         self._losses: PrivacyLosses
+        self._views: Views | None
 
     def take(self, events: Events) -> None:
         """The events of the next rounds, which stay as they are."""
@@ -41,6 +43,7 @@ class Accounting:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
+        self._views = views(self._setup, self._accountant.events())
 
     def variables(self) -> Variables:
         """Of record.h5."""
@@ -59,7 +62,19 @@ class Accounting:
         for name, (of_each, of_network) in columns.items():
             found[name] = Variable(("horizon", "agent"), of_each)
             found[f"{name}_network"] = Variable(("horizon",), of_network)
-        return found
+        return {**found, **self._of_nodes()}
+
+    def _of_nodes(self) -> Variables:
+        """What each node learns of each agent, where that is known to be less than all links tell."""
+        if self._views is None:
+            return {}
+        seen, delta = self._views, self._setup.experiment.privacy.delta
+        return {
+            "epsilon_node": Variable(("viewer", "agent"), seen.epsilon(delta)),
+            "epsilon_node_relayed": Variable(("viewer", "agent"), seen.epsilon_release(delta)),
+            "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta)),
+            "distance": Variable(("viewer", "agent"), seen.distance),
+        }
 
     def summary(self) -> Json:
         """The sections `privacy` and `solver`."""
@@ -75,6 +90,7 @@ class Accounting:
                 "samples": _samples(self._setup),
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
+                "views": _of_views(self._views, e.privacy.delta),
             },
             "solver": solver,
         }
@@ -132,8 +148,23 @@ def _noise(setup: Setup, events: Events) -> Json | None:
 def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
     default = compose({}, None).experiment
-    same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
+    same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
+    same |= {"report": default.report}
     return msgspec.structs.replace(experiment, **same) == default
+
+
+def _of_views(seen: Views | None, delta: float) -> Json | None:
+    """The largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+    if seen is None:
+        return None
+    epsilon = seen.epsilon(delta)
+
+    def most(at: float) -> float | None:
+        value = float(epsilon[seen.distance == at].max())
+        return None if math.isnan(value) else value
+
+    hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
+    return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}
 
 
 def _budget(experiment: Experiment) -> Json | None:
@@ -197,7 +228,7 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 RULES: Rules = {
     "privacy": {
         "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same,
+        "unproven_because": first_words, "exact_minimizers": same, "views": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,
