@@ -149,7 +149,11 @@ def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
         return {
             "rounds": FEW,
             "data": data,
-            "problem": {"loss": "squared-distance", "set": "box", "radius": 1.0},
+            "problem": {
+                "loss": "squared-distance",
+                "set": "none" if algorithm.unconstrained else "box",
+                "radius": 1.0,
+            },
         } | graph
     agents = _agents(algorithm, JOINT)
     problem = {"loss": "least-squares", "set": "box", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}

@@ -16,6 +16,8 @@ __all__ = ["Grid"]
 class Grid(Torus):
     """As the torus, but rows and columns end where they end."""
 
+    line = "path"
+
     @property
     def title(self) -> str:
         """With its sides."""
