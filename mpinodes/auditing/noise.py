@@ -134,4 +134,4 @@ def _worst(products: Vector, trials: Vector) -> float:
     """The least p-value, times how many there are."""
     asked = trials > 0
     p = signs_agree((products[asked] + trials[asked]) / 2, trials[asked])
-    return float(min(1.0, p.min(initial=1.0) * len(p)))
+    return float(min(1.0, p.min(initial=1.0) * max(1, len(p))))  # no two draws may be comparable

@@ -8,6 +8,7 @@ tells.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 from mpinodes.config import registry
 from mpinodes.config.requirements import AlgorithmClass
 from mpinodes.core import Vector
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.experiment import Experiment, Tree, merge
 
 FAR = 100.0
 FEW, MANY = 6, 160  # rounds
@@ -88,6 +89,14 @@ def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample"
     return list(_probes(algorithm, name, words, seed, folder, adjacency == "one-agent"))
 
 
+def of_view(whole: Experiment) -> Probe:
+    """The run itself, in one process: against an adversary who is among its agents."""
+    changes: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
+    viewers = whole.audit.viewers
+    who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
+    return Probe(f"what {who}", merge(tomllib.loads(whole.toml()), changes))
+
+
 def _probes(
     algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path, of_agents: bool
 ) -> Iterator[Probe]:
@@ -145,7 +154,11 @@ def _kind(algorithm: AlgorithmClass, folder: Path, of_agents: bool) -> Tree:
         return {
             "rounds": FEW,
             "data": data,
-            "problem": {"loss": "squared-distance", "set": "box", "radius": 1.0},
+            "problem": {
+                "loss": "squared-distance",
+                "set": "none" if algorithm.unconstrained else "box",
+                "radius": 1.0,
+            },
         } | graph
     agents = _agents(algorithm, JOINT)
     problem = {"loss": "least-squares", "set": "box", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}

@@ -26,6 +26,7 @@ from mpinodes.config.requirements import (
     require_labels,
     require_mechanism,
     require_set,
+    require_view,
 )
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
@@ -76,6 +77,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     require_labels(loss, stream, tree)
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
+    require_view(experiment, graph.agents)
     classes = Classes.of(experiment)
     require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)

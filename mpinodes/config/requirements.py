@@ -85,6 +85,17 @@ def require_adjacency(experiment: Experiment) -> None:
         )
 
 
+def require_view(experiment: Experiment, agents: int) -> None:
+    """Refuse an adversary that is not among the agents, or is all of them."""
+    viewers = experiment.audit.viewers
+    if missing := [viewer for viewer in viewers if viewer >= agents]:
+        raise BadInput(
+            f"audit.view = {experiment.audit.view!r}: there is no agent {missing[0]}; the run has {agents}, from 0"
+        )
+    if len(viewers) == agents:
+        raise BadInput(f"audit.view = {experiment.audit.view!r}: these are all agents; leave one to be attacked")
+
+
 def require_mechanism(
     experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism]
 ) -> None:

@@ -176,6 +176,24 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class Audit(Struct, forbid_unknown_fields=True, frozen=True):
+    """How its privacy is attacked; nothing that is sent depends on it."""
+
+    view: Annotated[
+        str,
+        Meta(
+            pattern=r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$",
+            description="what the adversary of audit and attacks sees: links, all that is said; agent:3, what that "
+            "agent receives and knows itself; agents:2,5, all that these do together",
+        ),
+    ] = "links"
+
+    @property
+    def viewers(self) -> tuple[int, ...]:
+        """The agents that collude, ascending; none: all links are seen."""
+        return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
+
+
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
@@ -215,6 +233,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     privacy: Privacy = field(default_factory=Privacy)
     noise: Noise = field(default_factory=Noise)
     record: Record = field(default_factory=Record)
+    audit: Audit = field(default_factory=Audit)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -307,7 +326,7 @@ def asked_for(words: list[str]) -> Tree:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "output": Output,
+    "audit": Audit, "output": Output,
 }  # fmt: skip
 
 

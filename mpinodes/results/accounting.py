@@ -16,6 +16,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
+from mpinodes.privacy.views import Views, views
 from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -29,6 +30,7 @@ class Accounting:
         self._setup = setup
         self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
         self._losses: PrivacyLosses
+        self._views: Views | None
 
     def take(self, events: Events) -> None:
         """The events of the next rounds, which stay as they are."""
@@ -42,6 +44,8 @@ class Accounting:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
+        is_proven = not np.isnan(found.network[-1].epsilon)
+        self._views = views(self._setup, self._accountant.events()) if is_proven else None
 
     def publish(self, together: Together) -> None:
         """Hand what the run cost to what it costs to publish it with others of its job."""
@@ -68,7 +72,19 @@ class Accounting:
         for name, (of_each, of_network) in columns.items():
             found[name] = Variable(("horizon", "agent"), of_each)
             found[f"{name}_network"] = Variable(("horizon",), of_network)
-        return found
+        return {**found, **self._of_nodes()}
+
+    def _of_nodes(self) -> Variables:
+        """What each node learns of each agent, where that is known to be less than all links tell."""
+        if self._views is None:
+            return {}
+        seen, delta = self._views, self._setup.experiment.privacy.delta
+        return {
+            "epsilon_node": Variable(("viewer", "agent"), seen.epsilon(delta)),
+            "epsilon_node_relayed": Variable(("viewer", "agent"), seen.epsilon_release(delta)),
+            "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta)),
+            "distance": Variable(("viewer", "agent"), seen.distance),
+        }
 
     def summary(self, sharing: list[str]) -> Json:
         """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
@@ -90,6 +106,7 @@ class Accounting:
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
                 "against_colluders": _against_colluders(self._setup, network[-1]),
+                "views": _of_views(self._views, e.privacy.delta),
             },
             "solver": solver,
         }
@@ -161,8 +178,23 @@ def _noise(setup: Setup, events: Events) -> Json | None:
 def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
     default = compose({}, None).experiment
-    same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
+    same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
+    same |= {"report": default.report}
     return msgspec.structs.replace(experiment, **same) == default
+
+
+def _of_views(seen: Views | None, delta: float) -> Json | None:
+    """The largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+    if seen is None:
+        return None
+    epsilon = seen.epsilon(delta)
+
+    def most(at: float) -> float | None:
+        value = float(epsilon[seen.distance == at].max())
+        return None if math.isnan(value) else value
+
+    hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
+    return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}
 
 
 def _budget(experiment: Experiment) -> Json | None:
@@ -241,7 +273,7 @@ RULES: Rules = {
     "privacy": {
         "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
         "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
-        "key": same, "shares_noise_with": longest, "public": same,
+        "key": same, "shares_noise_with": longest, "public": same, "views": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
         "together": same,  # of one run null: `repeats` says it of them all
         "noise": {

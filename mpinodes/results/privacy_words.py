@@ -84,7 +84,17 @@ def remarks(privacy: Json) -> list[str]:
 
 
 def _remarks(privacy: Json) -> list[str]:
-    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *provisos(privacy)]
+    seen = [toward_nodes(privacy["views"], privacy["delta"])] if privacy.get("views") else []
+    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *seen, *provisos(privacy)]
+
+
+def toward_nodes(views: Json, delta: float) -> str:
+    """What a single node learns of another, in a sentence."""
+    far = [(at, most) for at, most in zip(views["distance"], views["largest"], strict=True) if at >= 0]
+    (near, first), (last, least) = far[0], far[-1]
+    text = f"Toward one node that colludes with none, ε at δ = {delta:g} is at most {number(first)} at distance {near}"
+    rest = f" and {number(least)} at distance {last}" if last > near else ""
+    return f"{text}{rest}: from round {views['relayed_from']} on all that is said are mixes of what was said then."
 
 
 def _budget(privacy: Json) -> str:
