@@ -1,8 +1,8 @@
 """What it costs in privacy to publish several finished runs: python -m mpinodes.spent RUN...
 
 A directory of repeats counts as its repeats. Losses on the same data are added up, sample by sample where the runs say
-which is which; of data that no sample is in two of, the largest counts. Runs on files may be on the same samples, unless
-data.identity declares them disjoint: a name that you give them. The settings of all runs must have been fixed
+which is which; where no sample is in two data sets, the largest counts. Runs on files may be on the same samples,
+unless data.identity, a name that you give them, declares them disjoint. The settings of all runs must have been fixed
 beforehand. Exit code 2: the runs cannot be read, or not be put together.
 """
 

@@ -1,8 +1,8 @@
 """What several runs on the same data cost together: their curves, added up for every sample.
 
-A sample goes by its row in the source, since its place in an agent's share, in an epoch, and the share itself may differ
-from run to run. Runs whose samples nothing maps to each other are charged, each, what its worst sample costs. Runs are
-independent given the data, and their settings fixed beforehand: that is plain composition.
+A sample goes by its row in the source, since its place in an agent's share, in an epoch, and the share itself may
+differ from run to run. Runs whose samples nothing maps to each other are charged, each, what its worst sample costs.
+Runs are independent given the data, and their settings fixed beforehand: that is plain composition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """The same without what its curves are made from; without curves where there are more than there is room for."""
+        """The same without what its curves are made from; of more samples than there is room for, without curves."""
         m, rho = len(self.samples), self.rho
         if self.gaussian:
             return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
@@ -187,11 +187,12 @@ def _paired(
     Raises:
         ValueError: there is none, against what `Stream.groups` is to say.
     """
-    if all(groups(t) == samples(t) for t in used):
+    if all(list(groups(t)) == list(samples(t)) for t in used):
         number = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
         return number, number
-    carried: dict[int, Sequence[int]] = {}
-    if all(len(groups(t)) == 1 and carried.setdefault(groups(t)[0], samples(t)) == samples(t) for t in used):
+    carried: dict[int, list[int]] = {}
+    by_round = ((groups(t), list(samples(t))) for t in used)
+    if all(len(of) == 1 and carried.setdefault(of[0], came) == came for of, came in by_round):
         group = np.repeat(list(carried), [len(s) for s in carried.values()])
         number = np.fromiter((k for s in carried.values() for k in s), np.int64)
         if len(np.unique(number)) == len(number):

@@ -53,7 +53,12 @@ class Accounting:
             together.take_unproven("nothing is proven of a run alone")
             return
         rounds = len(self._accountant.events())
-        together.take(cost_of(self._setup, self._accountant, rounds), same_things(self._setup, job=None))
+        try:
+            cost = cost_of(self._setup, self._accountant, rounds)
+        except ValueError as error:  # a stream of the user's that does not keep its contract
+            together.take_unproven(str(error))
+        else:
+            together.take(cost, same_things(self._setup, job=None))
 
     def variables(self) -> Variables:
         """Of record.h5."""

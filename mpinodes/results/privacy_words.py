@@ -50,8 +50,8 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
     found = [
         f"  {'privacy loss, ε':{width + 2}} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
-            f"    {who:{width}} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-            f"   {by(p['rule'], checked)}"
+            f"    {who:{width}} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} "
+            f"{number(p['proven']):>12}   {by(p['rule'], checked)}"
             for who, p in rows
         ),
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "

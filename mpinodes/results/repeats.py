@@ -26,8 +26,9 @@ Json = dict[str, Any]
 
 def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]]) -> Json:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all."""
-
-    together = Together(setup.experiment.privacy.adjacency)
+    e = setup.experiment
+    same_data = e.repeats > 1 and e.private and not other_data(setup)
+    together = Together(e.privacy.adjacency)
 
     def follow(run: Setup, place: Path) -> Json:
         logger = Logger(run, place, mpi)
@@ -37,8 +38,6 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
             logger.accounting.publish(together)
         return summary
 
-    e = setup.experiment
-    same_data = e.repeats > 1 and e.private and not other_data(setup)
     sources.keep(e, directory)
     if e.repeats == 1:
         return follow(setup, directory)

@@ -197,7 +197,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             again.append(run)
         else:
             raise Unproven(
-                f"{before.place} and {run.place} share their noise, and are not one run to the bit: one tells what the other hides"
+                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what the "
+                "other hides"
             )
     return kept, again
 
@@ -240,7 +241,10 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
             raise Unproven(f"{run.place}: {because}")
     by_things: dict[Hashable, Cost] = {}
     for run in runs:
-        things, cost = run.cost
+        try:
+            things, cost = run.cost
+        except ValueError as error:
+            raise Unproven(f"{run.place}: {error}") from error
         by_things[things] = composed([by_things[things], cost]).settled() if things in by_things else cost
         del run.__dict__["cost"]
     if len(by_things) > 1 and (because := unmapped(runs[0].experiment.privacy.adjacency)):
@@ -259,8 +263,8 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     if len(adjacencies) > 1:
         (a, first), (b, second) = list(adjacencies.items())[:2]
         raise BadInput(
-            f"{first} has privacy.adjacency = {a}, and {second} {b}: an ε of one is none of the other; put together runs "
-            "of one adjacency"
+            f"{first} has privacy.adjacency = {a}, and {second} {b}: an ε of one is none of the other; name "
+            "runs of one adjacency"
         )
     said = []
     try:
@@ -289,7 +293,12 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
                 + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
                 for who, p in rows
             ),
-            *textwrap.wrap(" ".join([f"δ = {delta:g} of all together.", *said, FIXED_BEFOREHAND]), 100),
+            *textwrap.wrap(
+                " ".join([f"δ = {delta:g} of all together.", *said, FIXED_BEFOREHAND]),
+                100,
+                break_on_hyphens=False,
+                break_long_words=False,
+            ),
         ]
     )
 

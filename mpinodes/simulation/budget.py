@@ -197,7 +197,10 @@ def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence
         for run, its in zip(runs, made, strict=True):
             accountant = Accountant(groups(run.setup), shared)
             accountant.compose(its)
-            cost = cost_of(run.setup, accountant, horizon).network
+            try:
+                cost = cost_of(run.setup, accountant, horizon).network
+            except ValueError as error:
+                raise BadInput(f"privacy.budget: {error}") from error
             classes.setdefault(same_things(run.setup, job=None), []).append(cost)
         if len(classes) > 1 and unmapped(adjacency):
             return np.nan
