@@ -88,7 +88,7 @@ class File(LabelledStream):
     @property
     def unproven_because(self) -> str:
         """See `Stream`: what the user has not stated."""
-        unstated = [super().unproven_because]
+        unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
             unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
         if self.has_labels and not self.labels:

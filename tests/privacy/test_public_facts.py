@@ -15,6 +15,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
+from mpinodes.results.privacy_words import provisos
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import Done, run_alone
@@ -23,6 +24,7 @@ WORDS = [
     "algorithm.name=dola", "topology.name=complete", "topology.agents=3", "rounds=6", "record.transcript=true",
     "step.kind=inverse-sqrt", "step.initial=0.001", "problem.regularizer=0", "problem.loss=hinge", "report=false",
 ]  # fmt: skip
+PAIR = "topology.name=ring topology.agents=2"
 ENDINGS = ["csv", "npz", "libsvm"]
 HEADER = {"csv": ["data.header=false"]}
 
@@ -143,7 +145,9 @@ def test_unshared_files_state_their_facts_too(tmp_path):
     file, other = tmp_path / "one-{agent}.npz", tmp_path / "other-{agent}.npz"
     assert run(file)[0] is None
     assert realised(tmp_path / "run", f"data.file={other}") == pytest.approx(15, rel=1e-6)
-    assert run(file, "data.columns=1", "data.labels=[0,1]") == (pytest.approx(1), "")
+    for partition in ("even", "by-label"):  # which changes nothing here
+        stated = ["data.columns=1", "data.labels=[0,1]", f"data.partition={partition}"]
+        assert run(file, *stated) == (pytest.approx(1), "")
     refused = refusal(other, "data.columns=1", "data.labels=[0,1]")
     assert "other-0.npz: targets[0] (from 0): label '-1.0' is neither 0 nor 1" in refused
 
@@ -218,7 +222,7 @@ def test_the_built_in_data_sets_state_their_own(name):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_words_are_labels_in_every_format(tmp_path, ending):
-    words = 'algorithm.name=dola data.columns=1 data.labels=["no","yes"] topology.name=ring topology.agents=2'
+    words = f'algorithm.name=dola data.columns=1 data.labels=["no","yes"] {PAIR}'
     file = write(tmp_path / f"one.{ending}", ["no", "yes", "yes"] * 6)
     labels = setup_of(f"{words} data.file={file}").stream.labelled()["train"].targets
     assert labels.tolist() == [-1.0, 1.0, 1.0] * 6
@@ -232,8 +236,37 @@ def test_mushrooms_of_a_third_kind_are_refused_and_images_of_another_size(tmp_pa
     """Were: left out, so that one sample changed how many there are; and another dimension."""
     (tmp_path / "mushrooms").write_text("1 1:1\n2 3:1\n3 4:1\n2 1:1\n")
     with pytest.raises(BadInput, match="mushrooms: line 3: label '3' is neither 1 nor 2"):
-        setup_of(f"algorithm.name=dola data.name=mushrooms data.dir={tmp_path} topology.agents=2")
+        setup_of(f"algorithm.name=dola data.name=mushrooms data.dir={tmp_path} {PAIR}")
     (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 2, 20, 20) + bytes(800))
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([6, 8]))
     with pytest.raises(BadInput, match="images of 400 pixels; MNIST's have 784"):
-        setup_of(f"algorithm.name=dola data.name=mnist-6-8 data.dir={tmp_path} topology.agents=2")
+        setup_of(f"algorithm.name=dola data.name=mnist-6-8 data.dir={tmp_path} {PAIR}")
+
+
+def test_no_value_stops_a_run_on_the_lattice(tmp_path):
+    """With all features 0 agents say 0; with one of 1 they say what is far too large for the noise's lattice.
+
+    Was: the second run alone stopped, with the value in its message.
+    """
+    stated = ["data.columns=1", "data.labels=[0,1]", "noise.backend=lattice", "privacy.epsilon=1e12"]
+    for k, features in enumerate(([0.0] * 18, [1.0] + [0.0] * 17)):
+        file = write(tmp_path / f"{k}.npz", [0.0, 1.0] * 9, features)
+        assert run(file, *stated) == (pytest.approx(1e12, rel=1e-3), "")
+
+
+def test_a_choice_of_samples_is_said_to_be_taken_for_public(tmp_path):
+    words = "rounds=3 algorithm.name=dola topology.name=ring topology.agents=2"
+    for data, said in (("digits", "Which of the digits are sixes and eights is taken to be public."), ("olr", "")):
+        loss = "" if data == "digits" else " problem.loss=least-squares"
+        directory = run_of(tmp_path / data, f"{words} data.name={data}{loss}")
+        privacy = summary_of(directory)["privacy"]
+        assert privacy["public"] == said
+        assert (said in provisos(privacy)) is bool(said)
+
+
+def test_what_local_solvers_do_on_adjacent_data_is_said_to_be_assumed(tmp_path):
+    words = "algorithm.name=dvp-admm data.total=60 problem.weight=10 topology.agents=3 rounds=4"
+    for grid in ("", " algorithm.grid=0.01 algorithm.tolerance=1e-12"):
+        directory = run_of(tmp_path / f"run{grid}", words + grid)
+        said = provisos(summary_of(directory)["privacy"])
+        assert said[-1] == "That they come within their tolerance on adjacent data too is assumed."
