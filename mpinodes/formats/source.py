@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
+from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +20,7 @@ from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
 
 Bytes: TypeAlias = bytearray | mmap
+LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,13 @@ def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
         if data[start:end].strip():
             yield number, start, end
         number, start = number + 1, end + 1
+
+
+def unfit(number: float) -> str:
+    """What is wrong with a number of a file; empty: nothing."""
+    if abs(number) <= LARGEST:
+        return ""
+    return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not finite"
 
 
 def shown(text: bytes | str) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import libsvm
-from mpinodes.formats.source import Source, content, lines, shown
+from mpinodes.formats.source import LARGEST, Source, content, lines, shown, unfit
 
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -73,9 +73,10 @@ def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
     name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
     if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
         raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")
-    wrong = np.argwhere(~np.isfinite(values))
+    wrong = np.argwhere(~(np.abs(values) <= LARGEST))
     if len(wrong):
-        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {values[tuple(wrong[0])]}")
+        value = values[tuple(wrong[0])]
+        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {value}: it {unfit(float(value))}")
     return values
 
 
@@ -105,7 +106,11 @@ def _csv(path: Path) -> Source:
             column = good.index(False)
             entry = shown(entries[column].strip())
             raise BadInput(f"{path}: line {line}, column {column + 1}: {entry} is not a finite number")
-        numbers.extend(map(float, entries))
+        row = list(map(float, entries))
+        if wrong := unfit(max(row, key=abs)):
+            column = row.index(max(row, key=abs))
+            raise BadInput(f"{path}: line {line}, column {column + 1}: {shown(entries[column].strip())} {wrong}")
+        numbers.extend(row)
     if not numbers:
         raise BadInput(f"{path}: empty: no line of numbers")
     table = np.frombuffer(numbers).reshape(-1, width)

@@ -71,7 +71,7 @@ def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Eve
     point = np.rint(query.value / g)
     if not np.abs(point).max() < REACH:
         raise Diverged(
-            f"round {t}: agent {noise.agent} says {np.abs(query.value).max():.3g} with noise of scale {law.scale:.3g}: "
+            f"round {t}: agent {noise.agent} says too much for its noise of scale {law.scale:.3g}: "
             f"on the noise's lattice an entry may be at most {REACH * g:.3g}; smaller steps, more noise, or "
             "noise.backend=numpy"
         )
