@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.core import Features, Loss, SampleLoss, Setup, Vector
+from mpinodes.losses.enforced import Reclipped
 from mpinodes.losses.linear import NoisyGradient
+
+SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # of numbers at the ends of the doubles
+FEW, STRIDE = 4, 37  # of the samples made of them, so many in each round, and so far apart
 
 Samples = Callable[[int], Sequence[int]]  # by round, the numbers of an agent's samples
 ALL = -1  # the number that stands for all samples of an agent
@@ -64,7 +68,7 @@ def differs(setup: Setup, agent: int, round: int, row: int) -> int | None:
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """A loss with the changed sample in some rows."""
-    if isinstance(loss, NoisyGradient):
+    if isinstance(loss, (NoisyGradient, Reclipped)):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()
     if np.isnan(change.target):
@@ -83,7 +87,28 @@ def dense(features: Features) -> Vector:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Adjacent data sets that differ in a sample of a round: its label turned, and samples at the domain's edge."""
+    """Adjacent data sets that differ in a sample of a round: `usual` ones, and some at the ends of the doubles."""
+    first, *others = usual(setup, losses, agent, round, rng)
+    yield from (first, *others)
+    every = ends(setup, losses(round), first)
+    yield from (every[STRIDE * (FEW * round + agent + k) % len(every)] for k in range(FEW))
+
+
+def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
+    """The sample of a change, as large and as small as doubles can be and its domain allows, and exactly 0."""
+    bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
+    alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
+    one = np.where(np.arange(len(change.feature)), 0.0, 1.0)
+    sizes = [size for size in SIZES if size <= bound] + [bound] * bool(np.isfinite(bound))
+    features = [size * signs for size in sizes for signs in (alike, one)]
+    targets = (-1.0, 1.0) if loss.needs_labels else (*SIZES, *(-size for size in SIZES))
+    return [change._replace(feature=feature, target=target) for feature in features for target in targets]
+
+
+def usual(
+    setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
+) -> Iterator[Change]:
+    """Its label turned, and samples at the domain's edge."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
     sample = differs(setup, agent, round, row)

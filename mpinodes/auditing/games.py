@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from mpinodes.auditing.changes import Change, adjacent, changed
+from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
@@ -96,7 +96,7 @@ def canary(ready: Ready, seed: int) -> Canary:
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
         for round in range(1, last + 1)
-        for change in adjacent(setup, ready.run.losses(agent), agent, round, rng)
+        for change in usual(setup, ready.run.losses(agent), agent, round, rng)
     ]
     pilots = [_seeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
     runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
@@ -165,7 +165,8 @@ def _seeded(setup: Setup, seed: int) -> Setup:
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
     """The same run on the losses of a world, noised anew."""
     fresh = _seeded(setup, seed)
-    return replace(fresh, losses=seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1]))
+    losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run.grad_sensitivity)
+    return replace(fresh, losses=losses)
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:

@@ -55,6 +55,7 @@ def claimed(events: Events, carried: Vector) -> Vector:
     return np.array([reply.step(t, 1, first[: int(carried[t])])[:, 0] for t in range(len(events))])
 
 
+@np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Replay an agent on adjacent data that differ in one round, for every round.
 

@@ -6,13 +6,14 @@ asked (nested dictionaries) -> the experiment with every choice made -> its part
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from mpinodes import topology
@@ -33,7 +34,10 @@ from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tre
 from mpinodes.core.messages import Features, Vector
 from mpinodes.core.parts import Algorithm, Loss, Mechanism, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
+
+LEAST_CLIP = 1e-100  # see `losses.clipping`
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
 
@@ -122,16 +126,27 @@ def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of),
+        losses=seen_losses(experiment, stream.of, run.grad_sensitivity),
     )  # fmt: skip
 
 
-def seen_losses(experiment: Experiment, of: Losses) -> Losses:
-    """By agent, the losses that it sees, given its own: with the stochastic error of its gradients."""
+def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]) -> Losses:
+    """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
+
+    Args:
+        experiment: says how they are clipped, and the error.
+        of: the losses, by agent.
+        sensitivity: `Run.grad_sensitivity`.
+    """
     variance, seed = experiment.problem.gradient_noise, experiment.seed
+    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+
+    def kept(agent: int) -> Callable[[int], Loss]:
+        own, most, regularizer = of(agent), sensitivity[agent] / 2, experiment.problem.regularizer
+        return own if isinf(clip) else lambda t: enforced(own(t), clip, most, whole, regularizer)
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        clean = of(agent)
+        clean = kept(agent)
         if variance == 0:
             return clean
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent)
@@ -145,6 +160,8 @@ def _make_loss(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> Ca
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
         divisor = (len(targets) if problem.average else 1.0) / problem.weight
+        if features.dtype != np.float64:  # squares of bytes wrap around, and those of shorter floats overflow
+            features = features.astype(np.float64)
         return loss(features, targets, clip, whole, divisor, problem.regularizer)
 
     return make_loss
@@ -232,6 +249,10 @@ def _typed(tree: Tree) -> Experiment:
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
+    if not (isinf(experiment.clip) or LEAST_CLIP <= experiment.clip <= 1 / LEAST_CLIP):
+        raise BadInput(
+            f"privacy.clip = {experiment.clip!r}: expected a number from {LEAST_CLIP:g} to {1 / LEAST_CLIP:g}, or inf"
+        )
     return experiment
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats.source import Bytes, Labels, Source, content, lines, shown, signed
+from mpinodes.formats.source import Bytes, Labels, Source, content, lines, shown, signed, unfit
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -38,8 +37,8 @@ def _target(place: str, label: bytes, labels: Labels) -> float:
         number = float(label)
     except ValueError as error:
         raise BadInput(f"{place}: label {shown(label)} is not a number") from error
-    if not isfinite(number):
-        raise BadInput(f"{place}: label {shown(label)} is not finite")
+    if wrong := unfit(number):
+        raise BadInput(f"{place}: label {shown(label)} {wrong}")
     return number
 
 
@@ -110,8 +109,8 @@ def _sparse(
             index, value = _pair(place, token)
             if index <= previous:
                 raise BadInput(f"{place}: index {index} after {previous}: indices count from 1 and ascend")
-            if not isfinite(value):
-                raise BadInput(f"{place}: {shown(token)} is not finite")
+            if wrong := unfit(value):
+                raise BadInput(f"{place}: {shown(token)} {wrong}")
             columns.append(index - 1)
             values.append(value)
             previous = index

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
+from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeAlias
@@ -20,6 +21,7 @@ from mpinodes.core.errors import BadInput
 
 Bytes: TypeAlias = bytearray | mmap
 Labels: TypeAlias = tuple[float | str, ...]  # the two that become −1 and +1; empty: targets are numbers, and stay so
+LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,13 @@ def _same(target: str | float, label: str | float) -> bool:
         return float(target) == label
     except ValueError:
         return False
+
+
+def unfit(number: float) -> str:
+    """What is wrong with a number of a file; empty: nothing."""
+    if abs(number) <= LARGEST:
+        return ""
+    return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not finite"
 
 
 def shown(text: bytes | str) -> str:

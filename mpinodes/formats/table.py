@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import libsvm
-from mpinodes.formats.source import Labels, Source, content, lines, shown, signed
+from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, shown, signed, unfit
 
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -108,9 +108,10 @@ def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
     name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
     if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
         raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")
-    wrong = np.argwhere(~np.isfinite(values))
+    wrong = np.argwhere(~(np.abs(values) <= LARGEST))
     if len(wrong):
-        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {values[tuple(wrong[0])]}")
+        value = values[tuple(wrong[0])]
+        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {value}: it {unfit(float(value))}")
     return values
 
 
@@ -143,8 +144,12 @@ def _csv(path: Path, stated: Stated) -> Source:
             column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
             entry = shown(words[column].strip())
             raise BadInput(f"{place}, column {column + 1}: {entry} is not a finite number{remedy}")
-        numbers.extend(map(float, entries[:-1]))
-        targets.append(signed(place, entries[-1], stated.labels) if stated.labels else float(entries[-1]))
+        row = list(map(float, words))
+        if wrong := unfit(largest := max(row, key=abs)):
+            column = row.index(largest)
+            raise BadInput(f"{place}, column {column + 1}: {shown(entries[column].strip())} {wrong}")
+        numbers.extend(row[: width - 1])
+        targets.append(signed(place, entries[-1], stated.labels) if stated.labels else row[-1])
     if not targets:
         raise BadInput(f"{path}: empty: no line of numbers")
     return _source(path, np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets))

@@ -17,7 +17,9 @@ from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
-from mpinodes.losses.linear import row_norms, row_sizes, stack
+from mpinodes.formats.source import LARGEST, unfit
+from mpinodes.losses.clipping import row_norms, row_sizes
+from mpinodes.losses.linear import stack
 
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
@@ -155,8 +157,8 @@ class LabelledStream(Stream):
         """The losses by round, of the agent's own samples."""
         train, rows = self._sources[0], self.shares[agent]
         features = self._everything if self.partition == "shared" else train.features(rows)
-        self._require_bounds(features, rows)
         targets = train.targets[rows]
+        self._require_bounds(features, targets, rows)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
@@ -175,12 +177,21 @@ class LabelledStream(Stream):
 
         return loss
 
-    def _require_bounds(self, features: Features, rows: Indices) -> None:
-        """Refuse samples outside the domain that privacy is accounted for.
+    def _require_bounds(self, features: Features, targets: Vector, rows: Indices) -> None:
+        """Refuse samples outside the domain that privacy is accounted for, and numbers beyond what is computed with.
+
+        That a run is refused tells of the sample that it is refused for: it is no message, and not private.
 
         Raises:
             BadInput: names the sample.
         """
+        for what, found in (("a feature", row_sizes(features)), ("a target", np.abs(targets))):
+            if not (found <= LARGEST).all():
+                worst = int(np.argmin(found <= LARGEST))
+                raise BadInput(
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} of size {found[worst]:g}, which "
+                    f"{unfit(float(found[worst]))}"
+                )
         bounds = (
             ("a feature of size", self.feature_bound, row_sizes(features)),
             ("norm", self.feature_norm, row_norms(features)),

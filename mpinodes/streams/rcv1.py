@@ -12,7 +12,7 @@ import numpy as np
 
 from mpinodes.core import Features
 from mpinodes.formats import Source, fetch, libsvm
-from mpinodes.losses.linear import row_norms
+from mpinodes.losses.clipping import row_norms
 from mpinodes.streams.files import FileStream, Train
 from mpinodes.streams.labelled import split
 
