@@ -219,16 +219,19 @@ def report(
     play: Callable[[list[tuple[Probe, Canary]]], list[Vector]],
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
+    from mpinodes.auditing.settings import tried
     from mpinodes.auditing.transcripts import Recorded, Transcript
-    from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_run, of_summary, table
+    from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_probes, of_run, of_settings, of_summary, table
 
     seed = seed_of(asked)
     read = Recorded(directory)
     own = of_run(Transcript(read.setup, read.frames, read.events), seed)
+    if read.setup.experiment.private:
+        own += of_settings(list(tried(read.setup, folder, seed)))
     ready = prepared(games_of(asked, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
-    rows = judged(ready, ratios, alpha, seed)
+    rows = [*judged(ready, ratios, alpha, seed), *of_probes([r for r, _ in ready])]
     name = ready[0][0].summary["algorithm"]
     again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
     view = read.setup.experiment.audit.view

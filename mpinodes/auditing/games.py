@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 
 from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript
+from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
 from mpinodes.auditing.views import LEARNT, Sight, best_test, learn
-from mpinodes.config.compose import rebuilt, seen_losses
+from mpinodes.config.compose import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
 from mpinodes.simulation import alone, lockstep
@@ -98,7 +97,7 @@ def canary(ready: Ready, seed: int) -> Canary:
         for round in range(1, last + 1)
         for change in usual(setup, ready.run.losses(agent), agent, round, rng)
     ]
-    pilots = [_seeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
+    pilots = [reseeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
     runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
     sizes = [
         float(np.mean([_size([run[i] for i in agents], change, ready.gaussian) for run in runs]))
@@ -157,14 +156,9 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
     return float(np.sqrt(total)) if gaussian else total
 
 
-def _seeded(setup: Setup, seed: int) -> Setup:
-    """The same run, noised anew."""
-    return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
-
-
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
     """The same run on the losses of a world, noised anew."""
-    fresh = _seeded(setup, seed)
+    fresh = reseeded(setup, seed)
     losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run.grad_sensitivity)
     return replace(fresh, losses=losses)
 

@@ -13,11 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mpinodes import load
 from mpinodes.auditing.changes import Change, changed
-from mpinodes.config.compose import compose
+from mpinodes.config.compose import compose, rebuilt
 from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import TELEMETRY, Event, Events
@@ -108,6 +109,22 @@ class Replayed:
         """What the agent heard in round t, if it did not end there."""
         return self._states[t].heard
 
+    @property
+    def start(self) -> Vector:
+        """What its algorithm's `init` was given, and a `Start` says: (d,)."""
+        return self._step.releaser.start
+
+    def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
+        """The releases of round t, made again, and their events: (vectors x d,)."""
+        out = np.empty(self._end - HEADER)
+        events, _ = self._step.releaser.release(self.messages[t - 1], t, self._states[t - 1].heard, out)
+        return out, events
+
+    def wanted(self, t: int) -> Message:
+        """What its algorithm wants to say in round t, whatever its budget allows."""
+        state = self._states[t - 1]
+        return self._setup.algorithm.message(state.algorithm, state.here)
+
     def require_same_run(self, recorded: Transcript) -> None:
         """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases.
 
@@ -116,10 +133,9 @@ class Replayed:
         Raises:
             NotThatRun: they are not.
         """
-        out = np.empty(self._end - HEADER)
         reproducible = self._setup.experiment.reproducible
-        for t, message in enumerate(self.messages, 1):
-            events, _ = self._step.releaser.release(message, t, self._states[t - 1].heard, out)
+        for t in range(1, len(self.messages) + 1):
+            out, events = self.released(t)
             said = self.said(t)
             rounding = max(event.rounding_l1 for event in events) / self._setup.dimension
             near = np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()) + rounding)
@@ -231,6 +247,11 @@ class Replayed:
             return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
         vectors = zip(_values(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
         return sum(_density(said - value, said, kind, float(scale)) for value, said, kind, scale in vectors)
+
+
+def reseeded(setup: Setup, seed: int) -> Setup:
+    """The same run, noised anew."""
+    return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
 def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:

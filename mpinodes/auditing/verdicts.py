@@ -5,17 +5,22 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
+from mpinodes.auditing import frames
+from mpinodes.auditing.draws import Drawn, drawn_again, drawn_in
 from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
-from mpinodes.auditing.noise import NoiseTests, examine
+from mpinodes.auditing.noise import NoiseTests, draws_needed, examine, least_found
 from mpinodes.auditing.replay import SLACK, Finding
+from mpinodes.auditing.settings import Tried
 from mpinodes.auditing.statistics import Shown
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
 from mpinodes.auditing.views import proven_toward
 from mpinodes.core import Vector
 from mpinodes.results.privacy_words import number
 
-FALSE_ALARM = 0.01  # of a whole audit, at most
-OF_NOISE = 0.1  # the noise tests' part of it
+FALSE_ALARM = 0.001  # of a whole audit, at most
+OF_NOISE = 0.5  # the noise tests' part of it, in three: of the run, of noise drawn again, of the probes' runs
+SETS = 3
+FOUND, OFF = 0.999, 0.05  # with this probability a scale off by that is to be found
 REFUTED = "REFUTES THE PROVEN VALUE"
 
 
@@ -60,19 +65,65 @@ def of_replay(findings: list[Finding]) -> Row:
     return Row("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
 
 
-def of_noise(noise: NoiseTests, alpha: float) -> Row:
-    """Whether the noise is what the events say."""
+def of_noise(drawn: Drawn, noise: NoiseTests, alpha: float, what: str) -> Row:
+    """Whether the noise is what the events say, and how little of it would have to be missing to be found."""
     if not noise.checks:
-        return Row("noise", "none to test", "no noise, no privacy", False)
+        return Row(what, "none to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
-    shown = f"{noise.draws} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} ({worst.name})"
     failed = ", ".join(check.name for check in noise.fails(alpha))
+    if drawn.broken:
+        return Row(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: no noise is on these", True)
+    shown = (
+        f"{noise.draws:,} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} of "
+        f"{len(noise.checks)} tests ({worst.name})\n{'':23}{_power(drawn, alpha / len(noise.checks))}"
+    )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
-    return Row("noise", shown, verdict, bool(failed))
+    return Row(what, shown, verdict, bool(failed))
+
+
+def _power(drawn: Drawn, alpha: float) -> str:
+    """In words."""
+    found = least_found(drawn.number, drawn.linear, alpha, FOUND)
+    words = f"a scale {found:.1%} too small is found with probability {FOUND}"
+    if found <= OFF:
+        return words
+    return f"{words}; {OFF:.0%} would take {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
+
+
+def of_frames(found: frames.Compared) -> Row:
+    """Whether nothing but noised releases can tell."""
+    if not found.slips:
+        return Row(
+            "frames", f"{found.words:,} words follow, to the bit, from public facts and releases", "holds", False
+        )
+    shown = f"{len(found.slips)} of {found.words:,} words do not follow from public facts and releases"
+    verdict = f"{REFUTED}: something travels without noise"
+    return Row("frames", f"{shown}: {found.slips[0].line}", verdict, True)
+
+
+def of_settings(found: list[Tried]) -> list[Row]:
+    """Replays on other data and under other settings, in one row where they hold, and a row for each that does not."""
+    what = "other settings"
+    rows = [of_replay(one.findings)._replace(what=what) for one in found if one.findings]
+    bad = [
+        row._replace(shown=f"{one.what}: {row.shown}")
+        for row, one in zip(rows, [one for one in found if one.findings], strict=True)
+        if row.refuted
+    ]
+    left = "".join(f"; left out, {one.what}: {one.why}" for one in found if one.why)
+    if bad:
+        return bad
+    every = [finding for one in found for finding in one.findings]
+    if not every:
+        return [Row(what, f"none could be tried{left}", "not tested", False)]
+    over = max(max(finding.direct, finding.hidden) for finding in every)
+    names = ", ".join(one.what for one in found if one.findings)
+    shown = f"{sum(finding.changes for finding in every)} adjacent data sets: moved by {over:.4f} ({names}{left})"
+    return [Row(what, shown, "holds", False)]
 
 
 def of_run(run: Transcript, seed: int) -> list[Row]:
-    """A run: what was heard, replay, noise."""
+    """A run: what was heard, what was said, replay, noise."""
     try:
         agents = [Replayed(run, agent) for agent in range(run.setup.topology.agents)]
         for agent in agents:
@@ -80,12 +131,30 @@ def of_run(run: Transcript, seed: int) -> list[Row]:
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from what all receivers are said to have heard"
         return [Row("one release for all", str(error), verdict, True)]
-    shown = "every message follows from the releases recorded"
-    return [
+    shown, alpha = "every message follows from the releases recorded", FALSE_ALARM * OF_NOISE / SETS
+    rows = [
         Row("one release for all", shown, "holds", False),
+        of_frames(frames.compare(run, agents)),
         of_replay(replays(run, seed)),
-        of_noise(examine(agents), FALSE_ALARM * OF_NOISE),
     ]
+    own = drawn_in(run, agents)
+    rows.append(of_noise(own, examine(own), alpha, "noise"))
+    if run.setup.experiment.private:
+        again = drawn_again(run, agents, seed)
+        if again.number:
+            rows.append(of_noise(again, examine(again), alpha, "noise drawn again"))
+    return rows
+
+
+def of_probes(ready: list[Ready]) -> list[Row]:
+    """What the probes' own noise and frames show; nothing where they hold."""
+    rows = []
+    for one in ready:
+        agents = [Replayed(one.run, agent) for agent in range(one.run.setup.topology.agents)]
+        drawn, what = drawn_in(one.run, agents), one.probe.what or "adjacent data, many runs"
+        rows.append(of_noise(drawn, examine(drawn), FALSE_ALARM * OF_NOISE / SETS / len(ready), f"{what}: noise"))
+        rows.append(of_frames(frames.compare(one.run, agents))._replace(what=f"{what}: frames"))
+    return [row for row in rows if row.refuted]
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
@@ -146,7 +215,7 @@ def table(title: str, own: list[Row], probes: list[Row], alpha: float, view: str
     lines.append(head)
     for row in probes:
         least, _, rest = row.shown.partition("   ")
-        if row.what.endswith(": replay"):
+        if row.what.endswith((": replay", ": noise", ": frames")):
             lines.append(f"  {row.what}: {row.shown}\n{'':48}{row.verdict}")
             continue
         values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>10}"

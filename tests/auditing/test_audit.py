@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from mpinodes import audit
+from mpinodes.auditing.draws import drawn_in
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import examine
 from mpinodes.auditing.probes import probes
@@ -27,6 +28,7 @@ from mpinodes.simulation import step as steps
 from tests.helpers.parts import resolved, run_of, setup_of
 
 ALPHA = 0.002
+NOISE_ROWS = {"noise", "noise drawn again"}
 SMALL = {
     "dola": {"data": {"total": 200, "dimension": 3}},
     "two-stage-gaussian": {"data": {"points": 4, "dimension": 3}, "algorithm": {"gradient_rounds": 14}},
@@ -66,7 +68,7 @@ def probe_rows(tmp_path, section: dict, what: str | None = None, number: int = 4
 @pytest.mark.parametrize("name", SMALL)
 def test_a_sound_run_passes(name):
     rows = own_rows(small(name))
-    assert set(rows) == {"one release for all", "replay", "noise"}
+    assert set(rows) == {"one release for all", "frames", "replay", "noise", "noise drawn again"}
     assert not refuted(rows)
     assert rows["noise"].shown.split()[0].isdigit()  # noise there was
 
@@ -100,8 +102,8 @@ def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     for seed in range(100):
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
         run = simulate(replace(setup, experiment=experiment))
-        noise = examine([Replayed(run, i) for i in range(3)])
-        assert len(noise.checks) == 6
+        noise = examine(drawn_in(run, [Replayed(run, i) for i in range(3)]))
+        assert len(noise.checks) > 30
         alarms += noise.fails(FALSE_ALARM * OF_NOISE)
     assert not alarms
 
@@ -161,7 +163,7 @@ def test_half_the_noise_is_caught_by_its_size(monkeypatch, name, law):
 
     monkeypatch.setattr(law, "release", half)
     rows = own_rows(small(name))
-    assert refuted(rows) == {"noise"}
+    assert refuted(rows) == NOISE_ROWS
     assert "scale" in rows["noise"].verdict
     assert " 0.5" in rows["noise"].shown or " 0.4" in rows["noise"].shown
 
@@ -175,7 +177,7 @@ def test_half_the_noise_inside_a_minimization_is_caught_by_its_size(monkeypatch)
         return event
 
     monkeypatch.setattr(GammaNorm, "release", half)
-    assert refuted(own_rows(small("pp-admm"))) == {"noise"}
+    assert refuted(own_rows(small("pp-admm"))) == NOISE_ROWS
 
 
 def test_half_the_noise_is_caught_by_the_guesses_of_one_run_too(tmp_path, monkeypatch):
@@ -191,7 +193,7 @@ def test_half_the_noise_is_caught_by_the_guesses_of_one_run_too(tmp_path, monkey
     assert row.verdict == REFUTED
 
 
-@pytest.mark.parametrize(("bug", "caught"), [("agents", "between agents"), ("rounds", "between rounds")])
+@pytest.mark.parametrize(("bug", "caught"), [("agents", "between agents"), ("rounds", "between neighbors")])
 def test_draws_that_are_used_twice_are_caught_by_their_dependence(monkeypatch, bug, caught):
     class Again(Draws):
         def __init__(self, seed, purpose, agent=0, part=0):
@@ -203,8 +205,8 @@ def test_draws_that_are_used_twice_are_caught_by_their_dependence(monkeypatch, b
 
     monkeypatch.setattr(steps, "Draws", Again)
     rows = own_rows(small("dola"))
-    assert refuted(rows) == {"noise"}
-    assert caught in rows["noise"].verdict
+    assert refuted(rows) == NOISE_ROWS
+    assert caught in rows["noise drawn again"].verdict
 
 
 def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):

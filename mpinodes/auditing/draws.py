@@ -1,0 +1,195 @@
+"""Noise taken out of what was said, and brought to one law: fair signs, and sizes that are exponential of mean 1.
+
+A coordinate of Laplace noise over its scale has just these. Of Gaussian noise the size is −ln P(|N| ≥ |z|); of noise
+with a norm and a direction the norm, Gamma(d), is first turned into that of d independent normal numbers. All of it is
+exact, so that tests of signs and sizes are, whatever the law.
+
+What was said is known to its last bits alone: `slack` bounds how far rounding may have moved a size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from mpinodes.auditing.transcripts import Replayed, Transcript, reseeded
+from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
+from mpinodes.simulation.step import Releaser
+
+RELEASES, DRAWS = 30_000, 150_000  # drawn once more, at most: releases, and numbers
+ROUNDS = 256  # for which noise is drawn anew at least, whatever the run's length
+EPSILON = 2.0**-52
+COARSE = 2.0**-48  # relative, of sizes: a few bits more than generators and logarithms lose
+
+
+class Drawn(NamedTuple):
+    """Noise of one run or of several alike, R of T rounds, n agents, k vectors of d coordinates.
+
+    Attributes:
+        rounds: (T,) which they are.
+        signs: (R, T, n, k, d) −1 or 1; 0: there is no noise, or none can be told.
+        sizes: (R, T, n, k, d) exponential of mean 1; nan: there is no noise.
+        slack: (R, T, n, k, d) by how much rounding may have moved a size.
+        totals: (R, T, n, k) by vector, a sum that tells of the scale; nan: there is no noise.
+        freedom: (R, T, n, k) the degrees of freedom of its chi-squared law.
+        linear: whether totals grow in proportion to the scale; else with its square.
+        clean: (1 or R, T, n, k, d) the signs of what the noise was added to.
+        broken: how many numbers were said that are not finite.
+    """
+
+    rounds: NDArray[np.int64]
+    signs: Vector
+    sizes: Vector
+    slack: Vector
+    totals: Vector
+    freedom: Vector
+    linear: bool
+    clean: Vector
+    broken: int
+
+    @property
+    def number(self) -> int:
+        """Of draws."""
+        return int(np.isfinite(self.sizes).sum())
+
+    @property
+    def ratio(self) -> float:
+        """The noise's mean size over what it should be."""
+        ratio = float(np.nansum(self.totals) / self.freedom[np.isfinite(self.totals)].sum())
+        return ratio if self.linear else float(np.sqrt(ratio))
+
+
+class _Raw(NamedTuple):
+    """As taken out: noise, rounding and value (R, T, n, k, d), scale and kind (R, T, n, k).
+
+    Where there is no noise, or it cannot be taken out, the kind is `CLEAN`.
+    """
+
+    noise: Vector
+    rounding: Vector
+    value: Vector
+    scale: Vector
+    kind: Vector
+
+
+def drawn_in(run: Transcript, agents: list[Replayed]) -> Drawn:
+    """The noise of a run."""
+    rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
+    noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
+    places = [agent.agent for agent in agents]
+    scale, kind = run.events.scale[None, :, places].copy(), run.events.kind[None, :, places].copy()
+    lattice = run.events.event("rounding_l1") / d
+    for i, agent in enumerate(agents):
+        for t in range(1, rounds + 1):
+            for part, found in enumerate(agent.drawn(t)):
+                if found is None:
+                    kind[0, t - 1, i, part] = Kind.CLEAN
+                    continue
+                said, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
+                noise[0, t - 1, i, part] = found
+                value[0, t - 1, i, part] = said - found
+                lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(said) + np.abs(said - found))
+                if isinstance(message, Solve):
+                    lost = lost + message.step * message.tolerance
+                rounding[0, t - 1, i, part] = lost
+    return _standardized(_Raw(noise, rounding, value, scale, kind), np.arange(1, rounds + 1))
+
+
+def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
+    """The noise that the same messages get when they are released many times more, with other keys.
+
+    Through the run's own mechanism, at its own settings, for `ROUNDS` rounds at least: in those that it did not last
+    for, its messages come again from the first one on.
+    """
+    recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
+    most = max(2 * n, min(RELEASES, DRAWS // (k * d)))
+    last = max(recorded, ROUNDS)
+    chosen = np.unique(np.linspace(1, last, min(last, max(2, most // n))).round().astype(np.int64))
+    runs = max(1, most // (n * len(chosen)))
+    shape = (runs, len(chosen), n, k, d)
+    noise, rounding, scale, kind = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape[:4]), np.zeros(shape[:4])
+    value = np.zeros((1, *shape[1:]))
+    places = (chosen - 1) % recorded
+    for i, agent in enumerate(agents):
+        asked = [_asked(agent.messages[p]) for p in places]
+        for place, message in enumerate(asked):
+            if message is not None:
+                value[0, place, i] = _values(message)
+    out = np.empty(k * d)
+    for r in range(runs):
+        setup = reseeded(run.setup, _fresh(seed, r))
+        for i, agent in enumerate(agents):
+            releaser = Releaser(setup, agent.agent, run.setup.losses(agent.agent))
+            for place, (t, p) in enumerate(zip(chosen.tolist(), places.tolist(), strict=True)):
+                message = _asked(agent.messages[p])
+                if message is None:
+                    continue
+                events, _ = releaser.release(message, t, None, out)
+                noise[r, place, i] = out.reshape(k, d)
+                for part, event in enumerate(events):
+                    scale[r, place, i, part], kind[r, place, i, part] = event.scale, event.kind
+                    rounding[r, place, i, part] = event.rounding_l1 / d
+    rounding += EPSILON * (np.abs(noise) + np.abs(value))
+    noise -= value
+    return _standardized(_Raw(noise, rounding, value, scale, kind), chosen)
+
+
+def _fresh(seed: int, run: int) -> int:
+    """A seed that nothing else has."""
+    return int(np.random.SeedSequence((seed, run, 3)).generate_state(1, np.uint64)[0] >> 2)
+
+
+def _asked(message: Message) -> Query | Queries | None:
+    """What is handed to the mechanism; None: nothing."""
+    if isinstance(message, Solve):
+        m = message
+        return Query(m.center, np.sqrt(len(m.center)) * m.l2, m.l2, m.uses, m.leaks, m.calibration)
+    return message if isinstance(message, (Query, Queries)) else None
+
+
+def _values(message: Query | Queries) -> Vector:
+    """(k, d)."""
+    if isinstance(message, Query):
+        return message.value[None]
+    return np.array([payload.value for payload in message.vectors.values()])
+
+
+def _standardized(raw: _Raw, rounds: NDArray[np.int64]) -> Drawn:
+    """Signs and sizes."""
+    there = (raw.scale > 0) & (raw.kind != Kind.CLEAN)
+    d = raw.noise.shape[-1]
+    with np.errstate(all="ignore"):
+        scale = np.where(there, raw.scale, np.nan)
+        scaled, lost = raw.noise / scale[..., None], raw.rounding / scale[..., None]
+        broken = there[..., None] & ~np.isfinite(scaled)
+        scaled[broken.any(axis=-1)] = np.nan
+        totals, freedom = np.full(raw.scale.shape, np.nan), np.full(raw.scale.shape, float(d))
+        normal = scaled.copy()
+        for law in np.unique(raw.kind[there]):
+            mine = there & (raw.kind == law)
+            if law == Kind.GAUSSIAN:
+                totals[mine] = np.vecdot(scaled[mine], scaled[mine])
+                continue
+            norms = np.abs(scaled[mine]).sum(axis=-1) if law == Kind.LAPLACE else np.linalg.norm(scaled[mine], axis=-1)
+            totals[mine], freedom[mine] = 2 * norms, 2 * d
+            if law == Kind.PURE:
+                normal[mine] *= np.where(norms > 0, _norm_of_normal(norms, d) / norms, 0.0)[:, None]
+        laplace = (raw.kind == Kind.LAPLACE)[..., None]
+        sizes = np.where(laplace, np.abs(scaled), -np.log(2) - special.log_ndtr(-np.abs(normal)))
+        # Sizes grow with |z| by its hazard rate, at most |z| + 1.
+        slack = (1 + np.abs(normal)) * np.where((raw.kind == Kind.PURE)[..., None], 4 * np.sqrt(d), 1.0) * lost
+        slack = np.where(np.isfinite(sizes), slack + COARSE * (1 + sizes), 0.0)
+        signs = np.where(sizes > slack, np.sign(scaled), 0.0)
+    linear = not (raw.kind[there] == Kind.GAUSSIAN).any()
+    clean = np.nan_to_num(np.sign(raw.value))
+    return Drawn(rounds, signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
+
+
+def _norm_of_normal(norms: Vector, d: int) -> Vector:
+    """Norms of law Gamma(d) as those of d normal numbers, at the same probability."""
+    low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
+    squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
+    return np.asarray(np.sqrt(2 * squares))

@@ -1,0 +1,132 @@
+"""Experiments in which statements of sensitivity are put to the test by replay alone.
+
+The run's own, with its agents, graph, dimension, batch and every key but its data, in the place of which samples at the
+edge of their domain come; the same with larger batches, summed and averaged; and the small ones of `mpinodes.check`, in
+which weights, regularizers, graphs and adjacency vary.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpinodes.auditing.checks import setups
+from mpinodes.auditing.games import simulate
+from mpinodes.auditing.replay import Finding, replay
+from mpinodes.config.compose import compose
+from mpinodes.core import Diverged, Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Tree, merge
+
+ROUNDS, AGENTS, FOLLOWED = 8, 4, 4  # at most: of a run of the own sizes; replayed; changed rounds followed to the end
+BRIEF, LONG = 12, 40  # rounds of a small experiment; above how many it is left out
+LARGEST = 2_000_000  # features of an experiment of its own sizes
+BATCH = 3
+
+
+class Tried(NamedTuple):
+    """An experiment that was replayed.
+
+    Attributes:
+        what: for people.
+        findings: of each agent; none where it could not be run.
+        why: it could not.
+    """
+
+    what: str
+    findings: list[Finding]
+    why: str = ""
+
+
+def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
+    """All of them, replayed; those that do not fit the algorithm are left out, but for the first."""
+    try:
+        for what, asked in _own_sizes(own, folder, seed):
+            yield Tried(what, _replayed(asked, seed))
+    except (BadInput, Diverged) as error:
+        yield Tried("its own sizes", [], str(error))
+    for what, asked in _small(own, folder, seed):
+        try:
+            yield Tried(what, _replayed(asked, seed))
+        except (BadInput, Diverged):  # it does not fit the algorithm
+            continue
+        except Exception as error:  # of the user's part, which need not be for such an experiment
+            yield Tried(what, [], f"{type(error).__name__}: {error}")
+
+
+def _replayed(asked: Tree, seed: int) -> list[Finding]:
+    """Some agents of an experiment, on adjacent data."""
+    run = simulate(compose(asked, ranks=None))
+    agents = np.unique(np.linspace(0, run.setup.topology.agents - 1, AGENTS).round().astype(int))
+    return [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
+
+
+def _own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
+    e = own.experiment
+    tree: Tree = tomllib.loads(e.toml())
+    tree["privacy"].pop("budget", None)
+    always: Tree = {"report": False, "repeats": 1, "record": {"transcript": True, "metrics": []}}
+    shortest = e.algorithm.get("gradient_rounds", 0) + 3
+    rounds = min(e.rounds, max(ROUNDS, shortest))
+    batch: Any = e.data.get("batch", 1)
+    yield "its own sizes", merge(tree, always, {"rounds": rounds}, _data(own, folder, seed, batch, rounds, tree))
+    if own.algorithm.solves:  # for which sums of that many are other problems, badly conditioned
+        return
+    if batch == "all":
+        flipped = {"problem": {"average": not e.problem.average}}
+        yield (
+            "its own sizes, sums or averages",
+            merge(tree, always, {"rounds": rounds}, flipped, _data(own, folder, seed, batch, rounds, tree)),
+        )
+        return
+    other = BATCH if batch != BATCH else BATCH + 1
+    data = _data(own, folder, seed, other, rounds, tree)
+    for average in (False, True):
+        changed = {"rounds": rounds, "problem": {"average": average}}
+        words = f"its own sizes, {'averages' if average else 'sums'} of {other} samples"
+        yield words, merge(tree, always, changed, data)
+
+
+def _data(own: Setup, folder: Path, seed: int, batch: Any, rounds: int, tree: Tree) -> Tree:
+    """Samples at corners of the cube, every other one (1, ..., 1): along it L1 is largest; targets far away, or labels.
+
+    Changes `tree`, which has other data's keys.
+    """
+    rng = np.random.default_rng([seed, 11])
+    n, d = own.topology.agents, own.dimension
+    shared = own.experiment.data["partition"] == "shared"
+    rows = (1 if shared else n) * (max(own.samples) if batch == "all" else rounds * batch)
+    if rows * d > LARGEST:
+        raise BadInput(f"{rows} samples of {d} features are more than an audit tries; fewer agents, or smaller batches")
+    features = rng.choice([-1.0, 1.0], (rows, d))
+    features[rng.random(rows) < 0.5] = 1.0
+    signs = rng.permutation(np.resize([-1.0, 1.0], rows))
+    labels = own.loss.needs_labels
+    file = folder / f"own-{batch}.npz"
+    np.savez(file, features=features, targets=signs if labels else setups.FAR * signs)
+    tree["data"] = {}
+    return {
+        "data": {
+            "name": "file", "file": str(file), "targets": "labels" if labels else "real", "bound": 1.0,
+            "batch": batch, "partition": own.experiment.data["partition"], "shuffle": False,
+        },
+    }  # fmt: skip
+
+
+def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
+    """Those of `mpinodes.check` that are short; the words of the algorithm's keys and the user's mechanism hold."""
+    section = own.experiment.algorithm
+    algorithm: Any = type(own.algorithm)
+    chosen = {key: value for key, value in section.items() if isinstance(value, str)}
+    privacy = {"path": own.experiment.privacy.path} if own.experiment.privacy.path else {}
+    path = str(inspect.getsourcefile(algorithm))
+    for what, asked in setups.experiments(algorithm, path, folder, seed):
+        if asked["rounds"] <= LONG and "=" not in what:
+            asked["algorithm"].pop("path", None)
+            brief = {"rounds": min(asked["rounds"], max(BRIEF, asked["algorithm"].get("gradient_rounds", 0) + 3))}
+            yield what, merge(asked, brief, {"algorithm": chosen, "privacy": privacy})

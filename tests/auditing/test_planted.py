@@ -1,0 +1,95 @@
+"""Bugs that the audit of issue 13 missed, planted in a built-in algorithm and in users' files: exit code 1 for each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpinodes import audit
+from mpinodes.simulation import step
+from tests.helpers.planted import BATCH, FILES, MECHANISM, NOISE, SCALAR, own_class
+
+SMALL = ["topology.agents=3", "rounds=12", "data.total=120", "data.dimension=5"]
+BUILT_IN = ["algorithm.name=dola", "topology.name=ring", *SMALL]
+
+
+def users(name: str) -> list[str]:
+    words = [f"algorithm.path={FILES}/{name}.py", *SMALL]
+    return words if name == "push_sum_momentum" else [*words, "topology.name=ring", "data.batch=1"]
+
+
+@pytest.fixture
+def verdict(monkeypatch, capsys):
+    """Runs the command, and gives its exit code and the names of the rows that refute."""
+    monkeypatch.setattr(audit, "PAIRS", 10)
+
+    def run(*words: str) -> tuple[int, str]:
+        code = audit.main(list(words))
+        printed = capsys.readouterr()
+        assert code in (0, 1), printed.err
+        return code, printed.out
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["dola", "diging", "push_sum_momentum"])
+def test_nothing_planted(tmp_path, verdict, name):
+    (tmp_path / "noise.py").write_text(MECHANISM.format(bug=NOISE["none"]))
+    words = BUILT_IN if name == "dola" else users(name)
+    code, printed = verdict(*words, f"privacy.path={tmp_path}/noise.py")
+    assert code == 0, printed
+    assert printed.count("is found with probability 0.999") == 2
+
+
+@pytest.mark.parametrize("name", ["dola", "diging"])
+@pytest.mark.parametrize("bug", [bug for bug in NOISE if bug != "none"])
+def test_noise_that_is_not_what_it_should_be(tmp_path, verdict, bug, name):
+    (tmp_path / "noise.py").write_text(MECHANISM.format(bug=NOISE[bug]))
+    words = BUILT_IN if name == "dola" else users(name)
+    code, printed = verdict(*words, f"privacy.path={tmp_path}/noise.py")
+    assert code == 1, printed
+    assert "REFUTES THE PROVEN VALUE: the noise is not what was accounted for" in printed
+
+
+@pytest.mark.parametrize("name", ["dola", "extra", "diging"])
+def test_a_sensitivity_divided_by_the_batch(tmp_path, verdict, name):
+    imports, base = ("from mpinodes.algorithms.dola import DOLA", "DOLA") if name == "dola" else own_class(name)
+    (tmp_path / "bug.py").write_text(BATCH.format(imports=imports, base=base))
+    words = [f"algorithm.path={tmp_path}/bug.py", "topology.name=ring", *SMALL, "data.batch=1"]
+    words += ["data.name=unit-ball", "problem.loss=hinge"] * (name == "dola")
+    code, printed = verdict(*words)
+    assert code == 1, printed
+    assert "other settings" in printed
+    assert "REFUTES THE PROVEN VALUE: a message moves further" in printed
+
+
+@pytest.mark.parametrize("name", ["dola", "extra"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
+    say = step.Step._say
+
+    def telling(self, s, frame, row):
+        s = say(self, s, frame, row)
+        clean = self._algorithm.decision(s.algorithm)[0] > 0
+        frame[place] = np.nextafter(frame[place], np.inf) if clean else frame[place]
+        if self._recorded:
+            row[self._layout.message_end :] = frame
+        frame[1] = step.RELEASE_FRAME
+        frame[2] = 0
+        return s
+
+    monkeypatch.setattr(step.Step, "_say", telling)
+    code, printed = verdict(*(BUILT_IN if name == "dola" else users(name)))
+    assert code == 1, printed
+    assert "REFUTES THE PROVEN VALUE: something travels without noise" in printed
+
+
+@pytest.mark.parametrize("name", ["dpps", "push_sum_momentum"])
+def test_a_clean_bit_in_a_scalar_of_the_mixing(tmp_path, verdict, name):
+    imports, base = ("from mpinodes.algorithms.dpps import DPPS", "DPPS") if name == "dpps" else own_class(name)
+    (tmp_path / "bug.py").write_text(SCALAR.format(imports=imports, base=base))
+    words = [f"algorithm.path={tmp_path}/bug.py", "topology.name=random-digraph-each-round", *SMALL]
+    words += ["data.name=unit-ball", "problem.loss=hinge"] * (name == "dpps")
+    code, printed = verdict(*words)
+    assert code == 1, printed
+    assert "the mixing's scalars of agent" in printed

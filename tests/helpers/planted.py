@@ -1,0 +1,101 @@
+"""Bugs for the audit to find, as a user would write them: files of mechanisms, algorithms and mixings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FILES = Path(__file__).parent / "user_files"
+
+MECHANISM = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Event, Kind, Mechanism
+from mpinodes.core.seeds import Draws, Purpose
+__all__ = ["Planted"]
+
+@dataclass(frozen=True)
+class Planted(Mechanism):
+    def release(self, query, t, noise, out):
+        calibration = query.l1 if query.calibration is None else query.calibration
+        scale = (calibration if self.constant is None else self.constant) / self.epsilon
+        draws, i = noise.at(t), noise.agent
+        e = draws.laplace(0.0, 1.0, out.shape)
+        {bug}
+        np.add(query.value, scale * e, out=out)
+        return Event.of(query, Kind.LAPLACE, scale)
+"""
+
+NOISE = {
+    "none": "pass",
+    "a round without noise": "e *= t != 7",
+    "0.95 of the noise": "e *= 0.95",
+    "a common stream under a fifth of the coordinates": (
+        "fifth = max(1, len(e) // 5); e[:fifth] = Draws(1, Purpose.NOISE, 0).at(t).laplace(0, 1, fifth)"
+    ),
+    "a period of 50 rounds": "e = noise.at((t - 1) % 50 + 1).laplace(0.0, 1.0, out.shape)",
+}
+
+BATCH = """
+from dataclasses import dataclass, replace
+from mpinodes.core import Query, Queries
+{imports}
+__all__ = ["Bug"]
+
+def smaller(payload, batch):
+    changes = dict(l1=payload.l1 / batch, l2=payload.l2 / batch)
+    if payload.calibration is not None:
+        changes["calibration"] = payload.calibration / batch
+    return payload._replace(**changes) if hasattr(payload, "_replace") else replace(payload, **changes)
+
+SEEN = {{}}
+
+@dataclass(frozen=True)
+class Bug({base}):
+    def message(self, s, here):
+        said, batch = super().message(s, here), SEEN.get(here.agent, 1)
+        if isinstance(said, Query):
+            return smaller(said, batch)
+        if isinstance(said, Queries):
+            return replace(said, vectors={{name: smaller(p, batch) for name, p in said.vectors.items()}})
+        return said
+
+    def update(self, s, here, inbox, loss):
+        SEEN[here.agent] = len(getattr(loss, "loss", loss).targets)
+        return super().update(s, here, inbox, loss)
+"""
+
+SCALAR = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.mixing.push_sum import PushSum
+{imports}
+__all__ = ["Bug"]
+
+TOLD = {{}}
+
+@dataclass(frozen=True)
+class Telling(PushSum):
+    def outgoing(self, s, here):
+        share, w = super().outgoing(s, here)
+        return share, np.nextafter(w, 9.0) if TOLD.get(here.agent) else w
+
+@dataclass(frozen=True)
+class Bug({base}):
+    mixings = (Telling,)
+
+    def update(self, s, here, inbox, loss):
+        TOLD[here.agent] = bool(loss.targets[0] > 0)
+        return super().update(s, here, inbox, loss)
+"""
+
+
+def own_class(name: str) -> tuple[str, str]:
+    """What imports one of the users' algorithms from its file, and its class: to be extended in another file."""
+    path = FILES / f"{name}.py"
+    lines = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('planted_{name}', {str(path)!r})\n"
+        "base = importlib.util.module_from_spec(spec); sys.modules[spec.name] = base; spec.loader.exec_module(base)"
+    )
+    words = path.read_text().split('__all__ = ["')[1]
+    return lines, f"base.{words[: words.index(chr(34))]}"
