@@ -495,6 +495,10 @@ class Stream(ABC):
         """By agent, the numbers of its samples; None: there is no end of them."""
         return None
 
+    def source_rows(self, agent: int) -> NDArray[np.int64] | None:
+        """By the numbers that `samples` has of this agent's, their rows in the source; None: there are none."""
+        return None
+
     @abstractmethod
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses that this agent sees, by round from 1."""

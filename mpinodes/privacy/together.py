@@ -21,7 +21,6 @@ from mpinodes.privacy.accountant import groups as accounted_groups
 from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger
-from mpinodes.streams.labelled import LabelledStream
 
 MOST_CURVES = 300_000  # Rényi curves that are kept, of all samples together: 245 MB
 OWN = 2**40  # above the numbers of an agent's own samples, of streams without rows
@@ -173,10 +172,10 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
         group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
         return group + own, group
     number, group = _paired(groups, stream.samples(agent), used)
-    shares = stream.shares if isinstance(stream, LabelledStream) else None  # of rows, by place in a share
-    rows = number + own if shares is None else shares[agent][number]
-    order = np.argsort(rows)
-    return rows[order], group[order]
+    rows = stream.source_rows(agent)
+    name = number + own if rows is None else rows[number]
+    order = np.argsort(name)
+    return name[order], group[order]
 
 
 def _paired(
@@ -229,7 +228,7 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
     identity = section.pop("identity", None)
     whose = (identity or job) if "path" in section or "file" in section else None
     seed, agents = section.pop("seed", e.seed), setup.topology.agents
-    if adjacency == "one-sample" and isinstance(stream, LabelledStream) and stream.drawn_from_seed is False:
+    if adjacency == "one-sample" and stream.drawn_from_seed is False and stream.source_rows(0) is not None:
         section = {key: value for key, value in section.items() if key not in DEALT}
         # One file for each agent: the rows are those of one after the other.
         seed, agents = 0, agents if "{agent}" in str(section.get("file")) else 0

@@ -197,8 +197,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             again.append(run)
         else:
             raise Unproven(
-                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what the "
-                "other hides"
+                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what "
+                "the other hides"
             )
     return kept, again
 

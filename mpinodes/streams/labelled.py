@@ -132,6 +132,10 @@ class LabelledStream(Stream):
         """
         return deal(self._sources[0].targets, self)
 
+    def source_rows(self, agent: int) -> Indices:
+        """Its share."""
+        return self.shares[agent]
+
     @property
     def rounds(self) -> int | None:
         """Rounds in all epochs of the smallest share; None: it has no end."""
