@@ -222,12 +222,13 @@ def test_files_of_agents_are_refused_before_any_rank_speaks(tmp_path):
 @pytest.mark.parametrize("size", [1e100, 1e-170, 5e-324, 0.0])
 @pytest.mark.parametrize("bound", ["inf", 1.0])
 def test_admm_solves_or_proves_nothing(tmp_path, size, bound):
-    """Newton's method on samples of any size: with a bound they are refused, or small; without, there is no noised run."""
+    """Samples of any size: with a bound they are refused, or small; without, there is no noised run."""
     features = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 3))
     features[4] = size
     np.savez(tmp_path / "data.npz", features=features, targets=np.where(np.arange(20) % 2, 1.0, -1.0))
     asked = {
-        "algorithm": {"name": "admm" if bound == "inf" else "pp-admm"}, "topology": {"agents": 3}, "rounds": 6, "problem": {"weight": 4.0},
+        "algorithm": {"name": "admm" if bound == "inf" else "pp-admm"}, "problem": {"weight": 4.0},
+        "topology": {"agents": 3}, "rounds": 6,
         "data": {"name": "file", "file": str(tmp_path / "data.npz"), "batch": "all", "bound": bound},
         "record": {"transcript": True},
     }  # fmt: skip
