@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from mpinodes import topology
@@ -160,8 +159,6 @@ def _make_loss(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> Ca
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
         divisor = (len(targets) if problem.average else 1.0) / problem.weight
-        if features.dtype != np.float64:  # squares of bytes wrap around, and those of shorter floats overflow
-            features = features.astype(np.float64)
         return loss(features, targets, clip, whole, divisor, problem.regularizer)
 
     return make_loss

@@ -13,7 +13,7 @@ SMALL, LARGE = 1e-280, 1e280  # between them a sum of squares has lost nothing t
 
 def norm(v: Vector) -> float:
     """‖v‖₂; nan where an entry is no number, inf where one is infinite or the norm is beyond the doubles."""
-    square = float(v @ v)
+    square = float(v.dot(v))
     if SMALL < square < LARGE:
         return sqrt(square)
     length, exponent = _scaled(v)[1:]
@@ -25,7 +25,7 @@ def shortened(v: Vector, most: float) -> Vector:
 
     An entry that is not finite leaves one that is no number.
     """
-    square = float(v @ v)
+    square = float(v.dot(v))
     if square < LARGE:
         length = sqrt(square)
         return v if length <= most else v * (most / length)

@@ -73,8 +73,9 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     """
     if not isinstance(loss, SampleLoss):
         return Reclipped(loss, opaque, whole, regularizer)
-    if loss.clip != clip or loss.whole != whole:  # made by a stream of one's own
-        loss = replace(loss, clip=clip, whole=whole)
+    if loss.clip != clip or loss.whole != whole or loss.features.dtype != np.float64:
+        # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
+        loss = replace(loss, features=loss.features.astype(np.float64), clip=clip, whole=whole)
     kind = type(loss)
     ours = isinstance(loss, LinearLoss) and kind.grad is LinearLoss.grad and kind.data_grad in CLIPPED
     return loss if ours else Reclipped(loss, clip, whole, regularizer)

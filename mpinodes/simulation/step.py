@@ -228,7 +228,7 @@ class Releaser:
         """
         events = self._released(message, t, heard, out)
         # One product, which overflows before the entries do, is a third of the time of looking at each.
-        if not isfinite(out @ out) and not np.isfinite(out).all():
+        if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"what agent {self._agent} would say in round {t} is not finite, and was not sent: the run diverges; "
                 "smaller steps or noise, or a bounded problem.set"

@@ -13,8 +13,10 @@ from mpinodes.auditing.changes import Change, ends
 from mpinodes.auditing.replay import SLACK, replay
 from mpinodes.auditing.transcripts import Recorded, Replayed, sizes
 from mpinodes.core import Diverged
+from mpinodes.core.errors import BadInput
+from mpinodes.losses.newton import newton
 from tests.helpers.parts import Lockstep, run_of, setup_of
-from tests.helpers.running import run_alone
+from tests.helpers.running import run_alone, run_mpi
 
 BACKENDS = [
     "numpy",
@@ -202,3 +204,45 @@ def test_a_file_with_a_number_too_large_is_refused_with_its_row(tmp_path, name, 
     assert message in done.err
     assert "Traceback" not in done.err
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_files_of_agents_are_refused_before_any_rank_speaks(tmp_path):
+    rows = "".join(f"0.{k},0.2,{k}\n" for k in range(1, 9))
+    (tmp_path / "part-0.csv").write_text(rows)
+    (tmp_path / "part-1.csv").write_text(rows + "1e-170,1e-170,1e300\n")
+    done = run_mpi(
+        3, "algorithm.name=dola", "data.name=file", "data.file=part-{agent}.csv", "data.targets=real",
+        "problem.loss=least-squares", "topology.name=complete", "rounds=2", "report=false", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 2
+    assert "part-1.csv: line 9, column 3: '1e300' is above 1e+100" in done.err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize("size", [1e100, 1e-170, 5e-324, 0.0])
+@pytest.mark.parametrize("bound", ["inf", 1.0])
+def test_admm_solves_or_proves_nothing(tmp_path, size, bound):
+    """Samples of any size: with a bound they are refused, or small; without, there is no noised run."""
+    features = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 3))
+    features[4] = size
+    np.savez(tmp_path / "data.npz", features=features, targets=np.where(np.arange(20) % 2, 1.0, -1.0))
+    asked = {
+        "algorithm": {"name": "admm" if bound == "inf" else "pp-admm"}, "problem": {"weight": 4.0},
+        "topology": {"agents": 3}, "rounds": 6,
+        "data": {"name": "file", "file": str(tmp_path / "data.npz"), "batch": "all", "bound": bound},
+        "record": {"transcript": True},
+    }  # fmt: skip
+    if size > float(bound):
+        with pytest.raises(BadInput, match="a feature of size 1e\\+100, above 1"):
+            run_of(tmp_path / "run", asked)
+        return
+    run = run_of(tmp_path / "run", asked)
+    assert np.isfinite(Recorded(run).frames).all()
+    proven = json.loads((run / "summary.json").read_text())["privacy"]["network"]["proven_pure"]
+    assert (proven is None) == (bound == "inf")
+
+
+def test_newton_ends_where_its_hessian_has_no_inverse():
+    found = newton(lambda x: x - 1.0, lambda x: np.zeros((2, 2)), np.zeros(2), 1e-9)
+    assert found.residual == pytest.approx(2**0.5)
+    assert newton(lambda x: x * np.nan, lambda x: np.eye(2), np.ones(2), 1e-9).steps == 0
