@@ -51,9 +51,11 @@ def examine(replayed: list[Replayed]) -> NoiseTests:
     used = np.isfinite(drawn)
     if not used.any():
         return NoiseTests(0, 1.0, [])
-    assert len(kinds) == 1  # an experiment has one mechanism
-    kind = kinds.pop()
-    ratio, checks = (_radial if kind == Kind.PURE else _by_coordinate)(drawn, kind)
+    if kinds <= {Kind.PURE, Kind.GAMMA_NORM}:
+        ratio, checks = _radial(drawn)
+    else:
+        (kind,) = kinds  # an experiment has one mechanism
+        ratio, checks = _by_coordinate(drawn, kind)
     independent = [Check(name, p) for name, p in _dependence(drawn).items()]
     return NoiseTests(int(used.sum()), ratio, [*checks, *independent])
 
@@ -91,7 +93,7 @@ def _by_coordinate(drawn: Vector, kind: int) -> tuple[float, list[Check]]:
     return (ratio if laplace else float(np.sqrt(ratio))), checks
 
 
-def _radial(drawn: Vector, kind: int) -> tuple[float, list[Check]]:
+def _radial(drawn: Vector) -> tuple[float, list[Check]]:
     """Of noise with a norm and a direction."""
     d = drawn.shape[2]
     vectors = drawn[np.isfinite(drawn).all(axis=2)]
