@@ -453,7 +453,7 @@ def test_one_agent_alone_goes_through_stage_one(stop, tmp_path):
 
 
 def test_the_record_and_the_summary_end_with_the_stop(tmp_path):
-    words = f"{TWO} {STOP} topology.name=ring topology.agents=5"
+    words = f"{TWO} {STOP} topology.name=ring topology.agents=5 noise.key=1"
     run = run_of(tmp_path / "run", words)
     record, ends = mpinodes.load(run), leaves(setup_of(words))[0]
     assert record.sizes["round"] == record["round"].values[-1] == record.horizon.values[-1] == ends

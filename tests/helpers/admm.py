@@ -56,6 +56,7 @@ class Setting:
             algorithm |= {"grid": self.grid}
         return {
             "rounds": self.iterations + 1, "seed": self.seed, "report": False, "algorithm": algorithm,
+            "noise": {"key": "whatever the algorithm"},
             "record": {"decisions": True, "transcript": True},
             "topology": {"name": self.topology, "agents": self.n},
             "data": {
