@@ -78,7 +78,9 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
     tight: Annotated[
         bool,
-        Meta(description="compose numerically too, at the horizon (dp-accounting, extra [tight]); may take a minute"),
+        Meta(
+            description="compose a run numerically too, at the horizon (dp-accounting, extra [tight]); a minute or so"
+        ),
     ] = False
     clip: Annotated[
         Number | Literal["inf"],

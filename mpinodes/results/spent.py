@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.compose import compose
+from mpinodes.config import registry
+from mpinodes.config.compose import build
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment, Record, parse
+from mpinodes.core.parts import Stream
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unmapped, whole
@@ -41,19 +44,20 @@ class Finished:
     Attributes:
         place: its directory.
         job: the directory that was named, as an absolute path.
-        setup: of the run, for its streams are opened where they are asked for.
+        experiment: every choice made.
         summary: of the run.
     """
 
     place: Path
     job: str
-    setup: Setup
+    experiment: Experiment
     summary: Json
 
-    @property
-    def experiment(self) -> Experiment:
-        """Every choice made."""
-        return self.setup.experiment
+    @cached_property
+    def stream(self) -> type[Stream]:
+        """The class of its data."""
+        part: type[Stream] = registry.chosen(registry.STREAMS, self.experiment.data)
+        return part
 
     @property
     def unproven_because(self) -> str | None:
@@ -78,7 +82,7 @@ class Finished:
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """What its releases cost every sample, or the worst; and what has to be equal for both to be told apart alike.
+        """What its releases cost every sample, with `same_things`; or what they cost the worst.
 
         Raises:
             Unproven: neither can be found.
@@ -91,21 +95,27 @@ class Finished:
     def _by_sample(self) -> tuple[Hashable, Cost]:
         if changed := self._changed():
             raise BadInput(f"{changed} was changed since")
-        setup = self.setup
+        setup = build(self.experiment)
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
         accountant.compose(_events(self.place, setup))
         cost = cost_of(setup, accountant, len(accountant.events())).network.settled()
-        recorded, found = self.summary["privacy"]["network"], cost.loss(setup.experiment.privacy.delta)
-        if not np.isclose(found.pure, _or_nan(recorded["proven_pure"]), rtol=1e-9, atol=0, equal_nan=True):
-            raise BadInput("its data are not those that it was run on")
-        setup.stream.forget()
+        self._require_found(cost.loss(self.experiment.privacy.delta))
         return same_things(setup, self.job), cost
+
+    def _require_found(self, found: PrivacyLoss) -> None:
+        """Refuse what does not come to what the run itself came to."""
+        recorded = self.summary["privacy"]["network"]
+        same = [(found.pure, recorded["proven_pure"])]
+        if found.rule == recorded["rule"] == "GDP":
+            same.append((found.epsilon, recorded["proven"]))
+        if not all(np.isclose(a, _or_nan(b), rtol=1e-6, atol=0, equal_nan=True) for a, b in same):
+            raise BadInput("its data are not those that it was run on")
 
     def _changed(self) -> Path | None:
         """A file that the samples come from, and that is younger than the run."""
         data, run = self.experiment.data, (self.place / "experiment.toml").stat().st_mtime
         named = [data[key] for key in ("file", "path") if key in data]
-        files = [name.replace("{agent}", str(i)) for name in named for i in range(self.setup.topology.agents)]
+        files = [name.replace("{agent}", str(i)) for name in named for i in range(self.summary["agents"])]
         return next((Path(file) for file in files if Path(file).stat().st_mtime > run), None)
 
     def _by_summary(self, error: Exception) -> Cost:
@@ -151,9 +161,11 @@ def _finished(place: Path, job: Path) -> Finished:
             f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
         ) from error
     require_version(summary.get("version"), str(place))
-    asked = parse(str(place / "experiment.toml"), [])
-    setup = compose(asked, ranks=None)
-    return Finished(place, str(job.resolve()), setup, summary)
+    try:
+        experiment = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
+    return Finished(place, str(job.resolve()), experiment, summary)
 
 
 def _events(place: Path, setup: Setup) -> Events:
@@ -212,13 +224,13 @@ def disjoint(one: Finished, other: Finished) -> bool:
         return False
     if a["name"] != b["name"]:
         return _ours(one) and _ours(other)
-    drawn = one.setup.stream.drawn_from_seed and other.setup.stream.drawn_from_seed
-    return drawn is True and a.get("seed", one.experiment.seed) != b.get("seed", other.experiment.seed)
+    seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
+    return one.stream.drawn_from_seed is True and len(seeds) == 2
 
 
 def _ours(run: Finished) -> bool:
     """Whether its data set is one that comes with mpinodes."""
-    return type(run.setup.stream).__module__.startswith("mpinodes.")
+    return run.stream.__module__.startswith("mpinodes.")
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:

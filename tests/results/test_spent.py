@@ -108,6 +108,8 @@ def test_where_the_data_are_gone_the_runs_own_numbers_count(tmp_path):
     (pure, proven), _ = together(first, second)
     assert pure == pytest.approx(2)
     assert proven <= 2
+    file.unlink()
+    assert together(first, second)[0] == [pure, proven]
 
 
 def test_one_unproven_run_leaves_all_unproven_and_is_named(tmp_path):

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mpinodes.auditing import check as checking
 from mpinodes.auditing.statistics import told_apart
 from mpinodes.config.compose import build
 from mpinodes.core.experiment import single_run
@@ -184,6 +185,25 @@ def test_a_stream_that_says_nothing_of_its_seed_is_charged_by_each_runs_worst(tm
     privacy = told(tmp_path / "run", words)[0]["privacy"]
     assert privacy["together"]["by"] == "maxima"
     assert privacy["together"]["network"]["proven_pure"] == pytest.approx(3 * privacy["network"]["proven_pure"])
+
+
+@pytest.mark.parametrize(
+    ("said", "order", "fault"),
+    [
+        ("False", "Draws(self.seed, Purpose.DATA).at(0).permutation(40)", True),
+        ("False", "np.arange(40)", False),
+        ("True", "np.arange(40)", True),
+        ("True", "Draws(self.seed, Purpose.DATA).at(0).permutation(40)", False),
+        ("None", "np.arange(40)", False),
+    ],
+)
+def test_check_tries_what_a_stream_says_of_its_seed(tmp_path, said, order, fault):
+    text = UNSAID.replace('name = "mine"', f'name = "mine"\n    drawn_from_seed = {said}')
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("Draws(self.seed, Purpose.DATA).at(0).permutation(40)", order))
+    ((kind, part),) = checking.parts_called(str(path))
+    found = [fault.name for fault in checking.check(kind, part, 0).faults]
+    assert found == [f"drawn_from_seed = {said}"] * fault
 
 
 def test_one_run_of_which_nothing_is_proven_leaves_all_unproven(tmp_path):
