@@ -365,6 +365,7 @@ class SampleLoss(Loss):
     """A loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
     `losses.linear` has the usual case, ℓ a function of a_k·x: a new loss is then three short methods.
+    One with a gradient of its own is clipped once more, sample by sample, before an agent sees it (`losses.enforced`).
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.

@@ -108,7 +108,7 @@ def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
     name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
     if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
         raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")
-    wrong = np.argwhere(~(np.abs(values) <= LARGEST))
+    wrong = np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))  # as a float32 it would be inf
     if len(wrong):
         value = values[tuple(wrong[0])]
         raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {value}: it {unfit(float(value))}")

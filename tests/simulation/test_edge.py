@@ -246,3 +246,46 @@ def test_newton_ends_where_its_hessian_has_no_inverse():
     found = newton(lambda x: x - 1.0, lambda x: np.zeros((2, 2)), np.zeros(2), 1e-9)
     assert found.residual == pytest.approx(2**0.5)
     assert newton(lambda x: x * np.nan, lambda x: np.eye(2), np.ones(2), 1e-9).steps == 0
+
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from mpinodes.streams.labelled import LabelledStream, in_memory
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(LabelledStream):
+    wrong: float = 0.0
+    of_targets: bool = False
+    name: ClassVar[str] = "own"
+    labels: ClassVar[bool] = False
+    feature_bound: ClassVar[float] = float("inf")
+
+    def open(self):
+        features, targets = np.ones((6, 2)), np.ones(6)
+        (targets if self.of_targets else features)[4] = self.wrong
+        return in_memory(features, targets), None
+"""
+
+
+@pytest.mark.parametrize("of_targets", [False, True])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1e101, 1e100])
+def test_samples_of_any_stream_are_finite_and_not_too_large(tmp_path, wrong, of_targets):
+    (tmp_path / "own.py").write_text(OWN)
+    data = {"path": str(tmp_path / "own.py"), "wrong": wrong, "of_targets": of_targets}
+    asked = {"algorithm": {"name": "dola"}, "data": data, "problem": {"loss": "absolute"}}
+    setup = setup_of(asked | {"topology": {"name": "complete", "agents": 1}})
+    if wrong == 1e100:
+        setup.losses(0)
+        return
+    what = "target" if of_targets else "feature"
+    with pytest.raises(BadInput, match=rf"own: training sample 4 \(from 0\) has a {what} of size .*, which is"):
+        setup.losses(0)
+
+
+@pytest.mark.parametrize("clip", ["1e-101", "1e101", "nan"])
+def test_a_clip_that_norms_cannot_be_compared_with_is_refused(clip):
+    with pytest.raises(BadInput, match=r"privacy\.clip"):
+        setup_of(f"privacy.clip={clip}")
