@@ -65,7 +65,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     if not len(rounds) or rounds[-1] + 1 >= len(events):
         return None
     last = events[rounds[-1]]
-    told = (last.uses > 0) & (last.kind[:, 0] != Kind.GAUSSIAN)
+    told = (last.uses > 0) & ((last.kind[:, 0] != Kind.GAUSSIAN) | (last.scale[:, 0] == 0))
     return None if told.any() else int(rounds[-1]) + 1
 
 
