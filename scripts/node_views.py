@@ -76,7 +76,8 @@ def draw(kind: str, folder: Path, number: int, most: int) -> None:
             setup, viewer = setup_of(kind, algorithm, Path(data)), GRAPHS[kind][1]
             events = simulate(setup).events
             seen, relayed = views(setup, events), Relayed.of(setup, events)
-            assert seen and relayed
+            assert seen
+            assert relayed
             hops, epsilon = seen.distance[viewer], seen.epsilon(DELTA)[viewer]
             far = np.arange(1, np.nanmax(hops) + 1)
             victims = [int(np.flatnonzero(hops == at)[np.nanargmax(epsilon[hops == at])]) for at in far]
@@ -121,7 +122,7 @@ def main() -> None:
     words.folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         for kind in GRAPHS:
-            draw(kind, words.folder, *((40, 2) if words.quick else (600, 99)))
+            draw(kind, words.folder, *((40, 2) if words.quick else (300, 99)))
 
 
 if __name__ == "__main__":
