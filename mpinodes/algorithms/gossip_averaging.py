@@ -17,7 +17,10 @@ known exactly: `mpinodes.privacy.views`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf, sqrt
+from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
 
 from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Relay, Start, Vector
 
@@ -35,6 +38,9 @@ class State:
 class GossipAveraging(Algorithm[State]):
     """Noise once, then nothing but mixes."""
 
+    noise_scale: Annotated[
+        float, Meta(ge=0, le=1e100, description="s: the noise of every agent's release; 0: calibrated")
+    ] = 0.0
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
     decomposable = True
@@ -64,13 +70,11 @@ class GossipAveraging(Algorithm[State]):
         if here.t > 2:
             return Relay()
         l2 = self.run.grad_sensitivity[here.agent]
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=l2 / self.m)
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=self.noise(l2))
 
-    @property
-    def m(self) -> float:
-        """The largest m for which m-GDP is (ε, δ)-DP."""
-        epsilon, delta = self.run.epsilon, self.run.delta
-        return epsilon if isinf(epsilon) else self.run.gdp(epsilon, delta)
+    def noise(self, l2: float) -> float:
+        """The s that hides a change of size `l2`."""
+        return self.noise_scale or l2 / self.run.gdp(self.run.epsilon, self.run.delta)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """x_i, and then the mixes."""

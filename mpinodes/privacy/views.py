@@ -17,6 +17,9 @@ What was said before round L also tells, and what is said in round L depends on 
 link, round L is as above, so that a view is √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before by all links: a node's view is
 made of what was said before and of the rest. That is an upper bound; where nothing was said before it is exact.
 
+What each row of A tells by itself does not add up to a bound, for all rows hold the same noise: two that differ in y_u
+alone give it away.
+
 No such reduction holds for messages whose data depend on messages that the viewers did not receive: see
 scripts/relayed_message.py.
 """
@@ -65,7 +68,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     if not len(rounds) or rounds[-1] + 1 >= len(events):
         return None
     last = events[rounds[-1]]
-    told = (last.uses > 0) & (last.kind[:, 0] != Kind.GAUSSIAN)
+    told = (last.uses > 0) & ((last.kind[:, 0] != Kind.GAUSSIAN) | (last.scale[:, 0] == 0))
     return None if told.any() else int(rounds[-1]) + 1
 
 
