@@ -20,6 +20,13 @@ TESTED = {
     "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py", "node_views.py",
     "relayed_message.py",
 }  # fmt: skip
+    "bench/audits.py",
+    "bench/noise.py",
+    "bench/pairs.py",
+    "bench/round.py",
+    "count_data.py",
+    "draw_topologies.py",
+}
 
 
 def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
@@ -45,6 +52,14 @@ def test_noise_is_timed(tmp_path):
         [law, str(d)] for law in ("laplace", "gaussian") for d in (10, 64, 784)
     ]
     assert all(" us (" in line for line in lines[1:])
+
+
+def test_audits_of_sound_runs_and_of_planted_faults_are_counted(tmp_path):
+    out = run("bench/audits.py", "--sound", "2", "--faults", "3", "--pairs", "4", cwd=tmp_path).out
+    assert out.startswith("sound: 0 alarms in 2 audits, ")
+    assert "none: exit 0" in out
+    assert "a round without noise: found: " in out
+    assert out.endswith("faults: 0 missed\n")
 
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
