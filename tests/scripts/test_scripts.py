@@ -14,7 +14,14 @@ from mpinodes.config import registry
 from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
-TESTED = {"bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py"}
+TESTED = {
+    "bench/noise.py",
+    "bench/pairs.py",
+    "bench/round.py",
+    "count_data.py",
+    "draw_topologies.py",
+    "gamma_norm_loss.py",
+}
 
 
 def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
@@ -62,6 +69,13 @@ def test_data_are_counted(tmp_path):
     out = run("count_data.py", str(tmp_path), cwd=tmp_path).out
     assert out.startswith("mushrooms: 3 rows (")
     assert "4 features, 1.33 non-zeros a row; 1: 2, 2: 1" in out
+
+
+def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):
+    _, line = run("gamma_norm_loss.py", "10", "--runs", "20000", "--delta", "1e-3", cwd=tmp_path).out.splitlines()
+    d, before, now, shown = map(float, line.split())
+    assert d == 10
+    assert 0.6 * now < shown <= now < before / 2.5
 
 
 def test_topologies_are_drawn_beside_their_files(tmp_path):
