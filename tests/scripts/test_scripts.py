@@ -17,16 +17,9 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
-    "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py", "node_views.py",
-    "relayed_message.py",
+    "bench/audits.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py",
+    "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
 }  # fmt: skip
-    "bench/audits.py",
-    "bench/noise.py",
-    "bench/pairs.py",
-    "bench/round.py",
-    "count_data.py",
-    "draw_topologies.py",
-}
 
 
 def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
@@ -110,6 +103,13 @@ def test_node_views_are_drawn(tmp_path):
     rows = re.findall(r"distance (\d+): proven ([\d.]+), .* shows ([\d.]+)", out)
     assert len(rows) >= 6
     assert all(float(shown) <= float(proven) for _, proven, shown in rows)
+
+
+def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):
+    _, line = run("gamma_norm_loss.py", "10", "--runs", "20000", "--delta", "1e-3", cwd=tmp_path).out.splitlines()
+    d, before, now, shown = map(float, line.split())
+    assert d == 10
+    assert 0.6 * now < shown <= now < before / 2.5
 
 
 def test_topologies_are_drawn_beside_their_files(tmp_path):
