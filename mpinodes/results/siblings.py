@@ -15,11 +15,21 @@ def headed(setup: Setup) -> str:
     """What is written to experiment.toml: it names the noise, if the seed gives it again."""
     e = setup.experiment
     named = e.private and not e.secret
-    return (f"{_name(setup)}\n" if named else "") + e.toml()
+    return (f"{HEAD}{_name(setup)}\n" if named else "") + e.toml()
 
 
 def _name(setup: Setup) -> str:
-    return HEAD + setup.noise_key.hex()[:DIGITS]
+    return setup.noise_key.hex()[:DIGITS]
+
+
+def noise_of(file: Path) -> str:
+    """What an experiment.toml names the noise of its run; empty: nothing."""
+    try:
+        with file.open() as opened:
+            line = opened.readline(len(HEAD) + DIGITS + 1)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return line.strip().removeprefix(HEAD) if line.startswith(HEAD) else ""
 
 
 def sharing(setup: Setup, directory: Path) -> list[str]:
@@ -34,17 +44,9 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     found = set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
         for file in job.parent.glob(pattern):
-            if job not in file.parents and _begins(file, _name(setup)) and _is_on_other_data(file, setup):
+            if job not in file.parents and noise_of(file) == _name(setup) and _is_on_other_data(file, setup):
                 found.add(file.parent.relative_to(job.parent).as_posix())
     return sorted(found)
-
-
-def _begins(file: Path, line: str) -> bool:
-    try:
-        with file.open("rb") as opened:
-            return opened.readline(len(line) + 1).strip() == line.encode()
-    except OSError:
-        return False
 
 
 def _is_on_other_data(file: Path, setup: Setup) -> bool:

@@ -27,6 +27,7 @@ from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unmapped, whole
 from mpinodes.results import sources
 from mpinodes.results.privacy_words import number
+from mpinodes.results.siblings import noise_of
 from mpinodes.results.versions import require_version
 
 Json = dict[str, Any]
@@ -75,10 +76,7 @@ class Finished:
         e = self.experiment
         if not e.reproducible or not e.private:
             return None
-        if "key" not in e.noise.__struct_fields__:
-            return e.seed
-        key = getattr(e.noise, "key", None)
-        return (e.seed, key) if key else (e.seed, _settings(replace(e, rounds=1)))
+        return noise_of(self.place / "experiment.toml") or "unknown, and so taken to be any other that is"
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
