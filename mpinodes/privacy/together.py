@@ -8,7 +8,6 @@ Runs are independent given the data, and their settings fixed beforehand: that i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -254,8 +253,7 @@ def other_data(setup: Setup) -> bool:
 class Together:
     """Runs on the same data, taken one by one, and what it costs to publish them all.
 
-    Costs add up sample by sample among runs of equal `same_things`, and of such classes of runs those of the worst
-    samples do.
+    Costs add up sample by sample among runs in a row of equal `same_things`; where these change, worst samples' do.
 
     Attributes:
         runs: so far.
@@ -265,26 +263,17 @@ class Together:
     def __init__(self, adjacency: str) -> None:
         self.runs, self.unproven_because = 0, ""
         self._adjacency = adjacency
-        self._classes: dict[Hashable, RunCost] = {}
+        self._things: Hashable = None
+        self._now: RunCost | None = None  # of the runs that go by the same things as the last one
+        self._before: RunCost | None = None  # of all runs before, by their worst samples
 
     def take(self, cost: RunCost, things: Hashable) -> None:
         """The next run's."""
         self.runs += 1
-        before = self._classes.get(things)
-        parts = [cost] if before is None else [before, cost]
-        network = composed([part.network for part in parts]).settled()
-        room = MOST_CURVES // max(1, len(network.samples)) - 1
-        made: dict[tuple[int, ...], Cost] = {}
-        agents = []
-        for each in zip_longest(*(part.agents for part in parts)):
-            key = tuple(map(id, each))
-            if key not in made:
-                there = [one for one in each if one is not None]
-                made[key] = composed(there).settled(MOST_CURVES if len(made) < room else 0)
-            agents.append(made[key])
-        self._classes[things] = RunCost(agents, network)
-        if len(self._classes) > 1:
+        if self._now and things != self._things:
+            self._before, self._now = _joined(self._before, _of_worst(self._now)), None
             self.unproven_because = self.unproven_because or unmapped(self._adjacency)
+        self._things, self._now = things, _joined(self._now, cost)
 
     def take_unproven(self, because: str) -> None:
         """A run of which nothing is proven."""
@@ -293,17 +282,38 @@ class Together:
 
     @property
     def by(self) -> str:
-        """What costs are added up by: sample, round, ...; or maxima, those of runs or of classes of them."""
-        return self._adjacency.removeprefix("one-") if len(self._classes) <= 1 else "maxima"
+        """What costs are added up by: sample, round, ...; or maxima, those of the worst."""
+        return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
-    def network(self, delta: float) -> PrivacyLoss:
-        """What all messages of all runs tell."""
-        return self._loss([found.network for found in self._classes.values()], delta)
+    def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
+        """What all messages of all runs tell; and by agent, what its own do."""
+        if self.unproven_because or not self._now:
+            return UNPROVEN, []
+        found = _joined(self._before, _of_worst(self._now)) if self._before else self._now
+        return found.network.loss(delta), [agent.loss(delta) for agent in found.agents]
 
-    def agents(self, delta: float) -> list[PrivacyLoss]:
-        """By agent, what its own messages in all runs tell."""
-        each = zip_longest(*(found.agents for found in self._classes.values()))
-        return [self._loss([one for one in costs if one is not None], delta) for costs in each]
 
-    def _loss(self, costs: Sequence[Cost], delta: float) -> PrivacyLoss:
-        return UNPROVEN if self.unproven_because else whole(costs).loss(delta)
+def _of_worst(cost: RunCost) -> RunCost:
+    return RunCost(_each([(agent,) for agent in cost.agents], lambda costs: costs[0].most()), cost.network.most())
+
+
+def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
+    """Runs taken so far and the next, as one, without what their curves are made from."""
+    parts = [cost] if before is None else [before, cost]
+    network = composed([part.network for part in parts]).settled()
+    room = MOST_CURVES // max(1, len(network.samples)) - 1  # agents that there is room for
+    made: list[Cost] = []
+
+    def join(costs: tuple[Cost, ...]) -> Cost:
+        made.append(composed(costs).settled(MOST_CURVES if len(made) < room else 0))
+        return made[-1]
+
+    return RunCost(_each(list(zip(*(part.agents for part in parts), strict=True)), join), network)
+
+
+def _each(found: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
+    """All changed; what is the same, once."""
+    keys = [tuple(map(id, costs)) for costs in found]
+    first = dict(zip(reversed(keys), reversed(found), strict=True))
+    made = {key: change(costs) for key, costs in first.items()}
+    return [made[key] for key in keys]

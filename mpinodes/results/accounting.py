@@ -143,7 +143,7 @@ def _number(value: float) -> float | None:
 
 def together_section(together: Together, delta: float) -> Json:
     """What it costs to publish all runs: `privacy.together`."""
-    network, agents = together.network(delta), together.agents(delta)
+    network, agents = together.losses(delta)
     return {
         "runs": together.runs,
         "by": together.by,

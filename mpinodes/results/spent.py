@@ -44,7 +44,7 @@ class Finished:
 
     Attributes:
         place: its directory.
-        job: the directory that was named, as an absolute path.
+        job: the directory of all its repeats, as an absolute path.
         experiment: every choice made.
         summary: of the run.
     """
@@ -147,11 +147,11 @@ def read(places: Sequence[Path]) -> list[Finished]:
     for place in places:
         repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
         for one in repeats or [place]:
-            found.setdefault(one.resolve(), _finished(one, place))
+            found.setdefault(one.resolve(), _finished(one))
     return list(found.values())
 
 
-def _finished(place: Path, job: Path) -> Finished:
+def _finished(place: Path) -> Finished:
     try:
         summary = json.loads((place / "summary.json").read_text())
     except (OSError, ValueError) as error:
@@ -163,7 +163,8 @@ def _finished(place: Path, job: Path) -> Finished:
         experiment = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
     except msgspec.ValidationError as error:
         raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
-    return Finished(place, str(job.resolve()), experiment, summary)
+    job = place.resolve()
+    return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
 
 
 def _events(place: Path, setup: Setup) -> Events:

@@ -14,7 +14,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Noise
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
 from mpinodes.results import spent
-from tests.helpers.parts import run_of
+from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone
 
@@ -157,6 +157,12 @@ def test_runs_of_two_adjacencies_are_refused_by_the_command(tmp_path):
     done = run_alone(str(a), cwd=tmp_path, module="mpinodes.spent")
     assert done.code == 0
     assert ALL.search(done.out)
+
+
+@pytest.mark.parametrize("identity", ["5", '""'])
+def test_an_identity_is_a_name(identity):
+    with pytest.raises(BadInput, match=r"data\.identity"):
+        setup_of(f"{DIGITS} data.identity={identity}")
 
 
 def test_what_is_no_finished_run_is_refused(tmp_path):

@@ -94,6 +94,20 @@ def test_a_budget_is_kept_by_all_repeats_together(tmp_path, delta):
     assert 2.21 < shown <= privacy["together"]["network"][key]  # the budget of each is none of all
 
 
+def test_stopping_keeps_a_budget_for_all_too(tmp_path):
+    words = f"{ONE_FEATURE} {table(tmp_path / 'data.csv', np.linspace(-4, 4, 24))} data.epochs=3 rounds=30 repeats=3"
+    budget = "privacy.budget.epsilon=4 privacy.budget.delta=0 privacy.budget.kept_by=stopping"
+    stopped = told(tmp_path / "all", f"{words} {budget}")[0]["privacy"]
+    free = told(tmp_path / "free", words)[0]["privacy"]
+    assert 0 < stopped["together"]["network"]["proven_pure"] <= 4 < free["together"]["network"]["proven_pure"]
+    (stop,) = set(stopped["budget"]["stops"])
+    later = told(tmp_path / "later", f"{words} rounds={stop + 1}")[0]["privacy"]  # a round more is too much
+    assert later["together"]["network"]["proven_pure"] > 4
+    each = told(tmp_path / "each", f"{words} {budget} privacy.budget.covers=each")[0]["privacy"]
+    assert each["network"]["proven_pure"] <= 4
+    assert min(stop or 31 for stop in each["budget"]["stops"]) > stop
+
+
 @pytest.mark.parametrize("words", ["data.batch=2", "data.batch=2 data.shuffle=false", "data.epochs=1", "data.seed=4"])
 def test_losses_add_up_by_row_whoever_has_it_in_whatever_round(tmp_path, words):
     targets = np.linspace(-4, 4, 24)  # each names its row
