@@ -146,7 +146,7 @@ def provisos(privacy: Json) -> list[str]:
         found.append(_together(together))
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
-    elif privacy["public"]:
+    elif privacy.get("public"):
         found.append(privacy["public"])
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
     if spent:
