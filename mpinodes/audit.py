@@ -16,6 +16,7 @@ import io
 import json
 import sys
 import tempfile
+import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,6 @@ class AuditJob:
         import numpy as np
 
         from mpinodes.auditing.games import pairs
-        from mpinodes.auditing.probes import probes
         from mpinodes.config.compose import compose
         from mpinodes.simulation.network import assemble
 
@@ -152,7 +152,7 @@ class AuditJob:
         targets = dict(self._world.bcast([(probe.what, t) for probe, t in games], root=self._logger_rank))
         mine = [
             pairs(compose(probe.asked, None), targets[probe.what], range(me, PAIRS, ranks), seed_of(asked))
-            for probe in probes(asked.get("algorithm", {}), seed_of(asked), self._folder)
+            for probe in games_of(asked, self._folder)
             if probe.what in targets
         ]
         assemble(self._world)
@@ -179,12 +179,29 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     if file is None and "rounds" not in asked:
         shortest = whole.algorithm.get("gradient_rounds", 0) + 2
         asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
+    if whole.audit.viewers:  # they are agents of this graph: every choice is made, for the games to be played on it
+        asked = merge(tomllib.loads(whole.toml()), asked)
     return asked
+
+
+def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
+    """What is played: on small probes, or on the run itself where the adversary is among its agents."""
+    from mpinodes.auditing.probes import of_view, probes
+    from mpinodes.config.compose import compose
+
+    if asked.get("audit", {}).get("view", "links") != "links":
+        return [of_view(compose(asked, None).experiment)]
+    return probes(asked.get("algorithm", {}), seed_of(asked), folder, adjacency_of(asked))
 
 
 def seed_of(asked: dict[str, Any]) -> int:
     """The audit's."""
     return int(asked.get("seed", 0))
+
+
+def adjacency_of(asked: dict[str, Any]) -> str:
+    """That of the run, and of its probes where it is of whole agents."""
+    return str(asked.get("privacy", {}).get("adjacency", "one-sample"))
 
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -202,7 +219,6 @@ def report(
     play: Callable[[list[tuple[Probe, Canary]]], list[Vector]],
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
-    from mpinodes.auditing.probes import probes
     from mpinodes.auditing.settings import tried
     from mpinodes.auditing.transcripts import Recorded, Transcript
     from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_probes, of_run, of_settings, of_summary, table
@@ -212,14 +228,15 @@ def report(
     own = of_run(Transcript(read.setup, read.frames, read.events), seed)
     if read.setup.experiment.private:
         own += of_settings(list(tried(read.setup, folder, seed)))
-    ready = prepared(probes(asked.get("algorithm", {}), seed, folder), folder, seed)
+    ready = prepared(games_of(asked, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
     alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
     rows = [*judged(ready, ratios, alpha, seed), *of_probes([r for r, _ in ready])]
     name = ready[0][0].summary["algorithm"]
     again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
+    view = read.setup.experiment.audit.view
     told = json.loads((directory / "summary.json").read_text())["privacy"]["network"]
-    print(table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own], rows, alpha), flush=True)
+    print(table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own], rows, alpha, view), flush=True)
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
 
 

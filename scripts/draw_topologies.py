@@ -20,6 +20,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "ring": {"agents": 8},
     "complete": {"agents": 8},
     "torus": {"agents": 12},
+    "grid": {"agents": 12},
     "hypercube": {"agents": 8},
     "exponential": {"agents": 8},
     "erdos-renyi": {"agents": 8, "seed": 1, "probability": 0.4},

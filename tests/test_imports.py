@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent"}
 
 
 class Wall(NamedTuple):

@@ -15,6 +15,14 @@ The perturbed variants draw a noise e with density ∝ exp(−α(t)‖e‖₂) i
 it follows from the problem alone: given all that was sent, an output f is the minimizer for one e only, which adjacent
 data move by at most step·2C/B, and the density of f has the factor |∂e/∂f|, det(I + step·∇²O), which they change by at
 most 1 + (C c₁/B)/(ρ/N + 1/step).
+
+Where k samples are replaced, the first is k times as much. As to the second, let m = ρ/N + 1/step, so that
+I + step·∇²O = step·(m I + H + K), H = (C/B) Σ L''_n x_n x_nᵀ being of the samples replaced, K ≥ 0 of those that stay.
+With M = m I + K the factor's logarithm is, up to a constant, ln det(I + M^-½ H M^-½), which is no less than 0 and, as
+M ≥ m I, at most ln det(I + H/m) = Σ ln(1 + h/m) over the at most r = min(d, k) eigenvalues h > 0 of H, for each sample
+adds a matrix of rank 1. They add up to its trace, at most k C c₁/B; ln being concave, the sum is largest where they are
+equal. So two data sets differ by at most r ln(1 + (k C c₁/B)/(r m)): reached where one has features 0 and the other k/r
+copies of r orthogonal ones, all at the largest curvature.
 """
 
 from __future__ import annotations
@@ -79,6 +87,7 @@ class Consensus(Algorithm[S]):
     mixings = ("neighbors",)
 
     decomposable = True
+    anytime = True
     takes_steps = False
     judged_by = "last"
     unconstrained = True
@@ -127,13 +136,16 @@ class Consensus(Algorithm[S]):
         """The minimization of iteration t."""
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
+        replaced = self.run.replaced[i]
+        rank = min(self.run.dimension, replaced)
         return Solve(
             center=s.anchor - 2 * step * s.dual,
             step=step,
             near=s.f,
             uses=t,
-            l2=step * 2 * self.run.sample_weight[i] * self.run.sample_sensitivity,
-            log_volume=log1p(self.run.sample_weight[i] * self.run.sample_curvature / modulus),
+            l2=step * 2 * replaced * self.run.sample_weight[i] * self.run.sample_sensitivity,
+            log_volume=rank
+            * log1p(replaced * self.run.sample_weight[i] * self.run.sample_curvature / (rank * modulus)),
             calibration=self.noise_scale(i, t),
             tolerance=self.tolerance,
             stretch=1 / modulus,

@@ -39,6 +39,8 @@ class DOLA(Algorithm[State]):
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
     decomposable = True
+    anytime = True
+    against_colluders = True
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 1"
     defaults = {
         "data": {"name": "unit-ball"},

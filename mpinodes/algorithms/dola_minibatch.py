@@ -28,6 +28,7 @@ class DOLAMinibatch(DOLA):
     regularizer_at: Literal["hidden", "public"] = "hidden"
 
     hidden = ("x",)
+    against_colluders = True
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 2"
     judged_by = "average"
     defaults = {

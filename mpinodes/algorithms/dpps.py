@@ -9,7 +9,8 @@ averaging" (2021), in its usual form; the paper itself was not at hand. With A c
     x_i <- Π(z_i / w_i, α(t))
 
 A changed sample moves z_i by at most 2·clip. x_i is hidden: what it did to x_i moves later gradients, by at most
-β·α/w_i for each unit of change of z_i, and a regularizer's by λ·α/w_i.
+β·α/w_i for each unit of change of z_i, and a regularizer's by λ·α/w_i. That w_i is made of what the neighbours say it
+is: against neighbours that lie nothing is claimed.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class DPPS(Algorithm[State]):
     mixings = ("push-sum",)
 
     decomposable = True
+    anytime = True
     hidden = ("z",)
     paper = (
         "Han, Liu, Lin, Xia, Differentially private distributed online learning over time-varying digraphs "

@@ -60,6 +60,7 @@ class DPSDA(Algorithm[State]):
     gradient_at: Literal["hidden", "public"] = "hidden"
 
     decomposable = False
+    anytime = True
     hidden = ("z",)
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Protocol 1"
 

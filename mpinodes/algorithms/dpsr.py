@@ -8,7 +8,8 @@ subgradient rescaling" (2020), in its usual form; the paper itself was not at ha
     r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; above is the old r_i
 
 A changed sample moves x_i by at most 2·clip·α(t)/[r_i]_i, to which the noise is calibrated, none before data has
-reached x_i. x_i is hidden: what moved it moves later gradients too.
+reached x_i. x_i is hidden: what moved it moves later gradients too. [r_i]_i is made of what the neighbours say: against
+neighbours that lie nothing is claimed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class DPSR(Algorithm[State]):
     mixings = ("rescaling",)
 
     decomposable = True
+    anytime = True
     hidden = ("x",)
     paper = (
         "Xiong, Xu, You, Liu, Wu, Privacy preserving distributed online optimization over unbalanced "

@@ -41,6 +41,7 @@ class DVPADMM(Perturbed[State], ADMM):
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
     exact_minimizers = True
+    against_colluders = True
 
     @property
     def rounds_releases(self) -> bool:

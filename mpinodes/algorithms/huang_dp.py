@@ -43,10 +43,12 @@ class HuangDP(Algorithm[State]):
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
+    anytime = True
     takes_steps = False
     paper = "Huang, Mitra, Vaidya, Differentially Private Distributed Optimization (2015)"
     judged_by = "last"
     whole_data = True
+    against_colluders = True
     defaults = {
         "rounds": 101,
         "data": {"name": "mean", "batch": "all"},

@@ -20,3 +20,4 @@ class PPADMM(DVPADMM, MADMM):
     """Algorithm 1."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"
+    against_colluders = True

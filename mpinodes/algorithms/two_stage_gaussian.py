@@ -88,12 +88,14 @@ class TwoStageGaussian(Algorithm[State]):
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
+    anytime = True
     judged_by = "last"
     takes_steps = False
     paper = (
         "Showkatbakhsh, Karakus, Diggavi, Differentially Private Consensus-Based Distributed Optimization, Algorithm 1"
     )
     whole_data = True
+    against_colluders = True
     mechanism = "gaussian"
     defaults = {
         "rounds": 131,

@@ -57,11 +57,14 @@ class WeightBalancing(Algorithm[State]):
     mixings = ("balancing",)
 
     decomposable = True
+    anytime = True
     unconstrained = True
     averaging = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
     # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.
     modulus_share = 0.5
     hidden = ("x",)
+    claims_agents = True
+    against_colluders = True
     paper = (
         "Zhu, Xu, Guan, Wu, Differentially Private Distributed Online Algorithms Over Time-Varying Directed Networks"
     )
@@ -111,7 +114,11 @@ class WeightBalancing(Algorithm[State]):
         return s.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Theorem 1: ε in all, each sample used once; so for every pass over them anew."""
+        """Theorem 1: ε in all, each sample used once; so for every pass over them anew.
+
+        Definition 1 has the data of one participant differ, all of it (adjacency one-agent), though the proof changes
+        the loss of one round.
+        """
         return self.run.epsilon * passes
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from mpinodes.algorithms.dvp_admm import DVPADMM
 from mpinodes.auditing.transcripts import Recorded
-from mpinodes.core import Vector
+from mpinodes.core import Setup, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.losses.logistic import Logistic
@@ -64,9 +64,11 @@ class Known:
 def known(recorded: Recorded, agent: int, sample: int) -> Known:
     """What an attacker knows who has heard a run of dvp-admm or pp-admm, and lacks one sample (from 0) of an agent.
 
+    It has heard what `audit.view` says.
+
     Raises:
         BadInput: it was another algorithm, loss, or without noise, or agents stopped to tell of their data; or there is
-            no such agent or sample.
+            no such agent or sample; or the attacker did not hear the agent and all its neighbors.
     """
     setup = recorded.setup
     algorithm, experiment = setup.algorithm, setup.experiment
@@ -79,6 +81,7 @@ def known(recorded: Recorded, agent: int, sample: int) -> Known:
         raise BadInput(f"there is no agent {agent}: the run has {setup.topology.agents}, from 0")
     if experiment.privacy.budget and any(experiment.privacy.budget.stops):
         raise BadInput("agents of this run stopped to tell of their data, to keep a budget: there is nothing to infer")
+    _require_heard(setup, agent)
     loss: Any = setup.losses(agent)(1)
     if not 0 <= sample < len(loss.targets):
         raise BadInput(f"agent {agent} has no sample {sample}: it has {len(loss.targets)}, from 0")
@@ -94,6 +97,18 @@ def known(recorded: Recorded, agent: int, sample: int) -> Known:
         dual_step=algorithm.theta(agent, np.arange(1, len(recorded.frames))),
         noise_rate=1 / recorded.events.scale[1:, agent, 0],
     )
+
+
+def _require_heard(setup: Setup, agent: int) -> None:
+    """Refuse an attacker who lacks a message that the attack is made of."""
+    audit = setup.experiment.audit
+    heard = {j for viewer in audit.viewers for j in setup.topology.neighborhood(1, viewer).senders}
+    needed = set(setup.topology.neighborhood(1, agent).senders)
+    if audit.viewers and (missing := sorted(needed - heard)):
+        raise BadInput(
+            f"audit.view = {audit.view!r}: the attack on agent {agent} needs what it and its neighbors say, and agent "
+            f"{missing[0]} is not heard there; audit.view=links hears all"
+        )
 
 
 def infer(known: Known, penalty: float | Vector) -> Vector:

@@ -23,6 +23,7 @@ RELEASES, DRAWS = 30_000, 150_000  # drawn once more, at most: releases, and num
 ROUNDS = 256  # for which noise is drawn anew at least, whatever the run's length
 EPSILON = 2.0**-52
 COARSE = 2.0**-48  # relative, of sizes: a few bits more than generators and logarithms lose
+RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that has a norm, and a direction of its own
 
 
 class Drawn(NamedTuple):
@@ -175,12 +176,12 @@ def standardized(raw: Raw, rounds: NDArray[np.int64]) -> Drawn:
                 continue
             norms = np.abs(scaled[mine]).sum(axis=-1) if law == Kind.LAPLACE else np.linalg.norm(scaled[mine], axis=-1)
             totals[mine], freedom[mine] = 2 * norms, 2 * d
-            if law == Kind.PURE:
+            if law in RADIAL:
                 normal[mine] *= np.where(norms > 0, _norm_of_normal(norms, d) / norms, 0.0)[:, None]
         laplace = (raw.kind == Kind.LAPLACE)[..., None]
         sizes = np.where(laplace, np.abs(scaled), -np.log(2) - special.log_ndtr(-np.abs(normal)))
         # Sizes grow with |z| by its hazard rate, at most |z| + 1.
-        slack = (1 + np.abs(normal)) * np.where((raw.kind == Kind.PURE)[..., None], 4 * np.sqrt(d), 1.0) * lost
+        slack = (1 + np.abs(normal)) * np.where(np.isin(raw.kind, RADIAL)[..., None], 4 * np.sqrt(d), 1.0) * lost
         slack = np.where(np.isfinite(sizes), slack + COARSE * (1 + sizes), 0.0)
         signs = np.where(sizes > slack, np.sign(scaled), 0.0)
     linear = not (raw.kind[there] == Kind.GAUSSIAN).any()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mpinodes.auditing.changes import Change, adjacent, changed
+from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
+from mpinodes.auditing.views import LEARNT, Sight, best_test, learn
 from mpinodes.config.compose import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
@@ -31,11 +32,13 @@ class Canary(NamedTuple):
         agents: whose messages tell.
         change: the difference.
         size: what it moves in the pilot runs: Σ of shift/scale, of Gaussian noise the root of the sum of squares.
+        sight: what an adversary makes of it who does not see all links; None: it does.
     """
 
     agents: tuple[int, ...]
     change: Change
     size: float
+    sight: Sight | None = None
 
 
 class Ready(NamedTuple):
@@ -79,15 +82,20 @@ def simulate(setup: Setup) -> Transcript:
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """The adjacent data set that moves most, over some runs."""
+    """The adjacent data set that moves most, over some runs; of a partial view that which is told apart best.
+
+    Whose data differ is no adversary itself, unless all agents see the same.
+    """
     rng = np.random.default_rng([seed, 2])
     setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
     everyone = tuple(range(setup.topology.agents))
+    viewers = setup.experiment.audit.viewers
+    last = 1 if setup.experiment.privacy.adjacency == "one-agent" else min(rounds, 4) - 1  # of all samples: all rounds
     candidates = [
         (everyone if ready.shared else (agent,), change)
-        for agent in (everyone[:1] if ready.shared else everyone)
-        for round in range(1, min(rounds, 4))
-        for change in adjacent(setup, ready.run.losses(agent), agent, round, rng)
+        for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
+        for round in range(1, last + 1)
+        for change in usual(setup, ready.run.losses(agent), agent, round, rng)
     ]
     pilots = [reseeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
     runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
@@ -95,8 +103,43 @@ def canary(ready: Ready, seed: int) -> Canary:
         float(np.mean([_size([run[i] for i in agents], change, ready.gaussian) for run in runs]))
         for agents, change in candidates
     ]
+    if viewers:
+        ascending = [(*candidates[k], sizes[k]) for k in np.argsort(sizes)]
+        largest = {agents: Canary(agents, change, size) for agents, change, size in ascending}
+        return _seen_best(setup, list(largest.values()), rng)
     best = int(np.argmax(sizes))
     return Canary(*candidates[best], sizes[best])
+
+
+def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator) -> Canary:
+    """Of some data sets that which the run's viewers tell apart best, by what they receive."""
+    seeds = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
+    seen = [target._replace(sight=sight) for target, sight in zip(targets, sights(setup, targets, seeds), strict=True)]
+    fresh = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
+    frames = [simulate(_in_world(setup, _worlds(setup, targets[0])[0], seed)).frames for seed in fresh]
+
+    def power(target: Canary) -> float:
+        """By how many standard deviations its mean is above the middle."""
+        assert target.sight
+        values = np.array([target.sight(said) for said in frames])
+        return float(values.mean() / max(values.std(), 1e-300))
+
+    best = max(seen, key=power)
+    return best._replace(size=min(2 * power(best), 1e300))  # what is without noise may not arrive
+
+
+def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
+    """What the run's viewers make of each of some data sets: the best test where it is known, else a learnt one."""
+
+    def of(world: World) -> Callable[[int], Transcript]:
+        return lambda seed: simulate(_in_world(setup, world, seed))
+
+    worlds = [_worlds(setup, target) for target in targets]
+    own, others, first = of(worlds[0][0]), [of(world) for _, world in worlds], seeds[0]
+    said = own(first)
+    best = [best_test(said, other(first), target.agents[0]) for target, other in zip(targets, others, strict=True)]
+    exact = [sight for sight in best if sight]
+    return exact if len(exact) == len(best) else learn(setup, own, others, seeds)
 
 
 def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float:
@@ -116,7 +159,8 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
     """The same run on the losses of a world, noised anew."""
     fresh = reseeded(setup, seed)
-    return replace(fresh, losses=seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1]))
+    losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run.grad_sensitivity)
+    return replace(fresh, losses=losses)
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
@@ -141,6 +185,9 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
         for place, world in enumerate(worlds):
             fresh = int(np.random.SeedSequence((seed, pair, place)).generate_state(1, np.uint64)[0] >> 2)
             said = simulate(_in_world(setup, world, fresh))
+            if target.sight:
+                ratios[k, place] = target.sight(said.frames)
+                continue
             heard = Transcript(_in_world(setup, worlds[0], fresh), said.frames, said.events)
             ratios[k, place] = sum(
                 Replayed(heard, agent).log_ratio(target.change, len(said.frames)) for agent in target.agents

@@ -8,6 +8,7 @@ tells.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 from mpinodes.config import registry
 from mpinodes.config.requirements import AlgorithmClass
 from mpinodes.core import Vector
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.experiment import Experiment, Tree, merge
 
 FAR = 100.0
 FEW, MANY = 6, 160  # rounds
@@ -72,10 +73,11 @@ OWN: dict[str, Tree] = {
 }
 
 
-def probes(section: Tree, seed: int, folder: Path) -> list[Probe]:
+def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample") -> list[Probe]:
     """Those of the algorithm that an `algorithm` section names; their data go to a folder.
 
-    Keys of the section whose values are words hold for the probes too.
+    Keys of the section whose values are words hold for the probes too. Adjacent data differ in one sample, or, where
+    the adjacency is one-agent, in all of an agent's.
 
     Raises:
         BadInput: there is no such algorithm.
@@ -84,15 +86,27 @@ def probes(section: Tree, seed: int, folder: Path) -> list[Probe]:
     algorithm = registry.chosen(registry.ALGORITHMS, section)
     name = _family(algorithm)
     words = {key: value for key, value in section.items() if isinstance(value, str)}
-    return list(_probes(algorithm, name, words, seed, folder))
+    return list(_probes(algorithm, name, words, seed, folder, adjacency == "one-agent"))
 
 
-def _probes(algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path) -> Iterator[Probe]:
+def of_view(whole: Experiment) -> Probe:
+    """The run itself, in one process: against an adversary who is among its agents."""
+    changes: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
+    viewers = whole.audit.viewers
+    who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
+    return Probe(f"what {who}", merge(tomllib.loads(whole.toml()), changes))
+
+
+def _probes(
+    algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder: Path, of_agents: bool
+) -> Iterator[Probe]:
     always: Tree = {
         "report": False, "record": {"transcript": True}, "data": {"name": "file", "shuffle": False, "epochs": 1},
         "seed": seed, "repeats": 1, "name": "probe",
     }  # fmt: skip
-    kind = _kind(algorithm, folder)
+    if of_agents:
+        always = merge(always, {"privacy": {"adjacency": "one-agent"}})
+    kind = _kind(algorithm, folder, of_agents)
     seen: list[Tree] = []
     variants = VARIANTS.get(name, [("", {})] if algorithm.decomposable or name == "dpcda" else JOINT_VARIANTS)
     if words.keys() - {"name", "path"}:  # the user says which
@@ -105,7 +119,7 @@ def _probes(algorithm: AlgorithmClass, name: str, words: Tree, seed: int, folder
         yield Probe(what, asked)
     if not _whole(algorithm):
         agents = _agents(algorithm, PAIR)
-        data = {"file": _secrets(algorithm, agents, seed, folder)}
+        data = {"file": _secrets(algorithm, agents, seed, folder), "columns": _columns(algorithm, agents)}
         last = {"rounds": MANY, "data": data, "topology": {"agents": agents}}
         yield Probe("every sample, one run", merge(seen[0], last), secret=True)
 
@@ -126,21 +140,25 @@ def _agents(algorithm: AlgorithmClass, joint: int) -> int:
     return SMALL if algorithm.decomposable else algorithm.only_agents or joint
 
 
-def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
+def _kind(algorithm: AlgorithmClass, folder: Path, of_agents: bool) -> Tree:
     """The experiment that fits a kind of algorithms, on data of its own."""
     graph = {"topology": {"name": "complete", "agents": SMALL}}
     if algorithm.solves:
         file = _write(folder / "labels.npz", np.ones((2 * SMALL, 1)), np.tile([1.0, -1.0], SMALL))
-        data: Tree = {"file": file, "targets": "labels", "batch": "all", "bound": 1.0}
+        data: Tree = {"file": file, "labels": [-1, 1], "columns": 1, "batch": "all", "bound": 1.0}
         problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
         return {"rounds": FEW, "data": data, "problem": problem} | graph
     if _whole(algorithm):
         file = _write(folder / "points.npz", np.ones((2 * SMALL, 1)), np.zeros(2 * SMALL))
-        data = {"file": file, "targets": "real", "batch": "all", "bound": 1.0}
+        data = {"file": file, "targets": "real", "columns": 1, "batch": "all", "bound": 1.0}
         return {
             "rounds": FEW,
             "data": data,
-            "problem": {"loss": "squared-distance", "set": "box", "radius": 1.0},
+            "problem": {
+                "loss": "squared-distance",
+                "set": "none" if algorithm.unconstrained else "box",
+                "radius": 1.0,
+            },
         } | graph
     agents = _agents(algorithm, JOINT)
     problem = {"loss": "least-squares", "set": "box", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}
@@ -149,17 +167,25 @@ def _kind(algorithm: AlgorithmClass, folder: Path) -> Tree:
     return {
         "rounds": FEW,
         "topology": {"name": "complete", "agents": agents},
-        "data": {"file": _first_far(algorithm, agents, folder), "targets": "real", "bound": 1.0, "batch": 1},
+        "data": {
+            "file": _first_far(algorithm, agents, folder, of_agents), "columns": _columns(algorithm, agents),
+            "targets": "real", "bound": 1.0, "batch": 1,
+        },
         "problem": problem,
         "step": {"kind": "inverse-sqrt", "initial": 0.5},
         "privacy": {"clip": 1.0, "scale": "calibrated", "epsilon": 1.0},
-    }
+    }  # fmt: skip
 
 
-def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path) -> str:
-    """The first target of agent 0, or of all, far away; the others 0."""
+def _columns(algorithm: AlgorithmClass, agents: int) -> int:
+    """How many features a sample has."""
+    return 1 if algorithm.decomposable else agents
+
+
+def _first_far(algorithm: AlgorithmClass, agents: int, folder: Path, of_agents: bool) -> str:
+    """The first target of agent 0, or of all, far away, and the others 0; or all targets of agent 0."""
     targets = np.zeros((agents, 2 * FEW))
-    targets[0, 0] = FAR
+    targets[0, : 2 * FEW if of_agents else 1] = FAR
     return _targets(algorithm, targets, folder / "first")
 
 

@@ -55,6 +55,7 @@ def claimed(events: Events, carried: Vector) -> Vector:
     return np.array([reply.step(t, 1, first[: int(carried[t])])[:, 0] for t in range(len(events))])
 
 
+@np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Replay an agent on adjacent data that differ in one round, for every round.
 
@@ -100,7 +101,7 @@ def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int
     moved, public = replayed.moved(change, last)
     l1, l2 = moved[..., 0], moved[..., 1]
     # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
-    by_norm = events.kind == Kind.PURE
+    by_norm = np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM))
     over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * ratio))).max(axis=1)
     return Compared(over, carried, l2, bound, public)
 

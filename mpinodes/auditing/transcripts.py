@@ -24,6 +24,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.events import TELEMETRY, Event, Events
 from mpinodes.core.experiment import parse
 from mpinodes.core.messages import HEADER
+from mpinodes.core.norms import norm
 from mpinodes.privacy.penalty import log_density
 from mpinodes.simulation.step import Arrivals, State, Step
 
@@ -286,9 +287,10 @@ def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
 
 
 def sizes(moved: Vector, message: Vector) -> list[float]:
-    """L1 and L2 of a difference, less what rounding makes: a difference of messages is not exact to their last bits."""
+    """L1 and L2 of a difference, less what rounding makes: a difference of messages is not exact to their last bits.
+
+    Inf where either of them is no number: one of the messages was not finite.
+    """
     floor = ROUNDING * max(1.0, float(np.abs(message).max()))
-    return [
-        max(float(np.abs(moved).sum()) - floor * len(moved), 0.0),
-        max(float(np.linalg.norm(moved)) - floor, 0.0),
-    ]
+    less = float(np.abs(moved).sum()) - floor * len(moved), norm(moved) - floor
+    return [np.inf if np.isnan(size) else max(size, 0.0) for size in less]

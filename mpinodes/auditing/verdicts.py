@@ -13,6 +13,7 @@ from mpinodes.auditing.replay import SLACK, Finding
 from mpinodes.auditing.settings import Tried
 from mpinodes.auditing.statistics import Shown
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
+from mpinodes.auditing.views import proven_toward
 from mpinodes.core import Vector
 from mpinodes.results.privacy_words import number
 
@@ -181,6 +182,8 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, 
     """The rows of one probe; the replay's only where it fails."""
     what, loss = ready.probe.what or "adjacent data, many runs", ready.summary["privacy"]["network"]
     values = loss["claimed"], loss["proven_pure"], loss["proven"]
+    if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
+        values = loss["claimed"], None, toward
     if target is None:
         found: Guesses = guess(ready)
         shown = found.shown(alpha)
@@ -196,17 +199,20 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, 
     return rows
 
 
-def table(title: str, own: list[Row], probes: list[Row], alpha: float) -> str:
-    """All rows as text."""
+def table(title: str, own: list[Row], probes: list[Row], alpha: float, view: str = "links") -> str:
+    """All rows as text; view: whose ε the games bound."""
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
     head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}"
-    lines += ["", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence"]
-    lines += [
-        "(the algorithm on small problems of their own: of a run's keys the words of algorithm.* alone hold)",
-        head,
-    ]
+    if view == "links":
+        lines += [
+            "", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence",
+            "(the algorithm on small problems of their own: of a run's keys the words of algorithm.* alone hold)",
+        ]  # fmt: skip
+    else:
+        lines += ["", f"this run against audit.view={view}: a lower bound on ε, with {confidence} % confidence"]
+    lines.append(head)
     for row in probes:
         least, _, rest = row.shown.partition("   ")
         if row.what.endswith((": replay", ": noise", ": frames")):

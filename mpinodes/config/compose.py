@@ -5,9 +5,10 @@ asked (nested dictionaries) -> the experiment with every choice made -> its part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -20,17 +21,22 @@ from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.config.defaults import filled_in, mixing_class, schedule
 from mpinodes.config.metrics import metrics_of
 from mpinodes.config.requirements import (
+    require_adjacency,
     require_fit,
     require_labels,
     require_mechanism,
     require_set,
+    require_view,
 )
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector
 from mpinodes.core.parts import Algorithm, Loss, Mechanism, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
+
+LEAST_CLIP = 1e-100  # see `losses.clipping`
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
 
@@ -74,7 +80,9 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     require_labels(loss, stream, tree)
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
+    require_view(experiment, graph.agents)
     classes = Classes.of(experiment)
+    require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
     setup = _assembled(experiment, classes, graph, stream)
     connected_over = require_fit(setup, ranks)
@@ -106,25 +114,38 @@ def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream
     require_set(classes.algorithm, experiment)
     steps = _step(experiment.step) if classes.algorithm.takes_steps else None
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm.decomposable, steps)
+    told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
+    mixing = mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
     return Setup(
         experiment, graph, stream,
-        algorithm=classes.algorithm(run=run, **hyper),
-        mixing=mixing_class(classes.algorithm, experiment.algorithm["mixing"])(graph_facts(graph, experiment.rounds)),
+        algorithm=classes.algorithm(run=told, **hyper),
+        mixing=mixing(graph_facts(graph, None if mixing.anytime else experiment.rounds)),
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of),
+        losses=seen_losses(experiment, stream.of, run.grad_sensitivity),
     )  # fmt: skip
 
 
-def seen_losses(experiment: Experiment, of: Losses) -> Losses:
-    """By agent, the losses that it sees, given its own: with the stochastic error of its gradients."""
+def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]) -> Losses:
+    """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
+
+    Args:
+        experiment: says how they are clipped, and the error.
+        of: the losses, by agent.
+        sensitivity: `Run.grad_sensitivity`.
+    """
     variance, seed = experiment.problem.gradient_noise, experiment.seed
+    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+
+    def kept(agent: int) -> Callable[[int], Loss]:
+        own, most, regularizer = of(agent), sensitivity[agent] / 2, experiment.problem.regularizer
+        return own if isinf(clip) else lambda t: enforced(own(t), clip, most, whole, regularizer)
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        clean = of(agent)
+        clean = kept(agent)
         if variance == 0:
             return clean
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent)
@@ -172,7 +193,7 @@ def _stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Calla
     Raises:
         BadInput: files are missing or malformed.
     """
-    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path")}
+    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path", "identity")}
     stream: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
     return stream
 
@@ -225,6 +246,10 @@ def _typed(tree: Tree) -> Experiment:
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
+    if not (isinf(experiment.clip) or LEAST_CLIP <= experiment.clip <= 1 / LEAST_CLIP):
+        raise BadInput(
+            f"privacy.clip = {experiment.clip!r}: expected a number from {LEAST_CLIP:g} to {1 / LEAST_CLIP:g}, or inf"
+        )
     return experiment
 
 

@@ -29,7 +29,8 @@ def constants_of(
     samples = samples_of(experiment, stream, n)
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm = stream.feature_norm
-    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, blocks, feasible)
+    replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
+    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, feasible)
     return Run(
         agents=n,
         rounds=experiment.rounds,
@@ -45,6 +46,7 @@ def constants_of(
         grad_range=largest,
         grad_lipschitz=lipschitz,
         sample_weight=tuple(term / k for term, k in zip(terms, samples, strict=True)),
+        replaced=replaced,
         sample_sensitivity=min(loss.slope_bound() * norm, loss.sample_sensitivity(norm) / 2),
         sample_curvature=loss.sample_smoothness(norm, norm),
         least_modulus=problem.regularizer + min(terms) * loss.sample_modulus,
@@ -66,14 +68,19 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
     return tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
 
 
-def graph_facts(graph: Topology, rounds: int) -> GraphFacts:
-    """Public facts of a graph, for its mixing."""
-    return GraphFacts(
-        graph.agents,
-        lambda: topology.is_eulerian(graph, rounds),
-        lambda: topology.out_edges(graph, rounds),
-        lambda: topology.laplacian_max(graph, rounds),
-    )
+def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
+    """Public facts of the graphs of so many rounds, for a mixing; None: for one that is `anytime`: none."""
+
+    def over(fact: Callable[[Topology, int], Any]) -> Callable[[], Any]:
+        def found() -> Any:
+            if rounds is None:
+                raise ValueError("this mixing says that it is anytime, and asks for a fact of the graphs of all rounds")
+            return fact(graph, rounds)
+
+        return found
+
+    facts = (topology.is_eulerian, topology.out_edges, topology.laplacian_max)
+    return GraphFacts(graph.agents, *map(over, facts))
 
 
 def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:
@@ -91,13 +98,15 @@ def _gradient_bounds(
     loss: type[SampleLoss],
     stream: Stream,
     samples: Sequence[int],
+    replaced: Sequence[int],
     blocks: tuple[slice, ...],
     feasible: Set,
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
     """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent.
 
     Sensitivity: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
-        their mean by 2·clip/batch; where the round's whole gradient is clipped, replacing it moves it by 2·clip.
+        their mean by 2·clip/batch; all samples of an agent move the sum by 2·clip·batch, the mean by 2·clip; where the
+        round's whole gradient is clipped, replacing it moves it by 2·clip.
     Range: between any two points of 𝒳, on the same data.
     Lipschitz constant: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
         point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
@@ -108,9 +117,9 @@ def _gradient_bounds(
     whole = experiment.privacy.adjacency == "one-round"
     of_one = min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
     sensitivity, largest, lipschitz = [], [], []
-    for block, batch in zip(blocks, samples, strict=True):
+    for block, batch, changed in zip(blocks, samples, replaced, strict=True):
         terms = weight * (1.0 if average else batch)
-        sensitivity.append(2 * clip if whole else of_one * weight / (batch if average else 1.0))
+        sensitivity.append(2 * clip if whole else changed * of_one * weight / (batch if average else 1.0))
         most = 2 * clip * (1.0 if whole else terms)
         size = block.stop - block.start
         moving = size if feasible.by_blocks else stream.dimension

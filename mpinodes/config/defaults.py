@@ -14,7 +14,7 @@ from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
 from mpinodes.core import schedules
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SECTIONS, SEED, Experiment, Finite, Tree, merge
+from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, Experiment, Finite, Tree, merge
 from mpinodes.core.parts import Algorithm, Mixing, Stream
 
 LOCKSTEP_AGENTS = 7
@@ -46,7 +46,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
     mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
     tree["step"] = _step_section(tree, algorithm)
-    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed"))
+    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed", "identity"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
     require_partition(algorithm, tree["name"], tree["data"])
     require_samples(algorithm, tree["name"], tree["data"])
@@ -97,6 +97,8 @@ def _data_section(algorithm: Any, asked: Tree) -> Tree:
             section[key] = str(Path(text(section, key, "data")).expanduser().absolute())
     if "seed" in section:
         registry.checked(section["seed"], SEED, "data.seed")
+    if "identity" in section:
+        registry.checked(section["identity"], IDENTITY, "data.identity")
     return section
 
 

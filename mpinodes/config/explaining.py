@@ -39,6 +39,10 @@ def documented_keys() -> dict[str, str]:
         "estimate) or public (at the mix of releases) (default: hidden)"
     )
     keys["data.seed"] = "of the data, their shares and their order, where it is to stay as seed changes (default: seed)"
+    keys["data.identity"] = (
+        "a name of yours for the very samples, row by row, for python -m mpinodes.spent: runs of one name are on the "
+        "same rows, and those of different names on data that have no sample in common. It stands in experiment.toml"
+    )
     keys["algorithm.mixing"] = (
         "the weights: " + ", ".join(registry.names(registry.MIXINGS)) + "; not every algorithm takes all"
     )

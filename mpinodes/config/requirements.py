@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isinf
 from typing import Any
 
@@ -54,7 +55,7 @@ def require_all_at_once(algorithm: AlgorithmClass, stream: type[Stream], data: M
 
 def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[str, Any]) -> None:
     """Refuse a loss for labels ±1 on data without labels."""
-    if loss.needs_labels and not stream.labels:
+    if loss.needs_labels and not stream.has_labels:
         data, problem = experiment["data"], experiment["problem"]
         raise BadInput(
             f"problem.loss = {problem.get('loss', problem.get('path'))!r} needs labels -1 and +1, and data.name = "
@@ -72,6 +73,27 @@ def require_set(algorithm: AlgorithmClass, experiment: Experiment) -> None:
             f"problem.set = 'product-of-balls': the agents of {experiment.name} own no blocks of coordinates; "
             "choose box, ball or none"
         )
+
+
+def require_adjacency(experiment: Experiment) -> None:
+    """Refuse samples of an agent's own to be what differs where there are none."""
+    if experiment.privacy.adjacency == "one-agent" and experiment.data["partition"] == "shared":
+        raise BadInput(
+            "privacy.adjacency = 'one-agent': data.partition = 'shared' shows all agents the same samples, and none "
+            "are one agent's own; take an algorithm whose agents have their own (algorithm.name=dola "
+            "data.partition=even), or privacy.adjacency=one-round"
+        )
+
+
+def require_view(experiment: Experiment, agents: int) -> None:
+    """Refuse an adversary that is not among the agents, or is all of them."""
+    viewers = experiment.audit.viewers
+    if missing := [viewer for viewer in viewers if viewer >= agents]:
+        raise BadInput(
+            f"audit.view = {experiment.audit.view!r}: there is no agent {missing[0]}; the run has {agents}, from 0"
+        )
+    if len(viewers) == agents:
+        raise BadInput(f"audit.view = {experiment.audit.view!r}: these are all agents; leave one to be attacked")
 
 
 def require_mechanism(
@@ -110,7 +132,8 @@ def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
         key, value = ("clip", privacy.clip) if not isinf(experiment.clip) else ("adjacency", privacy.adjacency)
         raise BadInput(
             f"privacy.{key} = {value!r}: {experiment.name} minimizes whole losses, which clipped gradients are not of; "
-            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf and one sample"
+            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf, and "
+            "privacy.adjacency=one-sample or one-agent"
         )
     if privacy.scale != "calibrated":
         raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")
@@ -124,8 +147,13 @@ def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
 
 
 def _require_backend(experiment: Experiment, algorithm: AlgorithmClass, mechanism: type[Mechanism]) -> None:
-    """Refuse arithmetic that a mechanism's noise does not come in."""
-    backend = experiment.noise.backend
+    """Refuse arithmetic that a mechanism's noise does not come in, and a key that it would not be drawn from."""
+    backend, key = experiment.noise.backend, experiment.noise.key
+    if key is not None and experiment.secret:
+        other = "noise.entropy=seed" if experiment.noise.entropy == "os" else "another noise.backend than opendp"
+        raise BadInput(
+            f"noise.key = {key!r}: this noise is drawn from no key that is told; leave it out, or set {other}"
+        )
     if experiment.private and (algorithm.solves or backend not in mechanism.backends) and backend != "numpy":
         raise BadInput(
             f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
@@ -153,7 +181,7 @@ def require_fit(setup: Setup, ranks: int | None) -> int:
         )
     _require_graph(setup)
     try:
-        setup.algorithm.validate()
+        replace(setup.algorithm, run=setup.run).validate()
     except ValueError as error:
         raise BadInput(f"{name}: {error}") from error
     if setup.algorithm.solves and setup.dimension > LARGEST_SOLVE:

@@ -29,6 +29,7 @@ class Kind(IntEnum):
     LAPLACE = 1
     GAUSSIAN = 2
     PURE = 3  # no shift of a fixed law, but l1/scale-DP all the same (penalty perturbation)
+    GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), of a shift that does not depend on it
 
 
 class Event(NamedTuple):
@@ -38,7 +39,8 @@ class Event(NamedTuple):
         kind: the law of the noise, a `Kind`.
         scale: of the noise, per coordinate.
         draws: of noise on the same value: 1 where all receivers get the same release.
-        l1, l2, uses: as in `Query`; of a `Solve`, l1 and l2 are what divided by the scale gives the pure ε.
+        l1, l2, uses: as in `Query`; of gamma-norm noise l1 is l2, and of a `Solve` both are what divided by the scale
+            gives the pure ε.
         tv_distance: total variation distance of the release to what is accounted for.
         rounding_l1, rounding_l2: what rounding a value to a lattice adds to any change of it.
         residual, solver_steps: of the local solve that made the release, if one did; they cost nothing.
@@ -60,8 +62,9 @@ class Event(NamedTuple):
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
         """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
         d = len(query.value)
+        l1, stretch = (query.l2, sqrt(d)) if kind == Kind.GAMMA_NORM else (query.l1, d)
         return cls(
-            kind, scale, 1.0, query.l1, query.l2, query.uses, 0.0, d * lattice, sqrt(d) * lattice,
+            kind, scale, 1.0, l1, query.l2, query.uses, 0.0, stretch * lattice, sqrt(d) * lattice,
             query.residual, query.solver_steps,
         )  # fmt: skip
 
@@ -138,7 +141,7 @@ class Layout:
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
-        return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0]), frames
+        return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
 @dataclass(frozen=True)
@@ -148,21 +151,23 @@ class Events:
     Args:
         data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) of one agent. Columns of events have
             one more axis, the vectors of a message; those of leakages have the axes that `Hidden` states.
+        dimension: d of a vector; 0: not known, and gamma-norm noise is priced as any pure mechanism.
     """
 
     data: NDArray[Any]
+    dimension: int = 0
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __getitem__(self, index: Any) -> Events:
         """Some rounds, or an agent: as of an array."""
-        return Events(self.data[index])
+        return Events(self.data[index], self.dimension)
 
     @classmethod
     def concatenate(cls, chunks: Sequence[Events]) -> Events:
         """One after the other, by round."""
-        return cls(np.concatenate([chunk.data for chunk in chunks]))
+        return cls(np.concatenate([chunk.data for chunk in chunks]), chunks[0].dimension)
 
     @classmethod
     def of_columns(cls, layout: Layout, columns: Mapping[str, Vector]) -> Events:
@@ -173,7 +178,7 @@ class Events:
             for name in data[group].dtype.names or ():
                 into = data[group][name]
                 into[...] = columns[COLUMN.format(group, name)].reshape(into.shape)
-        return cls(data)
+        return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
         """All columns by their names in a record: the names of further axes, and (rounds, agents, ...).
@@ -192,7 +197,7 @@ class Events:
 
     def copy(self) -> Events:
         """A copy, for rows that are written anew."""
-        return Events(self.data.copy())
+        return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
         """A column of events by the name of an `Event`'s field: (..., vectors)."""

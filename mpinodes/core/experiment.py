@@ -17,6 +17,7 @@ from mpinodes.core.errors import BadInput
 
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
+IDENTITY = Annotated[str, Meta(min_length=1)]
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -35,6 +36,13 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
             "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears"
         ),
     ] = "noise"
+    covers: Annotated[
+        Literal["all", "each"],
+        Meta(
+            description="of repeats on the same data: all of them, published together, or each by itself; where each "
+            "has data of its own there is no difference"
+        ),
+    ] = "all"
     stops: Annotated[
         tuple[int, ...],
         Meta(
@@ -70,7 +78,9 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
     tight: Annotated[
         bool,
-        Meta(description="compose numerically too, at the horizon (dp-accounting, extra [tight]); may take a minute"),
+        Meta(
+            description="compose a run numerically too, at the horizon (dp-accounting, extra [tight]); a minute or so"
+        ),
     ] = False
     clip: Annotated[
         Number | Literal["inf"],
@@ -80,8 +90,11 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = 1.0
     adjacency: Annotated[
-        Literal["one-sample", "one-round"],
-        Meta(description="what may differ between adjacent data sets: one sample replaced, or one round's whole loss"),
+        Literal["one-sample", "one-round", "one-agent"],
+        Meta(
+            description="what may differ between adjacent data sets: one sample replaced; one round's whole loss; or "
+            "all samples of one agent, by as many others, where agents have losses of their own"
+        ),
     ] = "one-sample"
     budget: Budget | None = None
 
@@ -131,8 +144,19 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
     ] = "numpy"
     entropy: Annotated[
         Literal["seed", "os"],
-        Meta(description="what noise is drawn from: the seed, or each agent's own system, never to be drawn again"),
+        Meta(
+            description="what noise is drawn from; seed: a key made of the seed and of every setting that can change a "
+            "message: a rehearsal, which whoever guesses the seed can play again; os: a key of 256 bits that each "
+            "agent has from its own system, uses once and stores nowhere"
+        ),
     ] = "seed"
+    key: Annotated[
+        int | Annotated[str, Meta(min_length=1, max_length=1000)] | None,
+        Meta(
+            description="takes the place of the settings in what entropy=seed draws from: runs of one seed and one key "
+            "share their noise, for paired experiments; together they hide nothing. Default: none is shared"
+        ),
+    ] = None
 
 
 class Record(Struct, forbid_unknown_fields=True, frozen=True):
@@ -154,6 +178,24 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class Audit(Struct, forbid_unknown_fields=True, frozen=True):
+    """How its privacy is attacked; nothing that is sent depends on it."""
+
+    view: Annotated[
+        str,
+        Meta(
+            pattern=r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$",
+            description="what the adversary of audit and attacks sees: links, all that is said; agent:3, what that "
+            "agent receives and knows itself; agents:2,5, all that these do together",
+        ),
+    ] = "links"
+
+    @property
+    def viewers(self) -> tuple[int, ...]:
+        """The agents that collude, ascending; none: all links are seen."""
+        return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
+
+
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
@@ -166,7 +208,16 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
 
     rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="of noise, data, gradient noise, graphs and shuffling")]
+    seed: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**63 - 1,
+            description="of data, their order, gradient noise, graphs and starts, alike in all runs that have it; and, "
+            "with every setting that can change a message, of the noise, which so differs between runs that differ. "
+            "Whoever guesses it can draw that noise again: see noise.entropy, noise.key",
+        ),
+    ]
     repeats: Annotated[
         int,
         Meta(
@@ -184,6 +235,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     privacy: Privacy = field(default_factory=Privacy)
     noise: Noise = field(default_factory=Noise)
     record: Record = field(default_factory=Record)
+    audit: Audit = field(default_factory=Audit)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -206,6 +258,11 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     def reproducible(self) -> bool:
         """Whether it gives the same bits again: no noise, or noise from the seed."""
         return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
+
+    @property
+    def secret(self) -> bool:
+        """Whether nobody can draw its noise again."""
+        return self.private and not self.reproducible
 
     def toml(self) -> str:
         """The experiment as a file that runs again."""
@@ -271,7 +328,7 @@ def asked_for(words: list[str]) -> Tree:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "output": Output,
+    "audit": Audit, "output": Output,
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.keys import noise_key
 from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector
 from mpinodes.core.seeds import Draws
 
@@ -72,7 +73,7 @@ class Run:
 
     Attributes:
         agents: n.
-        rounds: T, the horizon.
+        rounds: T, the horizon; `sys.maxsize` for an algorithm that is `anytime`, but in its `validate`.
         dimension: d.
         blocks: by agent, the coordinates that its gradients are taken of: its own, or all.
         degrees: by agent, its out-neighbors in round 1.
@@ -85,6 +86,7 @@ class Run:
         grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data.
         grad_lipschitz: by agent, the same per L2 change of the point.
         sample_weight: by agent, the factor on a sample's loss.
+        replaced: by agent, how many of the samples that it sees in a round adjacent data may replace: one, or all.
         sample_sensitivity: half the most that replacing a sample changes its own gradient by at one point, unclipped.
         sample_curvature: the largest norm of a sample's Hessian.
         least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
@@ -106,6 +108,7 @@ class Run:
     grad_range: tuple[float, ...]
     grad_lipschitz: tuple[float, ...]
     sample_weight: tuple[float, ...]
+    replaced: tuple[int, ...]
     sample_sensitivity: float
     sample_curvature: float
     least_modulus: float
@@ -183,7 +186,12 @@ class Algorithm(ABC, Generic[S]):
     solves: ClassVar[bool] = False  # whether it minimizes its losses, by `Loss.prox` or a `Solve`
     random_start: ClassVar[bool] = False  # whether `init` is given a draw of N(0, I) instead of 0
     decides_release: ClassVar[bool] = False  # whether its decision of a round is what it releases then
+    anytime: ClassVar[bool] = False  # whether it works without T: its `run.rounds` is then no number that a run has
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
+    claims_agents: ClassVar[bool] = False  # whether `claimed_epsilon` is of adjacency one-agent too
+    # Whether what is proven of an agent's own losses is so against all other agents together, whatever they send: what
+    # it mixes of its own is its release, and no number that its messages state rests on what it heard. Not inherited.
+    against_colluders: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, x: Vector) -> S:
@@ -276,6 +284,7 @@ class Mixing(ABC):
 
     undirected: ClassVar[bool] = False  # whether it needs every edge both ways
     fixed: ClassVar[bool] = False  # whether it needs the same graph in every round
+    anytime: ClassVar[bool] = False  # whether it works without facts of the graphs of all rounds: it is given none
 
     @property
     def width(self) -> int:
@@ -356,6 +365,7 @@ class SampleLoss(Loss):
     """A loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
     `losses.linear` has the usual case, ℓ a function of a_k·x: a new loss is then three short methods.
+    One with a gradient of its own is clipped once more, sample by sample, before an agent sees it (`losses.enforced`).
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
@@ -423,6 +433,11 @@ class Stream(ABC):
     `streams.labelled.LabelledStream` has the usual case, a fixed set of samples dealt to the agents: a new one is then
     one method that opens the data.
 
+    All that it says here, but for the losses themselves, must be public: known without looking at any sample's values,
+    as the dimension, the bounds, what becomes −1 and +1, and who has which samples. How many samples there are is
+    public by definition: adjacent data sets differ in one that is replaced. What is read off the data after all must
+    be named in `unproven_because`.
+
     Attributes:
         seed: of the data, their shares and their order.
         agents: n.
@@ -435,6 +450,11 @@ class Stream(ABC):
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
     remark: ClassVar[str] = ""  # on the noise of the default run
+    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that only say how long it lasts, and change no round's losses
+    public: ClassVar[str] = ""  # a sentence: which choice of samples, made before adjacency, is taken to be public
+    # Whether its samples are drawn from the seed, another data set for each; False: a row is the same sample whatever
+    # the seed, which deals and orders them alone. None, nothing said: the same samples, in an order that nobody knows.
+    drawn_from_seed: ClassVar[bool | None] = None
 
     @property
     @abstractmethod
@@ -452,7 +472,7 @@ class Stream(ABC):
         """How long it lasts; None: for ever."""
 
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return False
 
@@ -468,12 +488,16 @@ class Stream(ABC):
 
     @property
     def unproven_because(self) -> str:
-        """What was read off the data to prepare them, so that nothing is proven; empty: nothing was."""
+        """What is read off the data, so that nothing is proven, and what would mend it; empty: nothing is."""
         return ""
 
     @property
     def shares(self) -> Sequence[NDArray[np.int64]] | None:
         """By agent, the numbers of its samples; None: there is no end of them."""
+        return None
+
+    def source_rows(self, agent: int) -> NDArray[np.int64] | None:
+        """By the numbers that `samples` has of this agent's, their rows in the source; None: there are none."""
         return None
 
     @abstractmethod
@@ -582,6 +606,15 @@ class Setup:
     connected_over: int = 0
     metrics: tuple[type[Metric], ...] = ()
     endless: bool = False
+
+    @cached_property
+    def noise_key(self) -> bytes:
+        """What noise and dither are drawn from, where the seed is to give them again: 32 bytes.
+
+        Raises:
+            OSError: a file that the experiment names cannot be read.
+        """
+        return noise_key(self)
 
     @property
     def dimension(self) -> int:

@@ -1,16 +1,18 @@
 """One random generator for each purpose and agent, addressed by round.
 
-Every draw of a run is a function of (seed, purpose, agent, t), so that a replay, a restart and the logger
-rebuild any round without stored state. Philox is counter-based: its key is made from (seed, purpose, agent)
-and its counter is set to t, which leaves 2^128 draws to every round.
+Every draw of a run is a function of (source, purpose, agent, t), so that a replay, a restart and the logger rebuild any
+round without stored state. The source is the run's seed or, of noise and dither, a key (`core.keys`). Philox is
+counter-based: its key is made from (source, purpose, agent) and its counter is set to t, which leaves 2^128 draws to
+every round.
 """
 
 from __future__ import annotations
 
-import os
 from enum import IntEnum
+from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Purpose(IntEnum):
@@ -30,18 +32,18 @@ class Purpose(IntEnum):
 
 
 class Draws:
-    """The generators of one (seed, purpose, agent), and of one of several vectors that an agent draws for at once.
+    """The generators of one (source, purpose, agent), and of one of several vectors that an agent draws for at once.
+
+    Args:
+        source: a seed, or the bytes of a key.
 
     Attributes:
         agent: whose they are.
     """
 
-    def __init__(self, seed: int, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
+    def __init__(self, source: int | bytes, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
         self.agent = agent
-        # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
-        long = () if seed < 2**32 else (1,)
-        key = np.random.SeedSequence((seed, purpose, agent, *long)).generate_state(2, np.uint64)
-        self._bits = np.random.Philox(key=key)
+        self._bits = np.random.Philox(key=_philox_key(source, purpose, agent))
         self._state = self._bits.state
         self._counter = self._state["state"]["counter"]
         self._counter[3] = part
@@ -54,14 +56,11 @@ class Draws:
         return self._generator
 
 
-class LocalEntropy(Draws):
-    """Generators with a new key from the operating system at every call: nobody draws their numbers again."""
-
-    def __init__(self, agent: int) -> None:
-        super().__init__(0, Purpose.NOISE, agent)
-        self._key = self._state["state"]["key"]
-
-    def at(self, t: int) -> np.random.Generator:
-        """A generator that no other call gives."""
-        self._key[:] = np.frombuffer(os.urandom(self._key.nbytes), self._key.dtype)
-        return super().at(t)
+def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np.uint64]:
+    if isinstance(source, bytes):
+        address = purpose.to_bytes(4, "little") + agent.to_bytes(8, "little")
+        return np.frombuffer(blake2b(address, key=source, digest_size=16).digest(), np.dtype("<u8"))
+    # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
+    long = () if source < 2**32 else (1,)
+    words = np.random.SeedSequence((source, purpose, agent, *long)).generate_state(2, np.uint64)
+    return words.astype(np.uint64, copy=False)

@@ -9,6 +9,7 @@ from math import inf, sqrt
 import numpy as np
 
 from mpinodes.core.messages import Vector
+from mpinodes.core.norms import norm, shortened
 from mpinodes.core.parts import Set
 
 
@@ -76,12 +77,11 @@ class Ball(Set):
 
     def project(self, x: Vector) -> Vector:
         """X scaled back to the sphere where it lies outside."""
-        norm = sqrt(x @ x)
-        return x if norm <= self.radius else x * (self.radius / norm)
+        return shortened(x, self.radius)
 
     def support(self, g: Vector) -> float:
         """Radius · ‖g‖₂."""
-        return self.radius * sqrt(g @ g)
+        return self.radius * norm(g)
 
 
 @dataclass(frozen=True)

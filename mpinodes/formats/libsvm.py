@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats.source import Bytes, Source, content, lines, shown
+from mpinodes.formats.source import Bytes, Labels, Source, content, lines, shown, signed, unfit
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -31,13 +30,15 @@ def _words(data: Bytes, start: int, end: int, most: int = -1) -> list[bytes]:
     return bytes(data[start:end]).partition(b"#")[0].split(None, most)
 
 
-def _number(place: str, label: bytes) -> float:
+def _target(place: str, label: bytes, labels: Labels) -> float:
+    if labels:
+        return signed(place, label.decode(errors="replace"), labels)
     try:
         number = float(label)
     except ValueError as error:
         raise BadInput(f"{place}: label {shown(label)} is not a number") from error
-    if not isfinite(number):
-        raise BadInput(f"{place}: label {shown(label)} is not finite")
+    if wrong := unfit(number):
+        raise BadInput(f"{place}: label {shown(label)} {wrong}")
     return number
 
 
@@ -56,7 +57,7 @@ def _check(place: str, last: int, dimension: int | None) -> None:
         raise BadInput(f"{place}: index {last} is above {dimension or LARGEST}, the number of features")
 
 
-def read(path: Path, dimension: int | None = None) -> Source:
+def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Source:
     """Labels, and features as a sparse matrix that is never dense; plain, gzip or bzip2.
 
     A rank holds the text unpacked (nothing of it, if the file is plain: that is mapped), the labels and three
@@ -65,23 +66,24 @@ def read(path: Path, dimension: int | None = None) -> Source:
     Args:
         path: The file. Blank lines are left out, and so is what follows a `#`.
         dimension: How many features; None: the largest index on file.
+        labels: The two that become −1 and +1; empty: numbers, which stay as they are.
 
     Raises:
         BadInput: missing, empty, truncated, or a line is malformed; names file and line.
     """
     data = content(path)
-    labels, places, largest = array("d"), array("q"), 0
+    targets, places, largest = array("d"), array("q"), 0
     for number, start, end in lines(data):
         place = f"{path}: line {number}"
         if not (words := _words(data, start, end, 1)):
             continue
-        labels.append(_number(place, words[0]))
+        targets.append(_target(place, words[0], labels))
         places.extend((number, start, end))
         if len(words) == 2:
             last, _ = _pair(place, words[1].rsplit(None, 1)[-1])
             _check(place, last, dimension)
             largest = max(largest, last)
-    if not labels:
+    if not targets:
         raise BadInput(f"{path}: empty: no line but blanks and comments")
     if not (dimension or largest):
         raise BadInput(f"{path}: line {places[0]} and all others have a label but no index:value")
@@ -91,7 +93,7 @@ def read(path: Path, dimension: int | None = None) -> Source:
         return _sparse(path, data, table[rows], size)
 
     name = path.name.removesuffix(".bz2").removesuffix(".gz")
-    return Source(np.frombuffer(labels), size, features, UPSTREAM.get(name), (path,))
+    return Source(np.frombuffer(targets), size, features, UPSTREAM.get(name), (path,))
 
 
 def _sparse(
@@ -107,8 +109,8 @@ def _sparse(
             index, value = _pair(place, token)
             if index <= previous:
                 raise BadInput(f"{place}: index {index} after {previous}: indices count from 1 and ascend")
-            if not isfinite(value):
-                raise BadInput(f"{place}: {shown(token)} is not finite")
+            if wrong := unfit(value):
+                raise BadInput(f"{place}: {shown(token)} {wrong}")
             columns.append(index - 1)
             values.append(value)
             previous = index

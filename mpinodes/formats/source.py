@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
+from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +20,8 @@ from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
 
 Bytes: TypeAlias = bytearray | mmap
+Labels: TypeAlias = tuple[float | str, ...]  # the two that become −1 and +1; empty: targets are numbers, and stay so
+LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,35 @@ def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
         if data[start:end].strip():
             yield number, start, end
         number, start = number + 1, end + 1
+
+
+def signed(place: str, target: str | float, labels: Labels) -> float:
+    """A target as −1 or +1, where it is the first or the second of the labels; a word is compared as it stands.
+
+    Raises:
+        BadInput: it is neither; names the place.
+    """
+    for sign, label in zip((-1.0, 1.0), labels, strict=True):
+        if _same(target, label):
+            return sign
+    first, second = (repr(label) if isinstance(label, str) else f"{label:g}" for label in labels)
+    raise BadInput(f"{place}: label {shown(str(target).strip())} is neither {first} nor {second}")
+
+
+def _same(target: str | float, label: str | float) -> bool:
+    if isinstance(label, str):
+        return str(target).strip().strip('"') == label
+    try:
+        return float(target) == label
+    except ValueError:
+        return False
+
+
+def unfit(number: float) -> str:
+    """What is wrong with a number of a file; empty: nothing."""
+    if abs(number) <= LARGEST:
+        return ""
+    return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not finite"
 
 
 def shown(text: bytes | str) -> str:

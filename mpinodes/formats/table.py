@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from array import array
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -14,28 +15,47 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import libsvm
-from mpinodes.formats.source import Source, content, lines, shown
+from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, shown, signed, unfit
 
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
-def read(path: Path, dimension: int | None = None) -> Source:
-    """Targets and features of a file, which is told by the end of its name; `dimension` is for LIBSVM text.
+@dataclass(frozen=True)
+class Stated:
+    """What is known of a file without looking at its samples.
+
+    Attributes:
+        columns: Features of a sample; 0: as many as the file has.
+        labels: The two that become −1 and +1; empty: targets are numbers, and stay as they are.
+        header: Whether the first line of a .csv holds names; None: where none of its entries is a number.
+    """
+
+    columns: int = 0
+    labels: Labels = ()
+    header: bool | None = None
+
+
+NOTHING = Stated()
+
+
+def read(path: Path, stated: Stated = NOTHING) -> Source:
+    """Targets and features of a file, which is told by the end of its name.
 
     `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, the last of
-    each line the target, with or without a line of names on top. `.libsvm`, `.svm`, `.txt`, also with `.gz` or
+    each line the target, perhaps with a line of names on top. `.libsvm`, `.svm`, `.txt`, also with `.gz` or
     `.bz2`: LIBSVM text. A rank holds all numbers of an .npz or .csv for as long as the `Source` lives.
 
     Raises:
-        BadInput: missing, empty, malformed, an entry that is not finite, or another kind; names file and place.
+        BadInput: missing, empty, malformed, an entry that is not finite, not what is stated, or another kind; names
+            file and place.
     """
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
     if path.suffix == ".npz":
-        return _npz(path)
+        return _npz(path, stated)
     if path.suffix == ".csv":
-        return _csv(path)
+        return _csv(path, stated)
     if ending in SPARSE:
-        return libsvm.read(path, dimension)
+        return libsvm.read(path, stated.columns or None, stated.labels)
     raise BadInput(
         f"{path}: a file of one's own ends in .npz, .csv or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
     )
@@ -48,7 +68,7 @@ def _source(path: Path, features: NDArray[Any], targets: NDArray[np.float64]) ->
     return Source(targets, features.shape[1], chosen, None, (path,))
 
 
-def _npz(path: Path) -> Source:
+def _npz(path: Path, stated: Stated) -> Source:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if not {"features", "targets"} <= set(file):
@@ -56,7 +76,7 @@ def _npz(path: Path) -> Source:
                     f"{path}: holds {', '.join(file)}; dense `features` (N, d) and `targets` (N,) expected "
                     "(write sparse ones as LIBSVM text)"
                 )
-            features, targets = _numbers(path, file["features"], 2), _numbers(path, file["targets"], 1)
+            features, targets = _numbers(path, file["features"], 2), _targets(path, file["targets"], stated.labels)
     except BadInput:
         raise
     except OSError as error:
@@ -65,7 +85,22 @@ def _npz(path: Path) -> Source:
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(features) != len(targets):
         raise BadInput(f"{path}: {len(features)} rows in `features`, but {len(targets)} in `targets`")
-    return _source(path, features, targets.astype(np.float64))
+    if stated.columns and features.shape[1] != stated.columns:
+        raise BadInput(f"{path}: `features` has {features.shape[1]} columns; {stated.columns} expected (data.columns)")
+    return _source(path, features, targets)
+
+
+def _targets(path: Path, values: NDArray[Any], labels: Labels) -> NDArray[np.float64]:
+    """Numbers, or −1 and +1 for the labels that are stated, which may be words."""
+    if not labels:
+        return _numbers(path, values, 1).astype(np.float64)
+    if values.ndim != 1 or values.dtype.kind not in "biufU" or not values.size:
+        raise BadInput(f"{path}: `targets` is {values.dtype} of shape {values.shape}; labels of shape (N,) expected")
+    found, first, which = np.unique(values, return_index=True, return_inverse=True)
+    signs = np.empty(len(found))
+    for k in np.argsort(first):  # so that the first wrong one of the file is named
+        signs[k] = signed(f"{path}: targets[{first[k]}] (from 0)", found[k].item(), labels)
+    return signs[which]
 
 
 def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
@@ -73,9 +108,10 @@ def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
     name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
     if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
         raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")
-    wrong = np.argwhere(~np.isfinite(values))
+    wrong = np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))  # as a float32 it would be inf
     if len(wrong):
-        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {values[tuple(wrong[0])]}")
+        value = values[tuple(wrong[0])]
+        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {value}: it {unfit(float(value))}")
     return values
 
 
@@ -86,27 +122,34 @@ def _finite(text: str) -> bool:
         return False
 
 
-def _csv(path: Path) -> Source:
+def _csv(path: Path, stated: Stated) -> Source:
     data = content(path)
-    numbers, width = array("d"), 0
+    numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
     for line, start, end in lines(data):
+        place = f"{path}: line {line}"
         entries = bytes(data[start:end]).decode("utf-8-sig", errors="replace").split(",")
-        first, width = not width, width or len(entries)
+        if first and not width:
+            width = len(entries)
         if width < 2:
-            raise BadInput(
-                f"{path}: line {line}: one column; features and then the target expected, separated by commas"
-            )
+            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas")
         if len(entries) != width:
-            raise BadInput(f"{path}: line {line}: {len(entries)} entries, but {width} in the first line")
-        good = list(map(_finite, entries))
-        if first and not any(good):
-            continue  # names
+            expected = "data.columns and a target" if stated.columns else "in the first line"
+            raise BadInput(f"{place}: {len(entries)} entries, but {width} {expected}")
+        words = entries[:-1] if stated.labels else entries
+        good = list(map(_finite, words))
+        names, first = first and (not any(good) if stated.header is None else stated.header), False
+        if names:
+            continue
         if not all(good):
-            column = good.index(False)
-            entry = shown(entries[column].strip())
-            raise BadInput(f"{path}: line {line}, column {column + 1}: {entry} is not a finite number")
-        numbers.extend(map(float, entries))
-    if not numbers:
+            column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
+            entry = shown(words[column].strip())
+            raise BadInput(f"{place}, column {column + 1}: {entry} is not a finite number{remedy}")
+        row = list(map(float, words))
+        if wrong := unfit(largest := max(row, key=abs)):
+            column = row.index(largest)
+            raise BadInput(f"{place}, column {column + 1}: {shown(entries[column].strip())} {wrong}")
+        numbers.extend(row[: width - 1])
+        targets.append(signed(place, entries[-1], stated.labels) if stated.labels else row[-1])
+    if not targets:
         raise BadInput(f"{path}: empty: no line of numbers")
-    table = np.frombuffer(numbers).reshape(-1, width)
-    return _source(path, table[:, :-1], table[:, -1])
+    return _source(path, np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets))

@@ -12,6 +12,7 @@ import numpy as np
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
 from mpinodes.core.seeds import Draws
+from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.newton import newton
 
 
@@ -64,12 +65,12 @@ class LinearLoss(SampleLoss):
         slope = self.slope(self.features @ x, self.targets)
         rows = self.features if block == ALL else self.features[:, block]
         if self.clip < inf and not self.whole:
-            norms = np.abs(slope) * row_norms(rows)
+            norms = np.abs(slope) * plain_norms(rows)
+            if not is_ordinary(slope, norms):
+                return clipped_sum(slope, rows, self.clip, self.divisor)
             slope = slope * (self.clip / np.maximum(norms, self.clip))
         gradient: Vector = (slope / self.divisor) @ rows
-        if self.clip < inf and self.whole and (norm := sqrt(gradient @ gradient)) > self.clip:
-            gradient *= self.clip / norm
-        return gradient
+        return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """See `SmoothLoss.prox`; a loss with kinks has none here."""
@@ -147,19 +148,6 @@ class PiecewiseLinearLoss(LinearLoss):
     @abstractmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
         """The least and the largest slope, elementwise."""
-
-
-def row_norms(rows: Features) -> Vector:
-    """‖·‖₂ of every row: (k,)."""
-    if isinstance(rows, np.ndarray):
-        return np.asarray(np.sqrt(np.vecdot(rows, rows)))
-    return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
-
-
-def row_sizes(rows: Features) -> Vector:
-    """The largest |entry| of every row: (k,)."""
-    size = abs(rows).max(axis=1)
-    return np.asarray(size if isinstance(size, np.ndarray) else size.toarray()).ravel()
 
 
 def stack(rows: Sequence[Features]) -> Features:

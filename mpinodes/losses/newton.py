@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
 
 import numpy as np
 
 from mpinodes.core import Solved, Vector
+from mpinodes.core.norms import norm as sized
 
 MOST_STEPS = 200
 SLOW = 0.1  # a step that leaves more of the gradient than this is the last one by the same Hessian
@@ -29,14 +29,17 @@ def newton(
         tolerance: of the gradient's L2 norm.
     """
     g = gradient(x)
-    norm, steps, length = sqrt(g @ g), 0, 1.0
+    norm, steps, length = sized(g), 0, 1.0
     inverse, fresh = None, False
     while norm > tolerance and steps < MOST_STEPS:
         if inverse is None:
-            inverse, fresh, length = np.linalg.inv(hessian(x)), True, 1.0
+            try:
+                inverse, fresh, length = np.linalg.inv(hessian(x)), True, 1.0
+            except np.linalg.LinAlgError:
+                break  # beyond the doubles: the gradient's norm says that nothing was found
         ahead = x - length * (inverse @ g)
         g_ahead = gradient(ahead)
-        norm_ahead = sqrt(g_ahead @ g_ahead)
+        norm_ahead = sized(g_ahead)
         steps += 1
         if norm_ahead < (1 - 1e-4 * length) * norm:
             if norm_ahead > SLOW * norm:

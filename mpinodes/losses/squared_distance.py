@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from mpinodes.core import ALL, SampleLoss, Vector
+from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.linear import SmoothLoss
 
 __all__ = ["SquaredDistance"]
@@ -46,12 +47,12 @@ class SquaredDistance(SmoothLoss):
         distances = (x - self.features)[:, block]
         weights = np.ones(len(distances)) / self.divisor
         if self.clip < inf and not self.whole:
-            norms = np.sqrt(np.vecdot(distances, distances))
+            norms = plain_norms(distances)
+            if not is_ordinary(norms, norms):
+                return clipped_sum(np.ones(len(distances)), distances, self.clip, self.divisor)
             weights = weights * (self.clip / np.maximum(norms, self.clip))
         gradient: Vector = weights @ distances
-        if self.clip < inf and self.whole and (norm := float(np.sqrt(gradient @ gradient))) > self.clip:
-            gradient *= self.clip / norm
-        return gradient
+        return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def hessian(self, x: Vector) -> Vector:
         """(Σ 1/divisor + λ) I."""

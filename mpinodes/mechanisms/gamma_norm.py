@@ -1,7 +1,8 @@
 """Noise with density ∝ exp(−‖e‖₂/scale): its norm is Gamma(d, scale), its direction uniform.
 
 K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011); the ADMM papers'
-exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP: a shift changes ‖e‖₂ by no more.
+exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP: a shift changes ‖e‖₂ by no more. At δ
+it costs less, the less the larger d is (`privacy.gamma_norm`).
 """
 
 from __future__ import annotations
@@ -29,4 +30,4 @@ class GammaNorm(Mechanism):
         direction = draws.standard_normal(out.shape)
         norm = draws.gamma(len(out), scale)
         np.add(query.value, direction * (norm / sqrt(direction @ direction)), out=out)
-        return Event.of(query, Kind.PURE, scale)._replace(l1=query.l2)
+        return Event.of(query, Kind.GAMMA_NORM, scale)

@@ -18,6 +18,7 @@ __all__ = ["LazyMetropolis"]
 class LazyMetropolis(Mixing):
     """Every agent says its degree."""
 
+    anytime = True
     undirected = True
 
     @property

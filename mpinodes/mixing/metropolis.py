@@ -17,6 +17,7 @@ __all__ = ["Metropolis"]
 class Metropolis(Mixing):
     """Every agent says its degree."""
 
+    anytime = True
     undirected = True
 
     @property

@@ -14,6 +14,7 @@ __all__ = ["Neighbors"]
 class Neighbors(Mixing):
     """Needs no scalars."""
 
+    anytime = True
     undirected = True
     fixed = True
 

@@ -17,6 +17,8 @@ __all__ = ["PushSum"]
 class PushSum(Mixing):
     """Every agent says its share 1/out_j and its scalar w_j; the state is w_i."""
 
+    anytime = True
+
     @property
     def width(self) -> int:
         """Two scalars."""

@@ -20,6 +20,7 @@ __all__ = ["Rescaling"]
 class Rescaling(Mixing):
     """Every agent says its whole r_j; the state is r_i: (n,)."""
 
+    anytime = True
     fixed = True
 
     @property

@@ -64,14 +64,19 @@ class PrivacyLosses(NamedTuple):
 
 
 def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
-    """What an adjacent data set may change: a sample, by the stream's own numbers, or a round."""
-    if setup.experiment.privacy.adjacency == "one-round":
-        return lambda agent: _by_round
-    return setup.stream.groups
+    """What an adjacent data set may change: a sample, by the stream's own numbers; a round; or all of an agent's."""
+    adjacency = setup.experiment.privacy.adjacency
+    if adjacency == "one-sample":
+        return setup.stream.groups
+    return lambda agent: _by_round if adjacency == "one-round" else _all_at_once
 
 
 def _by_round(t: int) -> list[int]:
     return [t - 1]
+
+
+def _all_at_once(t: int) -> list[int]:
+    return [0]
 
 
 class Accountant:
@@ -85,14 +90,43 @@ class Accountant:
     def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
         self._chunks: list[Events] = []
+        self._opened: tuple[Events, list[Any], dict[Any, Ledger]] | None = None
+        self._read = 0  # the horizon that the open ledgers have come to
 
     def compose(self, events: Events) -> None:
         """Add the events of the next rounds: (rounds, agents)."""
         self._chunks.append(events.copy())
+        self._opened = None
 
     def events(self) -> Events:
         """All events so far: (rounds, agents)."""
         return Events.concatenate(self._chunks)
+
+    def ledgers(self, horizon: int) -> list[Ledger]:
+        """By agent; those whose events and samples come alike share one. To be read at this horizon."""
+        _, keys, ledgers = self._open(horizon)
+        self._read = horizon
+        return [ledgers[key] for key in keys]
+
+    def _open(self, horizon: int) -> tuple[Events, list[Any], dict[Any, Ledger]]:
+        """All events, by agent a key, and by key a ledger that has not been read beyond the horizon."""
+        if self._opened and self._read <= horizon:
+            return self._opened
+        events = self.events()
+        # Agents whose events and samples come alike, by far the most usual case, are priced once.
+        n = events.data.shape[1]
+        groups = [self._groups(i) for i in range(n)]
+        keys = [(events[:, i].priced(), groups[i]) for i in range(n)]
+        uses: dict[Any, Uses] = {}
+        ledgers = {}
+        for i, key in enumerate(keys):
+            column = (events[:, i].uses.tobytes(), groups[i])
+            if column not in uses:
+                uses[column] = Uses.of(events[:, i], groups[i])
+            if key not in ledgers:
+                ledgers[key] = open_ledger(events[:, i], uses[column])
+        self._opened, self._read = (events, keys, ledgers), 0
+        return self._opened
 
     def losses(
         self,
@@ -102,19 +136,8 @@ class Accountant:
         tight: bool = False,
     ) -> PrivacyLosses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
-        events = self.events()
-        # Agents whose events and samples come alike, by far the most usual case, are priced once.
-        n = events.data.shape[1]
-        groups = [self._groups(i) for i in range(n)]
-        keys = [(events[:, i].priced(), groups[i]) for i in range(n)]
+        events, keys, ledgers = self._open(int(horizons[0]))
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
-        uses: dict[Any, Uses] = {}
-        ledgers = {}
-        for key, i in first.items():
-            column = (events[:, i].uses.tobytes(), groups[i])
-            if column not in uses:
-                uses[column] = Uses.of(events[:, i], groups[i])
-            ledgers[key] = open_ledger(events[:, i], uses[column])
         counts = {key: keys.count(key) for key in ledgers}
         distances = np.cumsum(events.tv_distance.sum(axis=2), axis=0)
         agents, network = [], []
@@ -126,6 +149,7 @@ class Accountant:
                 for key, ledger in ledgers.items()
             }
             agents.append([one[key] for key in keys])
+            self._read = horizon
             if self._shared:
                 all_of = list(ledgers.values()), list(counts.values())
                 network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
@@ -150,40 +174,61 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         np.sum([count * np.pad(r[k], (0, most - len(r[k]))) for r, count in zip(read, counts, strict=True)], axis=0)
         for k in (0, 1)
     )
+    gaussian = all(ledger.costs.is_all(Kind.GAUSSIAN) for ledger in ledgers)
+
+    def rdp(group: Indices) -> Vector:
+        parts = zip(ledgers, counts, read, strict=True)
+        return np.asarray(np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0))
+
+    loss = price_curves(pure, rho, rdp, gaussian, delta)
+    if tight and not gaussian and loss.epsilon > 0:
+        from mpinodes.privacy.tight import compose
+
+        epsilon, rule = min((loss.epsilon, loss.rule), (compose(ledgers, counts, delta), "PLD"))
+        return loss._replace(epsilon=epsilon, rule=rule)
+    return loss
+
+
+def price_curves(
+    pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], gaussian: bool, delta: float
+) -> PrivacyLoss:
+    """The loss of the worst of some groups, by what they cost.
+
+    Args:
+        pure: ε of each group.
+        rho: zCDP of each group.
+        rdp: Rényi divergences of some groups, (m,) -> (m, orders).
+        gaussian: whether all noise is.
+        delta: of ε.
+    """
     if not len(pure):
         return PrivacyLoss(0.0, 0.0, "pure")
     worst = float(pure.max()) if np.isfinite(pure.max()) else np.nan
-    if all(ledger.costs.is_all(Kind.GAUSSIAN) for ledger in ledgers):
+    if gaussian:
         epsilon = gdp_epsilon(float(np.sqrt(2 * rho.max())), delta)
         return PrivacyLoss(worst, epsilon, "GDP") if np.isfinite(epsilon) else UNPROVEN
 
     zcdp = zcdp_epsilon(rho, delta)
     if not np.isfinite(np.minimum(pure, zcdp)).all():
         return UNPROVEN
-
-    def rdp(group: Indices) -> Vector:
-        parts = zip(ledgers, counts, read, strict=True)
-        return np.asarray(np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0))
-
-    epsilon, rule = _worst_of_least(pure, zcdp, rdp, delta)
-    if tight and epsilon > 0:
-        from mpinodes.privacy.tight import compose
-
-        exact = compose(ledgers, counts, delta)
-        epsilon, rule = min((epsilon, rule), (exact, "PLD"))
-    return PrivacyLoss(worst, epsilon, rule)
+    return PrivacyLoss(worst, *_worst_of_least(pure, zcdp, rdp, delta))
 
 
 def price_at_distance(
     ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool, distance: float
 ) -> PrivacyLoss:
-    """The loss of releases within a total variation distance of those in the ledgers.
+    """The loss of releases within a total variation distance of those in the ledgers."""
+    return at_distance(lambda part: price(ledgers, counts, horizon, part, tight), delta, distance)
+
+
+def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
+    """The loss, by δ, of releases within a total variation distance of others.
 
     (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) distance)-DP; half of δ is kept for that.
     """
     if not distance:
-        return price(ledgers, counts, horizon, delta, tight)
-    loss = price(ledgers, counts, horizon, delta / 2, tight)
+        return of(delta)
+    loss = of(delta / 2)
     spent = (1 + np.exp(loss.epsilon)) * distance
     if not spent <= delta / 2:
         return UNPROVEN._replace(delta_spent=float(spent))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import log
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
+from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Indices, ceilings, fits, response
 
 LONGEST_RECURSION = 20_000  # rounds; it takes time that grows with their square
@@ -55,7 +57,12 @@ class Costs:
 
     def __init__(self, events: Events) -> None:
         self._kind, self._scale, self._draws = events.kind.ravel(), events.scale.ravel(), events.draws.ravel()
-        self._rounding = events.rounding_l1.ravel(), events.rounding_l2.ravel()
+        by_norm = self._kind == Kind.GAMMA_NORM
+        self._dimension = events.dimension
+        if not self._dimension:
+            self._kind = np.where(by_norm, Kind.PURE, self._kind)
+        rounding_l2 = events.rounding_l2.ravel()
+        self._rounding = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         l1, l2 = events.l1.ravel(), events.l2.ravel()
         telling = (events.uses > 0) | events.is_unknown
         if events.hidden:
@@ -63,7 +70,7 @@ class Costs:
             telling |= events.is_hidden & told
         self._telling = events.kind[telling].ravel()
         with np.errstate(invalid="ignore"):
-            self._ratio = np.where(np.isinf(l2) | (l2 == 0), 1.0, l1 / l2)
+            self._ratio = np.where(np.isinf(l2) | (l2 == 0) | by_norm, 1.0, l1 / l2)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""
@@ -76,6 +83,7 @@ class Costs:
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """ZCDP, inf where there is none."""
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self._rounding[1][t]), self._scale[t])
+        shift = np.where(self._kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self._kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
@@ -91,7 +99,8 @@ class Costs:
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
         with np.errstate(over="ignore", invalid="ignore"):
-            for kind, of in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp)):
+            by_norm = partial(gamma_norm_rdp, self._dimension)
+            for kind, of in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp), (Kind.GAMMA_NORM, by_norm)):
                 here = (self._kind[t] == kind) & np.isfinite(single) & (single > 0)
                 if here.any():
                     # Equal shifts share a curve; within a thousandth, rounded up, they count as equal.

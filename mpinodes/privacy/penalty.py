@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import numpy as np
 
 from mpinodes.core import Solve, Vector
+from mpinodes.core.norms import norm
 from mpinodes.losses.linear import SmoothLoss
 
 
@@ -19,4 +18,4 @@ def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
     e = x + ask.step * loss.grad(x) - ask.center
     volume = ask.step * loss.hessian(x)
     volume.flat[:: len(x) + 1] += 1.0
-    return float(np.linalg.slogdet(volume)[1]) - sqrt(e @ e) / scale
+    return float(np.linalg.slogdet(volume)[1]) - norm(e) / scale

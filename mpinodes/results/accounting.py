@@ -15,7 +15,9 @@ from mpinodes.core import Setup
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
-from mpinodes.results.combining import Rules, first_words, largest, least, mean, same, total, worst
+from mpinodes.privacy.together import Together, cost_of, same_things
+from mpinodes.privacy.views import Views, views
+from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
 Json = dict[str, Any]
@@ -28,19 +30,35 @@ class Accounting:
         self._setup = setup
         self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
         self._losses: PrivacyLosses
+        self._views: Views | None
 
     def take(self, events: Events) -> None:
         """The events of the next rounds, which stay as they are."""
         self._accountant.compose(events)
 
     def close(self, horizons: NDArray[np.int64]) -> None:
-        """Price it all; nothing is proven where the data came prepared by what is read off the data."""
+        """Price it all; nothing is proven where what should be public is read off the data."""
         privacy = self._setup.experiment.privacy
         found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight)
         if self._setup.stream.unproven_because:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
+        is_proven = not np.isnan(found.network[-1].epsilon)
+        self._views = views(self._setup, self._accountant.events()) if is_proven else None
+
+    def publish(self, together: Together) -> None:
+        """Hand what the run cost to what it costs to publish it with others of its job."""
+        if np.isnan(self._losses.network[-1].epsilon):
+            together.take_unproven("nothing is proven of a run alone")
+            return
+        rounds = len(self._accountant.events())
+        try:
+            cost = cost_of(self._setup, self._accountant, rounds)
+        except ValueError as error:  # a stream of the user's that does not keep its contract
+            together.take_unproven(str(error))
+        else:
+            together.take(cost, same_things(self._setup, job=None))
 
     def variables(self) -> Variables:
         """Of record.h5."""
@@ -59,47 +77,80 @@ class Accounting:
         for name, (of_each, of_network) in columns.items():
             found[name] = Variable(("horizon", "agent"), of_each)
             found[f"{name}_network"] = Variable(("horizon",), of_network)
-        return found
+        return {**found, **self._of_nodes()}
 
-    def summary(self) -> Json:
-        """The sections `privacy` and `solver`."""
+    def _of_nodes(self) -> Variables:
+        """What each node learns of each agent, where that is known to be less than all links tell."""
+        if self._views is None:
+            return {}
+        seen, delta = self._views, self._setup.experiment.privacy.delta
+        return {
+            "epsilon_node": Variable(("viewer", "agent"), seen.epsilon(delta)),
+            "epsilon_node_relayed": Variable(("viewer", "agent"), seen.epsilon_release(delta)),
+            "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta)),
+            "distance": Variable(("viewer", "agent"), seen.distance),
+        }
+
+    def summary(self, sharing: list[str]) -> Json:
+        """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
         events, (claimed, agents, network) = self._accountant.events(), self._losses
         solver, e = _solver(self._setup, events), self._setup.experiment
         return {
             "privacy": {
                 "delta": e.privacy.delta,
+                "adjacency": e.privacy.adjacency,
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
+                "together": None,
                 "noise": _noise(self._setup, events),
+                "key": None if not e.private else "secret" if e.secret else "rehearsal",
+                "shares_noise_with": sharing,
                 "budget": _budget(e),
                 "samples": _samples(self._setup),
+                "public": self._setup.stream.public,
                 "unproven_because": _unproven_because(self._setup, solver),
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
+                "against_colluders": _against_colluders(self._setup, network[-1]),
+                "views": _of_views(self._views, e.privacy.delta),
             },
             "solver": solver,
         }
 
 
-def _by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
 def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
     """The paper's ε by round, for every agent or for each."""
-    algorithm, passes = setup.algorithm, setup.stream.passes
-    return (lambda t: algorithm.claimed_epsilon(t, passes(t))) if setup.experiment.private else None
+    algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
+    if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
+        return None
+    return lambda t: algorithm.claimed_epsilon(t, passes(t))
 
 
 def _loss(claimed: float, loss: PrivacyLoss) -> Json:
-    def number(value: float) -> float | None:
-        return None if math.isnan(value) else float(value)
+    return {"claimed": _number(claimed), **_proven(loss)}
 
+
+def _proven(loss: PrivacyLoss) -> Json:
     return {
-        "claimed": number(claimed),
-        "proven_pure": number(loss.pure),
-        "proven": number(loss.epsilon),
+        "proven_pure": _number(loss.pure),
+        "proven": _number(loss.epsilon),
         "rule": loss.rule,
     } | ({"delta_spent": loss.delta_spent} if loss.delta_spent else {})
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def together_section(together: Together, delta: float) -> Json:
+    """What it costs to publish all runs: `privacy.together`."""
+    network, agents = together.network(delta), together.agents(delta)
+    return {
+        "runs": together.runs,
+        "by": together.by,
+        "network": _proven(network),
+        "agents": [_proven(loss) for loss in agents],
+        "unproven_because": together.unproven_because,
+    }
 
 
 def _noise(setup: Setup, events: Events) -> Json | None:
@@ -132,8 +183,23 @@ def _noise(setup: Setup, events: Events) -> Json | None:
 def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
     default = compose({}, None).experiment
-    same = {"seed": default.seed, "record": default.record, "output": None, "report": default.report}
+    same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
+    same |= {"report": default.report}
     return msgspec.structs.replace(experiment, **same) == default
+
+
+def _of_views(seen: Views | None, delta: float) -> Json | None:
+    """The largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+    if seen is None:
+        return None
+    epsilon = seen.epsilon(delta)
+
+    def most(at: float) -> float | None:
+        value = float(epsilon[seen.distance == at].max())
+        return None if math.isnan(value) else value
+
+    hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
+    return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}
 
 
 def _budget(experiment: Experiment) -> Json | None:
@@ -142,11 +208,19 @@ def _budget(experiment: Experiment) -> Json | None:
     if budget is None:
         return None
     delta = experiment.privacy.budget_delta
-    return {"epsilon": budget.epsilon, "delta": delta, "kept_by": budget.kept_by, "stops": list(budget.stops)}
+    return {
+        "epsilon": budget.epsilon,
+        "delta": delta,
+        "kept_by": budget.kept_by,
+        "covers": budget.covers,
+        "stops": list(budget.stops),
+    }
 
 
 def _samples(setup: Setup) -> int | None:
-    """How many samples may be the changed one; None: there is no end of them."""
+    """How many samples, or agents, may be what differs; None: there is no end of them."""
+    if setup.experiment.privacy.adjacency == "one-agent":
+        return setup.topology.agents
     shares = setup.stream.shares
     if shares is None:
         return None
@@ -155,13 +229,19 @@ def _samples(setup: Setup) -> int | None:
 
 def _unproven_because(setup: Setup, solver: Json | None) -> str:
     """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-    if prepared := setup.stream.unproven_because:
-        return prepared
+    reasons = [setup.stream.unproven_because]
     if solver and math.isinf(setup.run.sample_sensitivity):
-        return "nothing bounds the gradient of a sample's loss (problem.loss, data.bound)"
-    if solver and solver["unsolved"]:
-        return "a local solver ended short of its tolerance"
-    return ""
+        reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
+    elif solver and solver["unsolved"]:
+        reasons.append("a local solver ended short of its tolerance")
+    return "; ".join(filter(None, reasons))
+
+
+def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
+    """Whether what is proven is so against all other agents together; said of a class by itself alone."""
+    stated = vars(type(setup.algorithm)).get("against_colluders", False)
+    own = setup.experiment.data["partition"] != "shared"
+    return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
 
 
 def _solver(setup: Setup, events: Events) -> Json | None:
@@ -196,9 +276,11 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 
 RULES: Rules = {
     "privacy": {
-        "delta": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same,
-        "budget": {"epsilon": same, "delta": same, "kept_by": same, "stops": same},
+        "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
+        "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
+        "key": same, "shares_noise_with": longest, "public": same, "views": same,
+        "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
+        "together": same,  # of one run null: `repeats` says it of them all
         "noise": {
             "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,
             "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,

@@ -17,19 +17,25 @@ from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, versions, write_text
+from mpinodes.results.siblings import headed, sharing
 
 Json = dict[str, Any]
 
 
 class Logger:
-    """Follows one run; `take` every chunk of rows, then `finish`."""
+    """Follows one run; `take` every chunk of rows, then `finish`.
+
+    Attributes:
+        accounting: what the run cost in privacy.
+    """
 
     def __init__(self, setup: Setup, directory: Path, mpi: str) -> None:
         self._setup, self._directory = setup, directory
         e = setup.experiment
-        self._evaluator, self._accounting = Evaluator(setup), Accounting(setup)
+        self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
-        write_text(directory / "experiment.toml", e.toml())
+        self._sharing = sharing(setup, directory)
+        write_text(directory / "experiment.toml", headed(setup))
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
         self._record = Record(directory / "record.h5", setup.topology.agents, setup.dimension, attributes)
         self._progress = Progress(directory, e.name, e.rounds)
@@ -50,7 +56,7 @@ class Logger:
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         told = self._evaluator.take(estimates)
-        self._accounting.take(events)
+        self.accounting.take(events)
         self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})
         self._done += len(estimates)
         self._fitness += float(told["loss"].values.sum())
@@ -84,14 +90,14 @@ class Logger:
         """Complete record, summary and report; returns the summary."""
         self._evaluator.close()
         judged, told = self._evaluator.judged, self._evaluator.variables()
-        self._accounting.close(judged.horizons)
+        self.accounting.close(judged.horizons)
         proven = bounds(self._setup, judged.horizons, judged.best)
-        self._record.finish(judged.horizons, {**told, **self._accounting.variables(), **theorems.variables(proven)})
+        self._record.finish(judged.horizons, {**told, **self.accounting.variables(), **theorems.variables(proven)})
         summary = {
             **closing.facts(self._setup, self._done, self._seconds, self._versions),
             **self._evaluator.summary(),
             "bounds": theorems.section(proven, told),
-            **self._accounting.summary(),
+            **self.accounting.summary(self._sharing),
         }
         closing.conclude(self._setup.experiment, self._directory, summary)
         return summary

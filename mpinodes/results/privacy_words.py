@@ -10,6 +10,16 @@ from mpinodes.results.sources import condition
 Json = dict[str, Any]
 
 LARGE_DELTA = 0.1  # per sample
+KEYS = {
+    "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
+    "secret": "secret key: used once and stored nowhere",
+}
+SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
+DIFFERENCE = {
+    "one-sample": "one sample",
+    "one-round": "one round's whole loss",
+    "one-agent": "all samples of one agent, in every round",
+}
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
@@ -31,17 +41,33 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
     if noise is None:
         return ["  privacy: none, messages carry no noise"]
     rows = [("worst agent's share", worst(privacy["agents"])), ("network", privacy["network"])]
+    if together := privacy.get("together"):
+        rows = [
+            *((f"{who}, each run", loss) for who, loss in rows),
+            *((f"{who}, all {together['runs']} together", loss) for who, loss in of_all(together)),
+        ]
+    width = max(26, *(len(who) for who, _ in rows))
     found = [
-        f"  {'privacy loss, ε':28} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
+        f"  {'privacy loss, ε':{width + 2}} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
-            f"    {who:26} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-            f"   {by(p['rule'], checked)}"
+            f"    {who:{width}} {number(p['claimed'], 'none'):>10} {number(p['proven_pure']):>12} "
+            f"{number(p['proven']):>12}   {by(p['rule'], checked)}"
             for who, p in rows
         ),
         f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
         "proven: against who reads every link",
+        f"    {KEYS[privacy['key']]}",
+        f"    adjacent data differ in {DIFFERENCE[privacy['adjacency']]}",
     ]
-    return [*found, *textwrap.wrap(" ".join(remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+    return [*found, *textwrap.wrap(" ".join(_remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def of_all(together: Json) -> list[tuple[str, Json]]:
+    """What all runs lose together, by whom; no paper claims anything of that."""
+    nothing = {"claimed": None}
+    return [("worst agent's share", worst([nothing | agent for agent in together["agents"]]))] * bool(
+        together["agents"]
+    ) + [("network", nothing | together["network"])]
 
 
 def by(rule: str, checked: list[Json] | None) -> str:
@@ -54,13 +80,31 @@ def by(rule: str, checked: list[Json] | None) -> str:
 
 def remarks(privacy: Json) -> list[str]:
     """On a run with noise, in whole sentences."""
-    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *provisos(privacy)]
+    return [f"{KEYS[privacy['key']]}.".capitalize(), *_remarks(privacy)]
+
+
+def _remarks(privacy: Json) -> list[str]:
+    seen = [toward_nodes(privacy["views"], privacy["delta"])] if privacy.get("views") else []
+    return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *seen, *provisos(privacy)]
+
+
+def toward_nodes(views: Json, delta: float) -> str:
+    """What a single node learns of another, in a sentence."""
+    far = [(at, most) for at, most in zip(views["distance"], views["largest"], strict=True) if at >= 0]
+    (near, first), (last, least) = far[0], far[-1]
+    text = f"Toward one node that colludes with none, ε at δ = {delta:g} is at most {number(first)} at distance {near}"
+    rest = f" and {number(least)} at distance {last}" if last > near else ""
+    return f"{text}{rest}: from round {views['relayed_from']} on all that is said are mixes of what was said then."
 
 
 def _budget(privacy: Json) -> str:
     """How a budget was kept."""
     budget = privacy["budget"]
-    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}, kept by "
+    of = ""
+    if together := privacy.get("together"):
+        of = f" for {'all' if budget['covers'] == 'all' else 'each of the'} {together['runs']} runs"
+        of += " together" if budget["covers"] == "all" else ", not for all together"
+    text = f"The budget is ε = {budget['epsilon']:g} at δ = {budget['delta']:g}{of}, kept by "
     if budget["kept_by"] == "noise":
         return f"{text}the noise of the label ε = {privacy['noise']['epsilon']:.4g}."
     stops = [stop for stop in budget["stops"] if stop]
@@ -72,22 +116,62 @@ def _budget(privacy: Json) -> str:
     return f"{text}stopping: after {when} {who} relay what they hear, and tell nothing of their data."
 
 
+ADDED = {
+    "sample": "sample by sample",
+    "round": "round by round",
+    "agent": "agent by agent",
+    "maxima": "by each run's worst, since nothing says which sample or round of one is which of another",
+}
+
+
+def _together(together: Json) -> str:
+    """What publishing all runs on the same data means."""
+    text = f"All {together['runs']} runs are on the same data: who sees them all learns what they lose together"
+    if together["network"]["proven"] is not None:
+        return f"{text}, added up {ADDED.get(together['by'], together['by'])}."
+    because = together["unproven_because"]
+    return f"{text}, of which nothing is proven{': ' if because else ''}{because}."
+
+
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
     found = [_budget(privacy)] if privacy["budget"] else []
+    if others := privacy["shares_noise_with"]:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        found.append(
+            f"WARNING: {others[0]}{more} beside it has the same noise on other data: who reads the messages of both "
+            "knows what either hides; take another seed."
+        )
+    if together := privacy.get("together"):
+        found.append(_together(together))
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
+    elif privacy["public"]:
+        found.append(privacy["public"])
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
     if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"
         found.append(f"Rounding to a grid covers what the local solvers leave, for {spent:.2g} of δ{enough}.")
+        if not enough:
+            found.append(SOLVERS)
     elif privacy["exact_minimizers"] and privacy["network"]["proven"] is not None:
         found.append("What is proven is proven of exact minimizers: the local solvers come as near as said above.")
+        found.append(SOLVERS)
+    if privacy["against_colluders"]:
+        found.append(
+            "Each agent's bound holds, in exact arithmetic, against all other agents together too, whatever they send, "
+            "where its noise is unknown to them and nothing but messages gets out."
+        )
     samples, delta = privacy["samples"], privacy["delta"]
     if samples and delta * samples > LARGE_DELTA:
+        one = "agent" if privacy["adjacency"] == "one-agent" else "sample"
         found.append(
-            f"δ = {delta:g} is not well below 1/{samples}, one over the number of samples: at such a δ even to publish "
-            "a sample now and then counts as private."
+            f"δ = {delta:g} is not well below 1/{samples}, one over the number of {one}s: at such a δ even to publish "
+            + (
+                "all that an agent has now and then counts as private."
+                if one == "agent"
+                else "a sample now and then counts as private."
+            )
         )
     return found
 

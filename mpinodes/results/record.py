@@ -148,7 +148,7 @@ class Record:
         """Make it, whole, or empty where it is by round."""
         dims, values, label, unit = variable
         unlimited, shape = dims[0] == "round", values.shape[1:]
-        for dimension, size in zip(dims[1:], shape, strict=True):
+        for dimension, size in zip(dims, values.shape, strict=True):
             if dimension not in self._file:
                 self._dimension(dimension, size)
         dataset = self._file.create_dataset(

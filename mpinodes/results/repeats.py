@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from mpinodes.config.compose import build
 from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import single_run
+from mpinodes.privacy.together import Together, other_data
 from mpinodes.results import sources
+from mpinodes.results.accounting import together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.record import fresh_file, write_text
@@ -24,13 +26,18 @@ Json = dict[str, Any]
 
 def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]]) -> Json:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all."""
+    e = setup.experiment
+    same_data = e.repeats > 1 and e.private and not other_data(setup)
+    together = Together(e.privacy.adjacency)
 
     def follow(run: Setup, place: Path) -> Json:
         logger = Logger(run, place, mpi)
         logger.follow(rows(run))
-        return logger.finish()
+        summary = logger.finish()
+        if same_data:
+            logger.accounting.publish(together)
+        return summary
 
-    e = setup.experiment
     sources.keep(e, directory)
     if e.repeats == 1:
         return follow(setup, directory)
@@ -45,6 +52,8 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
     write_text(directory / "experiment.toml", e.toml())
     _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
     summary = combined(setup.metrics, summaries)
+    if same_data:
+        summary["privacy"]["together"] = together_section(together, e.privacy.delta)
     conclude(e, directory, summary)
     return summary
 

@@ -10,7 +10,6 @@ from mpinodes.results.privacy_words import lines
 
 Json = dict[str, Any]
 
-BY_LABEL = "Who owns which sample depends on the labels here, and is taken to be public."
 NOT_REPRODUCIBLE = "Not reproducible: no seed gives this noise again."
 BOUNDED = {
     "network_regret": "network's regret",
@@ -34,7 +33,6 @@ def text(summary: Json, directory: Path) -> str:
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
         "",
         *lines(s["privacy"], s.get("checked")),
-        *([] if s["partition"] != "by-label" else [f"    {BY_LABEL}"]),
         "",
         *([] if s["reproducible"] else [f"  {NOT_REPRODUCIBLE}"]),
         f"  run: {directory}",

@@ -7,7 +7,7 @@ the same events as the real one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
 from mpinodes.privacy.accountant import Accountant, groups
+from mpinodes.privacy.together import Cost, composed, cost_of, other_data, same_things, unmapped, whole
 from mpinodes.simulation.lockstep import simulate
 
 CLOSE = 1e-3  # of the budget: so near below it is kept
@@ -55,11 +56,16 @@ def within_budget(setup: Setup) -> Experiment:
         return experiment
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise loses everything; set privacy.epsilon and a mechanism")
+    if because := setup.stream.unproven_because:
+        raise BadInput(f"privacy.budget: nothing is proven, so there is none to keep: {because}")
     runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
+    together = len(runs) > 1 and budget.covers == "all" and not other_data(setup)
+    kept = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
-        label = min(_label(run, budget) for run in runs)
+        label = min(_label(part, budget) for part in kept)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
-    by_run = np.array([_stops(run, budget) for run in runs])
+    stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
+    by_run = np.array(stops)
     first = np.where(by_run == 0, experiment.rounds, by_run).min(axis=0)
     stopping = replace(budget, stops=tuple(np.where(first == experiment.rounds, 0, first).tolist()))
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))
@@ -81,18 +87,18 @@ class _Dry:
         return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, endless=True))
 
 
-def _label(run: _Dry, budget: Budget) -> float:
-    """The largest `privacy.epsilon` whose run loses no more than the budget.
+def _label(runs: Sequence[_Dry], budget: Budget) -> float:
+    """The largest `privacy.epsilon` whose runs lose no more than the budget, published together.
 
     Raises:
         BadInput: the label moves nothing, or no label keeps the budget.
     """
-    experiment = run.experiment
-    spent = _spending(run.setup, experiment.privacy.budget_delta)
-    at = _events_by_label(run)
+    experiment = runs[0].experiment
+    spent = _spending_together(runs, experiment.privacy.budget_delta)
+    by_label = [_events_by_label(run) for run in runs]
 
     def lost(label: float) -> float:
-        return float(spent(at(label), experiment.rounds).max())
+        return spent([at(label) for at in by_label], experiment.rounds)
 
     def over(label: float) -> bool:
         return not lost(label) <= budget.epsilon  # where too little noise leaves nothing proven, too
@@ -118,7 +124,7 @@ def _label(run: _Dry, budget: Budget) -> float:
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
-    while float(spent(run.events(low), experiment.rounds).max()) > budget.epsilon:  # a lattice's steps
+    while spent([run.events(low) for run in runs], experiment.rounds) > budget.epsilon:  # a lattice's steps
         low /= 1 + CLOSE
     return low
 
@@ -164,6 +170,44 @@ def _stops(run: _Dry, budget: Budget) -> list[int]:
         over = np.array([not spent(made, int(t))[i] <= budget.epsilon for i, t in enumerate(middle)])
         low, high = np.where(over, low, middle), np.where(over, middle, high)
     return [int(t) if t < experiment.rounds else 0 for t in low]
+
+
+def _stops_together(runs: Sequence[_Dry], budget: Budget) -> list[int]:
+    """As `_stops`, of runs that are all published: one round for all agents, for a sample goes from one to another."""
+    experiment = runs[0].experiment
+    spent = _spending_together(runs, experiment.privacy.budget_delta)
+    made = [run.events() for run in runs]
+    low, high = 1, experiment.rounds + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if spent(made, middle) <= budget.epsilon else (low, middle)
+    return [low if low < experiment.rounds else 0] * runs[0].setup.topology.agents
+
+
+def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence[Events], int], float]:
+    """By each run's events and horizon, what the network loses by all of them."""
+    if len(runs) == 1:
+        of_one = _spending(runs[0].setup, delta)
+        return lambda made, horizon: float(of_one(made[0], horizon).max())
+    adjacency = runs[0].experiment.privacy.adjacency
+    shared = runs[0].experiment.data["partition"] == "shared"
+
+    def spent(made: Sequence[Events], horizon: int) -> float:
+        classes: dict[Hashable, list[Cost]] = {}
+        for run, its in zip(runs, made, strict=True):
+            accountant = Accountant(groups(run.setup), shared)
+            accountant.compose(its)
+            try:
+                cost = cost_of(run.setup, accountant, horizon).network
+            except ValueError as error:
+                raise BadInput(f"privacy.budget: {error}") from error
+            classes.setdefault(same_things(run.setup, job=None), []).append(cost)
+        if len(classes) > 1 and unmapped(adjacency):
+            return np.nan
+        loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
+        return loss.epsilon if delta else loss.pure
+
+    return spent
 
 
 def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:

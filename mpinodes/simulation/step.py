@@ -9,8 +9,9 @@ A frame is [round, kind, who moves still | releases (vectors x d) | the mixing's
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from mpinodes.core.events import NOTHING_SAID, Event, Kind
 from mpinodes.core.messages import (
     HEADER,
     RELEASED,
+    Diverged,
     Inbox,
     Leakage,
     Message,
@@ -32,7 +34,7 @@ from mpinodes.core.messages import (
     Vector,
 )
 from mpinodes.core.parts import Loss, Setup
-from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology import diameter
 
 RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
@@ -197,6 +199,12 @@ class Step:
 class Releaser:
     """The one place that adds noise: makes the release of what an agent's algorithm wants to say.
 
+    What is not finite is never sent: the run ends before. Neighbours see that it ended, and when, so this must not tell
+    of data: gradients are clipped for any data (`losses.clipping`), so that given what was released before, data move a
+    message by its stated sensitivity at most, and only public numbers and released points can take it beyond the
+    doubles; within a sensitivity of their end, where the noise alone is as large, it is not hidden. Who says it, and in
+    which round, is all that is told.
+
     Attributes:
         start: (d,) what its algorithm's `init` is given, and what a `Start` says.
     """
@@ -204,13 +212,10 @@ class Releaser:
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
         e, d = setup.experiment, setup.dimension
         self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.vectors, losses
-        own = e.private and e.noise.entropy == "os"
-
-        def draws(purpose: Purpose, part: int = 0) -> Draws:
-            return LocalEntropy(agent) if own else Draws(e.seed, purpose, agent, part)
-
-        self._noise = [draws(Purpose.NOISE, part) for part in range(len(self._vectors))]
-        self._dither = draws(Purpose.DITHER)
+        self._agent = agent
+        key = os.urandom(32) if e.private and e.noise.entropy == "os" else setup.noise_key
+        self._noise = [Draws(key, Purpose.NOISE, agent, part) for part in range(len(self._vectors))]
+        self._dither = Draws(key, Purpose.DITHER, agent)
         drawn = setup.algorithm.random_start
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 
@@ -219,13 +224,24 @@ class Releaser:
 
         Raises:
             ValueError: the message is not what the algorithm says of its messages; says what is wrong.
+            Diverged: the release is not finite.
         """
+        events = self._released(message, t, heard, out)
+        # One product, which overflows before the entries do, is a third of the time of looking at each.
+        if not isfinite(out.dot(out)) and not np.isfinite(out).all():
+            raise Diverged(
+                f"what agent {self._agent} would say in round {t} is not finite, and was not sent: the run diverges; "
+                "smaller steps or noise, or a bounded problem.set"
+            )
+        return events, message.leaks if isinstance(message, (Query, Queries, Solve)) else RELEASED
+
+    def _released(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[Event, ...]:
         if isinstance(message, Query):
-            return (self._noised(message, t, 0, out),), message.leaks
+            return (self._noised(message, t, 0, out),)
         if isinstance(message, Solve):
-            return (self._solved(message, t, out),), message.leaks
+            return (self._solved(message, t, out),)
         if isinstance(message, Queries):
-            return self._several(message, t, out), message.leaks
+            return self._several(message, t, out)
         if not isinstance(message, (Start, Relay)):
             raise ValueError(
                 f"message() gave a {type(message).__name__} in round {t}, not a Query, Queries, Solve, Start or Relay"
@@ -235,7 +251,7 @@ class Releaser:
                 f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
             )
         out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
-        return (NOTHING_SAID,) * len(self._vectors), RELEASED
+        return (NOTHING_SAID,) * len(self._vectors)
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from mpinodes.formats import Source, adult, fetch
 from mpinodes.streams.files import FileStream
-from mpinodes.streams.labelled import joined
+from mpinodes.streams.labelled import joined, together
 
 __all__ = ["Adult"]
 
@@ -38,6 +38,7 @@ class Adult(FileStream):
     name: ClassVar[str] = "Adult"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
+    public = "Which rows of Adult are complete is taken to be public."
     defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
         "privacy": {"clip": 1.0},
@@ -46,7 +47,8 @@ class Adult(FileStream):
     @property
     def unproven_because(self) -> str:
         """See `Stream`."""
-        return "columns are divided by maxima read off the data" if self.scaling == "maxima" else ""
+        maxima = "columns are divided by maxima read off the data (set data.scaling=public)"
+        return together(super().unproven_because, maxima if self.scaling == "maxima" else "")
 
     def open(self) -> tuple[Source, Source | None]:
         """Adult.data, and adult.test; or one after the other, and no test set."""

@@ -33,9 +33,11 @@ class Digits(LabelledStream):
     """6 against 8."""
 
     feature_bound: ClassVar[float] = 1.0
+    drawn_from_seed = False
     name: ClassVar[str] = "digits, 6 against 8"
+    public = "Which of the digits are sixes and eights is taken to be public."
     remark = (
-        "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 58 % of the test data "
+        "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets 55 % of the test data "
         "right (mean over 20 seeds), where guessing gets 52 %."
     )
     defaults = {

@@ -13,7 +13,7 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, table
 from mpinodes.streams.files import Train, against_rest
-from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split
+from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 
 __all__ = ["File"]
 
@@ -33,8 +33,16 @@ class File(LabelledStream):
         ),
     ] = ""
     targets: Annotated[
-        Literal["labels", "real"], Meta(description="data.name=file: two labels (the larger is +1), or real targets")
+        Literal["labels", "real"], Meta(description="data.name=file: two labels (data.labels), or real targets")
     ] = "labels"
+    labels: Annotated[
+        tuple[float | str, ...],
+        Meta(
+            description='data.name=file: the two labels there can be, as [0, 1] or ["no", "yes"]; the first becomes '
+            "-1, the second +1, and a target that is neither is refused. Empty: those of the file, the larger as +1, "
+            "and nothing is proven"
+        ),
+    ] = ()
     train: Train = 1.0
     bound: Annotated[
         Annotated[float, Meta(gt=0)] | Literal["inf"],
@@ -47,14 +55,48 @@ class File(LabelledStream):
         Annotated[float, Meta(gt=0)] | Literal["inf"],
         Meta(description="data.name=file: the largest norm of a sample's features there can be, likewise"),
     ] = "inf"
-    columns: Annotated[int, Meta(ge=0, description="data.name=file, LIBSVM text: features; 0: the largest index")] = 0
+    columns: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="data.name=file: how many features a sample has; another number is refused. 0: as many as the "
+            "file has (of LIBSVM text the largest index), and nothing is proven",
+        ),
+    ] = 0
+    header: Annotated[
+        bool | Literal["inferred"],
+        Meta(
+            description="data.name=file, .csv: whether the first line holds names; inferred: where none of its entries "
+            "is a number, and nothing is proven"
+        ),
+    ] = "inferred"
 
+    drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
 
+    def __post_init__(self) -> None:
+        if self.labels and self.targets == "real":
+            raise BadInput(f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of them out")
+        if self.labels and (len(self.labels) != 2 or len(set(self.labels)) != 2):
+            raise BadInput(f"data.labels = {list(self.labels)}: two different labels expected, as [0, 1]")
+
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return self.targets == "labels"
+
+    @property
+    def unproven_because(self) -> str:
+        """See `Stream`: what the user has not stated."""
+        unstated = [] if AGENT in self.file else [super().unproven_because]
+        if not self.columns:
+            unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
+        if self.has_labels and not self.labels:
+            found = [int(value) if value.is_integer() else value for value in self._found]
+            unstated.append(f"which label is +1 is read off the data (state data.labels={found})")
+        if self.header == "inferred" and self.file.endswith(".csv"):
+            unstated.append("whether the first line holds names is read off the file (state data.header=true or false)")
+        return together(*unstated)
 
     @property
     def feature_bound(self) -> float:
@@ -76,7 +118,9 @@ class File(LabelledStream):
         if not self.file:
             raise BadInput("data.file is missing: name the file of samples")
         paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
-        sources = [table.read(Path(path), self.columns or None) for path in paths]
+        header = None if self.header == "inferred" else self.header
+        stated = table.Stated(self.columns, self.labels, header)
+        sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             raise BadInput(
                 f"{paths[0]}: {sources[0].dimension:,} features, by the largest index: every agent keeps vectors as "
@@ -86,15 +130,31 @@ class File(LabelledStream):
             if source.dimension != sources[0].dimension:
                 raise BadInput(
                     f"{path}: {source.dimension} features, but {paths[0]} has {sources[0].dimension}; "
-                    "data.columns sets the number for LIBSVM text"
+                    "data.columns states the number"
                 )
         return sources
 
+    @property
+    def _whole(self) -> Source:
+        return self._files[0] if len(self._files) == 1 else joined(self._files)
+
+    @cached_property
+    def _found(self) -> list[float]:
+        """The two labels that there are, where none are stated."""
+        found: list[float] = np.unique(self._whole.targets).tolist()
+        if len(found) == 2:
+            return found
+        shown = ", ".join(f"{value:g}" for value in found[:5])
+        raise BadInput(
+            f"{self.file}: {len(found)} different targets ({shown}{', ...' if len(found) > 5 else ''}); two labels "
+            "expected: state them by data.labels, or set data.targets=real"
+        )
+
     def open(self) -> tuple[Source, Source | None]:
         """The file, or the agents' files one after the other; without a test set where all samples train."""
-        source = self._files[0] if len(self._files) == 1 else joined(self._files)
-        if self.targets == "labels":
-            source = _labelled(source, self.file)
+        source = self._whole
+        if self.has_labels and not self.labels:
+            source = against_rest(source, self._found[1])
         if self.train == 1:
             return source, None
         if AGENT in self.file:
@@ -118,15 +178,3 @@ class File(LabelledStream):
         """Let go of what was read."""
         super().forget()
         self.__dict__.pop("_files", None)
-
-
-def _labelled(source: Source, file: str) -> Source:
-    """Targets of two values as −1 and +1."""
-    values = np.unique(source.targets)
-    if len(values) != 2:
-        shown = ", ".join(f"{value:g}" for value in values[:5])
-        raise BadInput(
-            f"{file}: {len(values)} different targets ({shown}{', ...' if len(values) > 5 else ''}); two labels "
-            "expected, or set data.targets=real"
-        )
-    return against_rest(source, float(values[1]))

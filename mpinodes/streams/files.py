@@ -34,6 +34,7 @@ class FileStream(LabelledStream):
     ] = ""
 
     wanted: ClassVar[Sequence[Wanted]]
+    drawn_from_seed = False
 
     def located(self) -> list[Path]:
         """The files, in the order of `wanted`.

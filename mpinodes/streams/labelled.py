@@ -17,7 +17,9 @@ from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
-from mpinodes.losses.linear import row_norms, row_sizes, stack
+from mpinodes.formats.source import LARGEST, unfit
+from mpinodes.losses.clipping import row_norms, row_sizes
+from mpinodes.losses.linear import stack
 
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
@@ -46,6 +48,8 @@ class LabelledStream(Stream):
     Where `batch` is "all", every round shows an agent the same samples, all it has, for as long as one likes.
     """
 
+    lengthens = ("epochs",)
+
     batch: Batches = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
     shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
@@ -54,7 +58,7 @@ class LabelledStream(Stream):
         Meta(
             description="who sees which samples; shared: every agent all of them; the others deal them out: evenly, in "
             "shares of different sizes (data.sizes or data.concentration), or sorted by label (who owns which sample "
-            "then depends on the labels, and is taken to be public). Default: shared where the algorithm's agents "
+            "then depends on the labels, and nothing is proven). Default: shared where the algorithm's agents "
             "share one loss, else even"
         ),
     ] = "shared"
@@ -66,9 +70,16 @@ class LabelledStream(Stream):
     ] = 1.0
 
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return True
+
+    @property
+    def unproven_because(self) -> str:
+        """See `Stream`; one who extends it adds to what this says."""
+        if self.partition != "by-label":
+            return ""
+        return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
     @abstractmethod
@@ -121,6 +132,10 @@ class LabelledStream(Stream):
         """
         return deal(self._sources[0].targets, self)
 
+    def source_rows(self, agent: int) -> Indices:
+        """Its share."""
+        return self.shares[agent]
+
     @property
     def rounds(self) -> int | None:
         """Rounds in all epochs of the smallest share; None: it has no end."""
@@ -146,8 +161,8 @@ class LabelledStream(Stream):
         """The losses by round, of the agent's own samples."""
         train, rows = self._sources[0], self.shares[agent]
         features = self._everything if self.partition == "shared" else train.features(rows)
-        self._require_bounds(features, rows)
         targets = train.targets[rows]
+        self._require_bounds(features, targets, rows)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
@@ -166,12 +181,21 @@ class LabelledStream(Stream):
 
         return loss
 
-    def _require_bounds(self, features: Features, rows: Indices) -> None:
-        """Refuse samples outside the domain that privacy is accounted for.
+    def _require_bounds(self, features: Features, targets: Vector, rows: Indices) -> None:
+        """Refuse samples outside the domain that privacy is accounted for, and numbers beyond what is computed with.
+
+        That a run is refused tells of the sample that it is refused for: it is no message, and not private.
 
         Raises:
             BadInput: names the sample.
         """
+        for what, found in (("a feature", row_sizes(features)), ("a target", np.abs(targets))):
+            if not (found <= LARGEST).all():
+                worst = int(np.argmin(found <= LARGEST))
+                raise BadInput(
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} of size {found[worst]:g}, which "
+                    f"{unfit(float(found[worst]))}"
+                )
         bounds = (
             ("a feature of size", self.feature_bound, row_sizes(features)),
             ("norm", self.feature_norm, row_norms(features)),
@@ -221,7 +245,7 @@ class LabelledStream(Stream):
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
         train, test = self._sources
-        return {} if not self.labels else {"train": train} | ({"test": test} if test else {})
+        return {} if not self.has_labels else {"train": train} | ({"test": test} if test else {})
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
@@ -309,3 +333,8 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 def scaled(pixels: np.ndarray, largest: float) -> Vector:
     """Pixels in [0, 1], by the format's own largest value: a public constant, not one read off the data."""
     return np.asarray(pixels, dtype=np.float64) / largest
+
+
+def together(*reasons: str) -> str:
+    """Those that there are, as one."""
+    return "; ".join(reason for reason in reasons if reason)

@@ -30,7 +30,8 @@ class Mean(LabelledStream):
     dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, coordinates of a point")] = 5
     radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
 
-    labels = False
+    has_labels = False
+    drawn_from_seed = True
     name: ClassVar[str] = "truncated normal points"
     defaults = {"problem": {"loss": "squared-distance", "set": "box", "radius": 5.0}}
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, fetch, idx
 from mpinodes.streams.files import FileStream, Train, between
 from mpinodes.streams.labelled import split
 
 __all__ = ["Mnist"]
+
+PIXELS = 28 * 28
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Mnist(FileStream):
     wanted: ClassVar = fetch.MNIST[:2]
     name: ClassVar[str] = "MNIST, 6 against 8"
     feature_bound: ClassVar[float] = 1.0
+    public = "Which of the digits are sixes and eights is taken to be public."
     defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
         "privacy": {"clip": 1.0},
@@ -32,4 +36,7 @@ class Mnist(FileStream):
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, from the training file."""
         images, labels = self.located()
-        return split(between(idx.read(images, labels), 6, 8), self.train)
+        source = idx.read(images, labels)
+        if source.dimension != PIXELS:
+            raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")
+        return split(between(source, 6, 8), self.train)

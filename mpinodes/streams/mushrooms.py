@@ -10,7 +10,7 @@ from math import sqrt
 from typing import ClassVar
 
 from mpinodes.formats import Source, agaricus, fetch, libsvm
-from mpinodes.streams.files import FileStream, Train, between
+from mpinodes.streams.files import FileStream, Train
 from mpinodes.streams.labelled import split
 
 __all__ = ["Mushrooms"]
@@ -36,4 +36,4 @@ class Mushrooms(FileStream):
         (path,) = self.located()
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)
-        return split(between(libsvm.read(path, 112), 1, 2), self.train)
+        return split(libsvm.read(path, 112, (1, 2)), self.train)

@@ -40,6 +40,7 @@ class OLR(Stream):
     rounds: ClassVar[None] = None
     feature_bound: ClassVar[float] = 0.5
     title: ClassVar[str] = "synthetic online linear regression"
+    drawn_from_seed = True
     defaults = {
         "rounds": 500,
         "problem": {"loss": "least-squares", "set": "box", "radius": 5.0, "gradient_noise": 0.1},

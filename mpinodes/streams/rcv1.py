@@ -12,8 +12,8 @@ import numpy as np
 
 from mpinodes.core import Features
 from mpinodes.formats import Source, fetch, libsvm
-from mpinodes.losses.linear import row_norms
-from mpinodes.streams.files import FileStream, Train, between
+from mpinodes.losses.clipping import row_norms
+from mpinodes.streams.files import FileStream, Train
 from mpinodes.streams.labelled import split
 
 __all__ = ["Rcv1"]
@@ -39,7 +39,7 @@ class Rcv1(FileStream):
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, from one file, with rows longer than 1 scaled to 1."""
         (path,) = self.located()
-        source = between(libsvm.read(path, DIMENSION), -1, 1)
+        source = libsvm.read(path, DIMENSION, (-1, 1))
         return split(replace(source, features=lambda rows: shortened(source.features(rows))), self.train)
 
 

@@ -31,6 +31,7 @@ class UnitBall(LabelledStream):
     total: Annotated[int, Meta(ge=1, le=10**9, description="training samples of all agents together")] = 100_000
 
     name: ClassVar[str] = "synthetic unit ball"
+    drawn_from_seed = True
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}

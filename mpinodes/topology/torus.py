@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -31,6 +31,8 @@ class Torus(Periodic):
         Meta(description="of the grid, a divisor of agents; square: as near to a square as they can fill"),
     ] = "square"
 
+    line: ClassVar[str] = "ring"  # what it is with one row
+
     def __post_init__(self) -> None:
         n, (rows, columns) = self.agents, self.sides
         divisors = [k for k in range(1, n + 1) if n % k == 0]
@@ -41,7 +43,7 @@ class Torus(Periodic):
         if self.rows == "square" and rows == 1 and n > 3:
             raise BadInput(
                 f"topology.agents = {n}: {n} is prime, and fills no grid of two rows or more: take {n - 1} or {n + 1}, "
-                "or topology.rows=1, a ring"
+                f"or topology.rows=1, a {self.line}"
             )
 
     @property

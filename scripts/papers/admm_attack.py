@@ -69,7 +69,7 @@ def experiment(below: Path, growth: float, rounds: int, seed: int) -> dict[str, 
         },
         "data": {
             "name": "file", "file": str(below / f"samples-{seed}-{{agent}}.npz"), "bound": 1 / DIMENSION**0.5,
-            "batch": "all", "partition": "even",
+            "labels": [-1, 1], "columns": DIMENSION, "batch": "all", "partition": "even",
         },
         "topology": {"name": "ring", "agents": AGENTS},
         "problem": {"weight": float(SAMPLES), "regularizer": 0.3 / AGENTS, "set": "none"},

@@ -61,6 +61,10 @@ class Data(NamedTuple):
     coordinate: int  # of agent 0's block
     ink: float  # of the changed sample there
     as_drawn: float  # of the sample that stood in its place
+    columns: int
+
+    def stated(self, file: Path) -> list[str]:
+        return [f"data.file={file}", f"data.columns={self.columns}"]
 
 
 class Setting(NamedTuple):
@@ -119,7 +123,7 @@ def make_data(below: Path, size: Size) -> Data:
     below.mkdir(parents=True, exist_ok=True)
     for name, labels in (("F", targets), ("F-changed", flipped)):
         np.savez(below / f"{name}.npz", features=features, targets=labels)
-    return Data(below / "F.npz", below / "F-changed.npz", k, float(features[place, k]), as_drawn)
+    return Data(below / "F.npz", below / "F-changed.npz", k, float(features[place, k]), as_drawn, setup.dimension)
 
 
 def decisions(setup: Setup) -> np.ndarray:
@@ -156,13 +160,13 @@ class Experiments:
         return Outputs(*map(np.array, zip(*found, strict=True)))
 
     def _experiment(self, setting: Setting, file: Path) -> Experiment:
-        pairs = [*setting.pairs(), f"data.file={file}", f"rounds={self._size.changed + DRAWN}"]
+        pairs = [*setting.pairs(), *self.data.stated(file), f"rounds={self._size.changed + DRAWN}"]
         return compose(parse(str(HERE / TOML), pairs), ranks=None).experiment
 
     def proven(self, setting: Setting) -> tuple[float, float]:
         """ε of agent 0 and of the network over the whole run, by its summary."""
         key = f"{self._here}/{setting.key()}"
-        run = self._runs(key, TOML, *setting.pairs(), f"data.file={self.data.original}", "record.decisions=true")
+        run = self._runs(key, TOML, *setting.pairs(), *self.data.stated(self.data.original), "record.decisions=true")
         t, recorded = self._size.changed, run.decision[:, 0, self.data.coordinate].values
         if not np.array_equal(recorded[t - DRAWN : t + DRAWN], self.outputs(setting).original[0]):
             raise AssertionError("the record has other decisions")

@@ -105,7 +105,7 @@ def duals(setting, said):
         noise = np.zeros_like(f)
         if setting.epsilon < inf:
             noise = np.stack([
-                reference.gamma_noise(setting.seed, i, t + 1, setting.dimension, setting.scale(t)[i])
+                reference.gamma_noise(setting.parts.noise_key, i, t + 1, setting.dimension, setting.scale(t)[i])
                 for i in range(setting.n)
             ])  # fmt: skip
         found.append(-gradients - 2 * w @ degrees @ (f - noise) + w @ (degrees + a) @ said[t - 1])
@@ -224,7 +224,7 @@ def noise():
     stream, drawn = Draws(11, Purpose.NOISE, 0), np.empty((20_000, 5))
     for t, out in enumerate(drawn, 1):
         event = GammaNorm(2.0, None).release(query, t, stream, out)
-    assert (event.kind, event.scale, event.l1, event.l2) == (Kind.PURE, 1 / 6, 2.0, 2.0)
+    assert (event.kind, event.scale, event.l1, event.l2) == (Kind.GAMMA_NORM, 1 / 6, 2.0, 2.0)
     return drawn - 7.0
 
 

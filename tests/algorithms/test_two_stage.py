@@ -93,7 +93,7 @@ def project(parts: Setup):
 
 def expected(parts: Setup) -> dict[str, np.ndarray]:
     e = parts.experiment
-    args = e.seed, e.rounds, parts.dimension, gradients(parts), weights(parts), project(parts)
+    args = parts.noise_key, e.rounds, parts.dimension, gradients(parts), weights(parts), project(parts)
     stages, clean = e.algorithm["gradient_rounds"], e.algorithm["handover"] == "clean"
     k = k_of(parts)
     noise = partial(theorem_2, parts) if e.private else lambda t: 0.0
@@ -104,7 +104,7 @@ def expected_of_huang(parts: Setup) -> dict[str, np.ndarray]:
     e, d = parts.experiment, parts.dimension
     c, q, p = (e.algorithm[key] for key in ("first_step", "step_decay", "noise_decay"))
     unit = max(changes(parts)) * sqrt(d) * c / (e.epsilon * (p - q)) if e.private else 0.0
-    run = reference.Run(e.seed)
+    run = reference.Run(parts.noise_key)
     common = e.rounds, d, gradients(parts), weights(parts), project(parts)
     reference.huang(run, *common, lambda t: c * q ** (t - 1), lambda t: unit * p**t)
     return {"x": run.x, "h": run.h, "scale": run.scale[:, 0]}
@@ -197,7 +197,7 @@ def test_a_clean_hand_over_gives_the_last_gradient_away_and_a_noised_one_does_no
         assert (network["proven"], network["proven_pure"], network["rule"]) == (None, None, "unproven")
     else:
         noise = theorem_2(parts, stages) * np.array(
-            [reference.draws(0, reference.NOISE, i, stages + 1).standard_normal(3) for i in range(5)]
+            [reference.draws(parts.noise_key, reference.NOISE, i, stages + 1).standard_normal(3) for i in range(5)]
         )
         np.testing.assert_allclose(found - wanted, -noise * 7 * stages, rtol=1e-9)
         assert off > 0.01
@@ -453,7 +453,7 @@ def test_one_agent_alone_goes_through_stage_one(stop, tmp_path):
 
 
 def test_the_record_and_the_summary_end_with_the_stop(tmp_path):
-    words = f"{TWO} {STOP} topology.name=ring topology.agents=5"
+    words = f"{TWO} {STOP} topology.name=ring topology.agents=5 noise.key=1"
     run = run_of(tmp_path / "run", words)
     record, ends = mpinodes.load(run), leaves(setup_of(words))[0]
     assert record.sizes["round"] == record["round"].values[-1] == record.horizon.values[-1] == ends

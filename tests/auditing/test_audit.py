@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_sh
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
 from mpinodes.config import registry
+from mpinodes.core import Kind
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.gamma_norm import GammaNorm
@@ -78,6 +80,23 @@ def test_gamma_norm_noise_hides_changes_by_their_l2_size(tmp_path):
     asked = {"rounds": 56, "record": {"transcript": True}, "algorithm": {"name": "pvp-admm"}}
     run = simulate(setup_of(asked))
     assert 0.1 < max(f.direct for f in [replay(run, 3, 1, 0)]) <= 1
+
+
+def test_noise_inside_a_minimization_and_outside_is_of_one_law():
+    """A user's algorithm may solve in one round and shift in the next."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((40, 5))
+    noise *= (rng.gamma(5, 2.0, 40) / np.linalg.norm(noise, axis=1))[:, None]
+    kinds = np.where(np.arange(40) % 2, Kind.PURE, Kind.GAMMA_NORM)[:, None]
+    agent = SimpleNamespace(
+        kind=kinds, scale=np.full((40, 1), 2.0), said=lambda t: noise[t - 1], drawn=lambda t: [noise[t - 1]]
+    )
+    found = examine([agent])
+    assert "law of the direction" in [check.name for check in found.checks]
+    assert not found.fails(FALSE_ALARM * OF_NOISE)
+    agent.scale = np.full((40, 1), 1.0)
+    assert found.draws == 200
+    assert examine([agent]).fails(FALSE_ALARM * OF_NOISE)
 
 
 def test_a_run_that_ended_before_its_time_passes(tmp_path):

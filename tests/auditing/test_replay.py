@@ -50,7 +50,7 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
 
     run = Recorded(recorded(tmp_path))
     for agent in range(7):
-        noise = Draws(0, Purpose.NOISE, agent)
+        noise = Draws(run.setup.noise_key, Purpose.NOISE, agent)
         drawn = np.array([noise.at(t).laplace(0.0, 4.5, 64) for t in range(1, 29)])
         np.testing.assert_array_equal(
             np.array([m.value for m in Replayed(run, agent).messages]) + drawn,

@@ -80,7 +80,7 @@ BAD_DATA = [
     (
         3,
         f"{DOLA} data.file=three.csv",
-        "three.csv: 3 different targets (0, 1, 2); two labels expected, or set data.targets",
+        "three.csv: 3 different targets (0, 1, 2); two labels expected: state them by data.labels, or",
     ),
     (3, f"{DOLA} data.file=nan.csv", "nan.csv: line 1, column 2: 'nan' is not a finite number"),
     (3, f"{DOLA} data.file=order.libsvm topology.name=ring", "order.libsvm: line 1"),

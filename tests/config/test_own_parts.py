@@ -142,11 +142,12 @@ def test_noise_of_ones_own_is_drawn_and_accounted_for(tmp_path):
 
 @pytest.mark.parametrize(("key", "value"), [("delta", 0.5), ("epsilon", 2.0), ("step", 0.25), ("agents", 9)])
 def test_hyper_parameters_may_have_any_name(key, value, tmp_path):
-    setup = setup_of(f"{own(tmp_path, 'algorithm')} algorithm.{key}={value}")
+    words = f"{own(tmp_path, 'algorithm')} noise.key=1"
+    setup = setup_of(f"{words} algorithm.{key}={value}")
     assert getattr(setup.algorithm, key) == value
     assert (setup.run.agents, setup.run.epsilon, setup.run.delta) == (7, 1.0, setup.experiment.privacy.delta)
     assert setup.experiment.algorithm[key] == value
-    usual = setup_of(own(tmp_path, "algorithm"))
+    usual = setup_of(words)
     moves = key in ("delta", "step")
     assert np.array_equal(decisions(setup), decisions(usual)) != moves
 

@@ -385,6 +385,8 @@ def test_a_bad_csv_says_which_line_and_column(tmp_path, text, message):
     [
         ({"features": np.array([[0, 1], [np.inf, 2]])}, r"own.npz: features\[1, 0\] \(row first, from 0\) is inf"),
         ({"targets": np.array([0, np.nan, 1])}, r"own.npz: targets\[1\] \(row first, from 0\) is nan"),
+        ({"features": np.array([[0, 1], [np.inf, 2]], np.float32)}, r"features\[1, 0\] \(row first, from 0\) is inf"),
+        ({"targets": np.array([0, 1, -1e101])}, r"targets\[2\] \(row first, from 0\) is -1e\+101: it is above 1e\+100"),
         ({"features": FEATURES[:2]}, r"own.npz: 2 rows in `features`, but 3 in `targets`"),
         ({"features": FEATURES.ravel()}, r"own.npz: `features` is float64 of shape \(6,\); numbers of shape \(N, d\)"),
         ({"features": FEATURES * 1j}, r"own.npz: `features` is complex128 of shape \(3, 2\)"),

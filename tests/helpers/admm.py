@@ -56,6 +56,7 @@ class Setting:
             algorithm |= {"grid": self.grid}
         return {
             "rounds": self.iterations + 1, "seed": self.seed, "report": False, "algorithm": algorithm,
+            "noise": {"key": "whatever the algorithm"},
             "record": {"decisions": True, "transcript": True},
             "topology": {"name": self.topology, "agents": self.n},
             "data": {
@@ -114,7 +115,7 @@ class Setting:
     def expected(self):
         return reference.admm(
             self.iterations, self.data, self.adjacency, self.weight, self.regularizer, self.theta, self.eta,
-            self.scale, seed=self.seed, primal=self.name == "pvp-admm", grid=self.grid,
+            self.scale, seed=self.seed, key=self.parts.noise_key, primal=self.name == "pvp-admm", grid=self.grid,
         )  # fmt: skip
 
     def proven(self, t):

@@ -31,7 +31,7 @@ def dpsda(parts: Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
     n = parts.topology.agents
     return reference.dpsda(
         e.rounds, parts.dimension, n, sample_gradients(parts), lambda t: weights(n, parts.topology.edges(t)), project,
-        push_sum=push_sum, seed=e.seed, clip=e.clip, xi=e.problem.gradient_noise,
+        push_sum=push_sum, seed=e.seed, key=parts.noise_key, clip=e.clip, xi=e.problem.gradient_noise,
         scale=float(e.privacy.scale) / e.epsilon if e.private else 0.0,
         public=e.algorithm["gradient_at"] == "public",
     )  # fmt: skip
@@ -99,7 +99,7 @@ def decomposable(parts: Setup) -> reference.Run:
     e, d, n, edges = parts.experiment, parts.dimension, parts.topology.agents, parts.topology.edges
     radius = e.problem.radius
     project = {"ball": reference.ball(radius), "box": reference.box(radius), "none": lambda x: x}[e.problem.set]
-    name, lam, alpha, run = e.algorithm["name"], e.problem.regularizer, step(parts), reference.Run(e.seed)
+    name, lam, alpha, run = e.algorithm["name"], e.problem.regularizer, step(parts), reference.Run(parts.noise_key)
     mean_of_samples = e.problem.average and e.privacy.adjacency == "one-sample"
     changed = e.clip / (e.data["batch"] if mean_of_samples else 1)
     unit = 2 * changed * sqrt(d) / e.epsilon  # 0 where ε = ∞

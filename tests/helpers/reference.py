@@ -6,7 +6,9 @@ weights from edges, and keeps the whole network in arrays.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from hashlib import blake2b
 
 import numpy as np
 from scipy.special import expit
@@ -14,8 +16,12 @@ from scipy.special import expit
 NOISE, GRADIENT_NOISE, START, DITHER = 1, 3, 10, 11  # purposes, as documented in mpinodes.core.seeds
 
 
-def draws(seed: int, purpose: int, agent: int, t: int) -> np.random.Generator:
-    key = np.random.SeedSequence((seed, purpose, agent)).generate_state(2, np.uint64)
+def draws(source: int | bytes, purpose: int, agent: int, t: int) -> np.random.Generator:
+    if isinstance(source, bytes):  # the key of a run's noise and dither
+        digest = blake2b(struct.pack("<IQ", purpose, agent), key=source, digest_size=16).digest()
+        key = np.array(struct.unpack("<2Q", digest), np.uint64)
+    else:
+        key = np.random.SeedSequence((source, purpose, agent)).generate_state(2, np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, t, 0]))
 
 
@@ -95,6 +101,7 @@ def dpsda(
     *,
     push_sum: bool,
     seed: int = 0,
+    key: bytes = b"",
     scale: float = 0.0,
     clip: float = np.inf,
     xi: float = 0.0,
@@ -114,7 +121,7 @@ def dpsda(
     for t in range(1, rounds + 1):
         eta = np.zeros((n, d))
         if scale:
-            eta = np.stack([draws(seed, NOISE, i, t).laplace(0.0, scale, d) for i in range(n)])
+            eta = np.stack([draws(key, NOISE, i, t).laplace(0.0, scale, d) for i in range(n)])
         h = z + eta
         ys.append(y), hs.append(h)
         u = np.zeros((n, d))
@@ -145,13 +152,13 @@ class Run:
         said: the scalars that went out with h, (rounds, n, width).
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, key: bytes) -> None:
+        self._key = key
         self._x, self._h, self._scale, self._said = [], [], [], []
 
     def release(self, t: int, x: np.ndarray, value: np.ndarray, scale: np.ndarray, said: np.ndarray) -> np.ndarray:
         n, d = value.shape
-        noise = [draws(self._seed, NOISE, i, t).laplace(0.0, 1.0, d) for i in range(n)]
+        noise = [draws(self._key, NOISE, i, t).laplace(0.0, 1.0, d) for i in range(n)]
         h = value + scale[:, None] * np.array(noise)
         for kept, new in ((self._x, x), (self._h, h), (self._scale, scale), (self._said, said)):
             kept.append(np.array(new))
@@ -327,9 +334,9 @@ def erm_prox(
     )
 
 
-def gamma_noise(seed: int, agent: int, t: int, d: int, scale: float) -> np.ndarray:
+def gamma_noise(key: bytes, agent: int, t: int, d: int, scale: float) -> np.ndarray:
     """Of density ∝ exp(−‖e‖/scale), as drawn in round t."""
-    draw = draws(seed, NOISE, agent, t)
+    draw = draws(key, NOISE, agent, t)
     direction = draw.standard_normal(d)
     return draw.gamma(d, scale) * direction / np.linalg.norm(direction)
 
@@ -345,6 +352,7 @@ def admm(
     scale: ByAgent,
     *,
     seed: int = 0,
+    key: bytes = b"",
     primal: bool = False,
     grid: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -362,7 +370,7 @@ def admm(
         w = np.diag(eta(t))
         noise = np.zeros((n, d))
         if scale(t).any():
-            noise = np.stack([gamma_noise(seed, i, t + 1, d, scale(t)[i]) for i in range(n)])
+            noise = np.stack([gamma_noise(key, i, t + 1, d, scale(t)[i]) for i in range(n)])
         inside = np.zeros((n, d)) if primal else noise
         linear = 2 * dual - w @ (degrees + a) @ sent - 2 * w @ degrees @ inside
         square = np.diag(2 * w @ degrees)
@@ -371,7 +379,7 @@ def admm(
         ])  # fmt: skip
         found.append(f)
         if grid:
-            dither = [draws(seed, DITHER, i, t + 1).uniform(-grid / 2, grid / 2, d) for i in range(n)]
+            dither = [draws(key, DITHER, i, t + 1).uniform(-grid / 2, grid / 2, d) for i in range(n)]
             f = grid * np.rint((f + np.array(dither)) / grid)
         sent = f + noise if primal else f
         dual = dual + np.diag(theta(t)) @ (degrees - a) @ sent / 2
@@ -380,7 +388,7 @@ def admm(
 
 
 def two_stage(
-    seed: int,
+    key: bytes,
     rounds: int,
     d: int,
     gradients: Gradients,
@@ -402,7 +410,7 @@ def two_stage(
     for t in range(1, rounds + 1):
         noised = 2 <= t <= (stages if clean else stages + 1)
         scale = noise(t - 1) if noised else 0.0
-        y = x + scale * np.array([draws(seed, NOISE, i, t).standard_normal(d) for i in range(n)])
+        y = x + scale * np.array([draws(key, NOISE, i, t).standard_normal(d) for i in range(n)])
         xs.append(x), ys.append(y), scales.append(scale)
         x = w @ y
         if t <= stages:

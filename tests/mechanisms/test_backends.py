@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from math import sqrt
 
@@ -18,9 +19,9 @@ from mpinodes.auditing.replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import RELEASED, Diverged, Event, Kind, Query
 from mpinodes.core.errors import BadInput
-from mpinodes.core.seeds import Draws, LocalEntropy, Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms import backends as noise
-from mpinodes.mechanisms.backends import Law, backend, spacing
+from mpinodes.mechanisms.backends import REACH, Law, backend, spacing
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
@@ -68,10 +69,12 @@ def test_agents_that_say_the_same_send_different_releases(name, law):
     assert len(np.unique(sent)) == sent.size
 
 
-def test_local_entropy_never_comes_again():
-    draws = [source.at(t).random() for source in (LocalEntropy(0), LocalEntropy(0), LocalEntropy(1)) for t in (1, 1, 2)]
-    assert len(set(draws)) == 9
-    assert kstest([LocalEntropy(0).at(1).laplace() for _ in range(5000)], "laplace").pvalue > 1e-6
+def test_a_key_gives_each_purpose_agent_round_and_vector_draws_of_its_own():
+    place = itertools.product((b"a", b"b"), (Purpose.NOISE, Purpose.DITHER), (0, 1, 256), (0, 1))
+    sources = [Draws(*of) for of in place]
+    drawn = [source.at(t).random() for source in sources for t in (1, 2)]
+    assert len(set(drawn)) == len(drawn)
+    assert kstest([Draws(b"a", Purpose.NOISE, i).at(1).laplace() for i in range(5000)], "laplace").pvalue > 1e-6
 
 
 # ---- laws
@@ -153,17 +156,40 @@ def test_zero_has_no_sign(law, monkeypatch):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("large", [1e10, -1e10, np.inf, np.nan])
-def test_a_message_too_large_for_the_lattice_is_refused_with_its_round_and_agent(law, large):
-    fits = released("lattice", law, np.array([0.0, 8e9]), t=3, agent=2)
-    assert np.abs(fits / spacing(law.scale)).max() < 2**53
-    with np.errstate(all="ignore"), pytest.raises(Diverged, match="round 3: agent 2 says"):
-        released("lattice", law, np.array([0.0, large]), t=3, agent=2)
+@pytest.mark.parametrize("large", [1e10, -1e10, 1.7e308, -1.7e308])
+def test_a_message_too_large_for_the_lattice_is_clamped_to_it(law, large):
+    """To refuse it would tell of the data. Clamping brings no two values further apart: with the noise's draws alike,
+    releases differ by no more than the values do."""
+    g = spacing(law.scale)
+    values = [8e9, REACH * g * (1 - 1e-9), REACH * g, large]
+    sent = np.array([released("lattice", law, np.array([0.0, v]), t=3, agent=2) for v in values])
+    assert np.abs(sent / g).max() < 2**53
+    np.testing.assert_array_equal(sent / g, np.rint(sent / g))
+    clamped = np.clip(values, -REACH * g, REACH * g)
+    np.testing.assert_allclose(sent[:, 1] - sent[0, 1], clamped - clamped[0], atol=g)
+    np.testing.assert_array_equal(sent[:, 0], sent[0, 0])
 
 
-def test_opendp_is_not_given_what_it_would_make_finite():
-    with pytest.raises(Diverged, match="round 3: what agent 2 says is not finite"):
-        released("opendp", LAWS[0], np.array([0.0, np.nan]), t=3, agent=2)
+@pytest.mark.parametrize("values", [(8e9, 8e9 + 3), (1e10, 1e10 + 3), (-1e300, 1.0), (REACH, 2 * REACH)])
+def test_clamping_takes_nothing_from_the_lattices_account(values):
+    law = LAWS[0]
+    one, other = (released("lattice", law, np.full(3, v), t=3, agent=2) for v in values)
+    moved = abs(values[0] - values[1])
+    assert np.abs(one - other).sum() <= 3 * moved + 3 * spacing(law.scale)
+
+
+@pytest.mark.parametrize("backend", ["lattice", "opendp"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_without_its_value(backend, value):
+    with pytest.raises(Diverged, match=r"round 3: what agent 2 says is not finite: the run diverges$"):
+        released(backend, LAWS[0], np.array([0.0, value]), t=3, agent=2)
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, 5e-324])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e10])
+def test_opendp_stops_at_no_finite_value(value, scale):
+    for kind in (Kind.LAPLACE, Kind.GAUSSIAN):
+        assert np.isfinite(released("opendp", Law(kind, scale), np.array([0.0, value]))).all()
 
 
 # ---- Mironov's attack

@@ -132,7 +132,7 @@ def test_every_file_is_an_experiment(path, tmp_path):
         pairs = []  # the graph of seven agents
     if ".npz" in path.read_text():
         np.savez(tmp_path / "few.npz", features=np.eye(8), targets=np.tile([1.0, -1.0], 4))
-        pairs += [f"data.file={tmp_path / 'few.npz'}"]
+        pairs += [f"data.file={tmp_path / 'few.npz'}", "data.columns=8"]
     if "rcv1" in path.stem:
         lines = [f"{1 if k % 2 else -1} {k + 1}:0.5" for k in range(40)]
         (tmp_path / "rcv1_train.binary").write_text("\n".join(lines) + "\n")

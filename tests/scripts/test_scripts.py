@@ -7,7 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from mpinodes import topology
 from mpinodes.config import registry
@@ -15,13 +17,9 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
-    "bench/audits.py",
-    "bench/noise.py",
-    "bench/pairs.py",
-    "bench/round.py",
-    "count_data.py",
-    "draw_topologies.py",
-}
+    "bench/audits.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py",
+    "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
+}  # fmt: skip
 
 
 def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
@@ -77,6 +75,41 @@ def test_data_are_counted(tmp_path):
     out = run("count_data.py", str(tmp_path), cwd=tmp_path).out
     assert out.startswith("mushrooms: 3 rows (")
     assert "4 features, 1.33 non-zeros a row; 1: 2, 2: 1" in out
+
+
+def test_a_relayed_message_tells_almost_as_much_as_its_link(tmp_path):
+    """Exactly for straight lines, and in simulated runs for all."""
+    out = run("relayed_message.py", "--runs", "200000", cwd=tmp_path).out
+    link, linear = (float(line.split(": ")[-1]) for line in out.splitlines()[:2])
+    found = {
+        name: (float(tv), float(shown)) for name, tv, shown in re.findall(r"^(\w+): (\S+), guessed (\S+)", out, re.M)
+    }
+    assert (round(link, 3), round(linear, 3)) == (0.383, 0.040)
+    exact = {"frozen": 1.0, "mild": 0.5, "steep": 99.0}
+    for name, gain in exact.items():
+        moved = 0.1 * gain / np.sqrt(1 + (0.1 * gain) ** 2)
+        assert found[name][0] == pytest.approx(2 * norm.cdf(moved / 2) - 1, abs=6e-4), name
+    assert found["steep"][0] == 0.381
+    assert found["clipped"][0] > 0.37
+    for name, (tv, shown) in found.items():
+        assert tv <= link, name
+        assert shown == pytest.approx(tv, abs=0.008), name  # the sign is the best guess: m is monotone in y
+
+
+def test_node_views_are_drawn(tmp_path):
+    out = run("node_views.py", str(tmp_path), "--quick", cwd=tmp_path).out
+    for name in ("ring", "grid"):
+        assert (tmp_path / f"node-views-{name}.png").read_bytes().startswith(b"\x89PNG")
+    rows = re.findall(r"distance (\d+): proven ([\d.]+), .* shows ([\d.]+)", out)
+    assert len(rows) >= 6
+    assert all(float(shown) <= float(proven) for _, proven, shown in rows)
+
+
+def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):
+    _, line = run("gamma_norm_loss.py", "10", "--runs", "20000", "--delta", "1e-3", cwd=tmp_path).out.splitlines()
+    d, before, now, shown = map(float, line.split())
+    assert d == 10
+    assert 0.6 * now < shown <= now < before / 2.5
 
 
 def test_topologies_are_drawn_beside_their_files(tmp_path):

@@ -30,6 +30,7 @@ from mpinodes.topology.eulerian import Eulerian
 from mpinodes.topology.exponential import Exponential
 from mpinodes.topology.facts import LONGEST_CHECK
 from mpinodes.topology.geometric import Geometric
+from mpinodes.topology.grid import Grid
 from mpinodes.topology.hypercube import Hypercube
 from mpinodes.topology.matchings import Matchings
 from mpinodes.topology.random_digraph import RandomDigraph
@@ -248,7 +249,7 @@ PLAIN = {
     "barabasi-albert": {"attachments": 1},
     "geometric": {"radius": 0.8},
 }
-RULES = ["ring", "complete", "torus", "hypercube", "exponential"]
+RULES = ["ring", "complete", "torus", "grid", "hypercube", "exponential"]
 RANDOM = [name for name in KINDS if name not in RULES]
 EACH_ROUND = ["erdos-renyi-each-round", "random-digraph-each-round", "eulerian", "matchings"]
 DIRECTED = ["exponential", "random-digraph", "b-connected", "random-digraph-each-round", "eulerian"]
@@ -256,7 +257,7 @@ DIRECTED = ["exponential", "random-digraph", "b-connected", "random-digraph-each
 
 def generated(name: str, agents: int, seed: int = 1, **keys) -> topology.Topology:
     """A graph of a kind, with keys that the least number of agents can do with."""
-    if name == "torus":
+    if name in ("torus", "grid"):
         keys = {"rows": min(k for k in range(1, agents + 1) if agents % k == 0)} | keys
     return KINDS[name](agents, seed=seed, **PLAIN.get(name, {}) | keys)
 
@@ -361,6 +362,15 @@ def test_a_torus_wraps_in_both_directions(agents, rows, title, degree):
     grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(r, c, periodic=True), ordering="sorted")
     grid.remove_edges_from(list(nx.selfloop_edges(grid)))
     assert graph.edges(1) == {e for j, i in grid.edges for e in ((j, i), (i, j))}
+
+
+@pytest.mark.parametrize(("agents", "rows"), [(25, "square"), (12, 2), (6, 6), (7, 1), (1, "square"), (2, "square")])
+def test_a_grid_ends_where_it_ends(agents, rows):
+    graph = Grid(agents, rows)
+    grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(*graph.sides), ordering="sorted")
+    assert graph.edges(1) == {e for j, i in grid.edges for e in ((j, i), (i, j))}
+    with pytest.raises(BadInput, match=r"topology.rows=1, a path"):
+        _ = Grid(11)
 
 
 @pytest.mark.parametrize("k", range(6))
@@ -548,7 +558,7 @@ print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if
 def test_the_names_are_those_of_the_classes_and_of_the_files():
     assert sorted(registry.names(registry.TOPOLOGIES)) == sorted(KINDS)
     assert sorted(topology.stored()) == ["five-agent-chord", "seven-agent-digraph"]
-    assert len(KINDS) == 15
+    assert len(KINDS) == 16
     with pytest.raises(BadInput, match=r"topology.name = 'base': there is no such name"):
         registry.find(registry.TOPOLOGIES, "base")
 

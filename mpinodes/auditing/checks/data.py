@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from itertools import chain
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, Report, image, shown
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree
+from mpinodes.core.experiment import Tree, merge
 
 D, PAIRS, SLACK = 4, 400, 1e-7
 ROUNDS = 12
@@ -150,7 +151,8 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
         asked["problem"] = {"regularizer": 0.1, **problem}
         try:
             pair = [compose(asked, ranks=None).stream for _ in range(2)]
-            faults = list(_one_each(_stream(*pair)))
+            reseeded = compose(merge(asked, {"seed": seed + 1}), ranks=None).stream
+            faults = list(_one_each(chain(_stream(*pair), _seeds(pair[0], reseeded))))
         except BadInput as error:
             report.notes.append(f"with {name}: not tried: {error}")
             continue
@@ -188,12 +190,44 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             if features.shape[1] != one.dimension or not np.isfinite(features).all():
                 yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {one.dimension}")
                 return
-            if not np.isfinite(loss.targets).all() or (one.labels and not np.isin(loss.targets, (-1, 1)).all()):
+            if not np.isfinite(loss.targets).all() or (one.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
                 return
             largest, norm = float(np.abs(features).max(initial=0)), float(np.linalg.norm(features, axis=1).max())
             yield from _over("feature_bound", largest, one.feature_bound, where)
             yield from _over("feature_norm", norm, one.feature_norm, where)
+
+
+def _seeds(one: Any, other: Any) -> Iterator[Fault]:
+    """What is stated of another seed."""
+    if one.drawn_from_seed is None:
+        return
+    mine, its = _by_row(one), _by_row(other)
+    both = mine.keys() & its.keys()
+    same = [row for row in both if mine[row] == its[row]]
+    if one.drawn_from_seed is False and len(same) < len(both):
+        row = min(both - set(same))
+        yield Fault(
+            "drawn_from_seed = False", f"row {row}: another sample with another seed", "the same; or say nothing"
+        )
+    if one.drawn_from_seed is True and both and len(same) == len(both):
+        yield Fault(
+            "drawn_from_seed = True", f"{len(both)} rows are the same with another seed", "others; or say nothing"
+        )
+
+
+def _by_row(stream: Any) -> dict[int, bytes]:
+    """The samples of some rounds, by their rows in the source."""
+    found: dict[int, bytes] = {}
+    for i in range(stream.agents):
+        if (rows := stream.source_rows(i)) is None:
+            continue
+        losses, samples = stream.of(i), stream.samples(i)
+        for t in range(1, min(ROUNDS, stream.rounds or ROUNDS) + 1):
+            loss = losses(t)
+            features = dense(loss.features)
+            found |= {int(rows[number]): _row(features, loss, k) for k, number in enumerate(samples(t))}
+    return found
 
 
 def _row(features: Any, loss: Any, k: int) -> bytes:

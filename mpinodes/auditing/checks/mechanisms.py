@@ -73,9 +73,10 @@ def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float 
 def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     event = events[0]
     kind, scales = Kind(int(event.kind)), np.array([e.scale for e in events])
-    if (event.l1, event.l2) != ((0.7, 0.7) if kind == Kind.PURE else (1.5, 0.7)) or [
-        int(e.uses) for e in events
-    ] != list(range(RELEASES)):
+    radial = kind in (Kind.PURE, Kind.GAMMA_NORM)
+    if (event.l1, event.l2) != ((0.7, 0.7) if radial else (1.5, 0.7)) or [int(e.uses) for e in events] != list(
+        range(RELEASES)
+    ):
         yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
     if not np.isfinite(scales).all() or (scales < 0).any():
         yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")
@@ -85,7 +86,7 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
             yield Fault("noise where none is stated", f"{where}: up to {np.abs(noises).max():.3g}", "the event says so")
         return
     scaled = noises / scales[:, None]
-    if kind == Kind.PURE:
+    if radial:
         norms = np.linalg.norm(scaled, axis=1)
         p = stats.kstest(norms, stats.gamma(D).cdf).pvalue
         size = float(norms.mean() / D)

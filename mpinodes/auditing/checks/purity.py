@@ -16,6 +16,7 @@ from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, attributes, image, shown
 from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
 from mpinodes.core import Loss, Setup
+from mpinodes.losses.enforced import Reclipped
 from mpinodes.losses.linear import NoisyGradient
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
@@ -168,7 +169,7 @@ def _decoys(setup: Setup, agent: int) -> Any:
 
 def decoy(loss: Loss) -> Loss:
     """The same loss on other samples; the one it was made of stays as it is."""
-    if isinstance(loss, NoisyGradient):
+    if isinstance(loss, (NoisyGradient, Reclipped)):
         return replace(loss, loss=decoy(loss.loss))
     sample: Any = loss
     labels = sample.needs_labels

@@ -159,9 +159,19 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
                   noise(50.0), {"rounds": LONG}]),
         ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
     ]  # fmt: skip
+    if algorithm.decomposable:
+        recipes.append(
+            ("all samples of an agent", [data["quiet"], real, step("inverse-sqrt", 0.5),
+             noise(1.0, 1.0), one_agent(), {"rounds": 12, "data": {"batch": 2}}]),
+        )  # fmt: skip
     for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
         crowd = CROWDS.get(what, {}) if not algorithm.only_agents else {}
         yield what, merge({}, *trees, graph, crowd)
+
+
+def one_agent(**privacy: Any) -> Tree:
+    """Adjacent data that differ in all that an agent has."""
+    return {"privacy": {"adjacency": "one-agent", **privacy}}
 
 
 def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
@@ -182,6 +192,8 @@ def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
         ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
         ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}]),
     ]
+    if algorithm.decomposable:
+        recipes.append(("all samples of an agent", [own, logistic, {"rounds": 12}, one_agent(clip=1.0)]))
     for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
         yield what, merge({}, *trees, graph)
         yield f"{what}, complete graph", merge({}, *trees, next(graphs(algorithm)))
@@ -207,3 +219,4 @@ def _solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     yield "three coordinates", of(many, 8, "ring", regularizer=0.5)
     yield "a sum of losses", of(many, 6, "complete", average=False, weight=0.3)
     yield "long", of(one, 25, "complete", regularizer=0.3)
+    yield "all samples of an agent", merge(of(many, 6, "complete"), one_agent())

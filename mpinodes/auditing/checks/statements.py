@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.changes import Change, adjacent, changed, dense
+from mpinodes.auditing.changes import ALL, Change, adjacent, changed, dense, differs
 from mpinodes.auditing.checks.faults import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
@@ -56,7 +56,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
         if total > BRIEF and round not in followed:
             tried = [tried[0], *(tried[k] for k in rng.integers(1, len(tried), FEW))]
         for change in tried:
-            first = change.round if change.sample is None else begun[change.sample]
+            first = change.round if change.sample in (None, ALL) else begun[change.sample]
             if first < change.round:
                 change, last = change._replace(round=first), total
             yield from _one(run, recorded, replayed, change, last)
@@ -79,8 +79,7 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
     """Samples at corners of their domain, and within it."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
-    whole = run.setup.experiment.privacy.adjacency == "one-round"
-    sample = None if whole else run.setup.stream.samples(agent)(round)[row]
+    sample = differs(run.setup, agent, round, row)
     own, d = dense(loss.features[[row]])[0], loss.features.shape[1]
     bound, norm = run.setup.stream.feature_bound, run.setup.stream.feature_norm
     size = min(bound if np.isfinite(bound) else 1.0, norm if np.isfinite(norm) else 1.0)

@@ -33,6 +33,12 @@ def axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
+def pair(width: float = 9.6, height: float = 4.0) -> tuple[Figure, tuple[Axes, Axes]]:
+    """A figure with two pairs of axes side by side."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
+
+
 def line(axes: Axes, t: np.ndarray, values: xr.DataArray, colour: str, **style: Any) -> None:
     """A curve; of repeats their mean, and a band from the least to the largest."""
     if "repeat" in values.dims:

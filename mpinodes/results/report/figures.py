@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
@@ -28,6 +29,7 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
         "error": ("Distance to the best decision", error),
         "training": ("Training loss", training),
         "privacy": ("Privacy loss", privacy),
+        "views": ("What one node learns of another", views),
         "accuracy": ("Accuracy", accuracy),
         "topology": ("Topology", topology),
     }
@@ -174,6 +176,39 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
     drawing.log(axes, "x", "y")
     axes.set(xlabel="rounds", ylabel="privacy loss ε")
     axes.legend(fontsize=8)
+    return figure
+
+
+def views(data: xr.Dataset, summary: Json) -> Figure | None:
+    """ε of every agent toward every other: against distance, and as a heat map."""
+    if "epsilon_node" not in data:
+        return None
+    figure, (left, right) = drawing.pair()
+    hops, before = data.distance.values, float(data.epsilon_before_relaying.max())
+    total = f"in all, at δ = {summary['privacy']['delta']:g}"
+    drawn = [
+        (data.epsilon_node, NETWORK, total),
+        (data.epsilon_node_relayed, AVERAGE, "from then on, given all before"),
+    ]
+    for values, colour, label in drawn[: 2 if before > 0 else 1]:
+        far = np.unique(hops[hops > 0])
+        found = [values.values[hops == at] for at in far]
+        left.fill_between(far, [v.min() for v in found], [v.max() for v in found], color=colour, alpha=0.2, lw=0)
+        left.plot(far, [v.max() for v in found], color=colour, marker="o", ms=4, label=label)
+    if before > 0:
+        since = summary["privacy"]["views"]["relayed_from"]
+        left.axhline(before, color=AGENT, label=f"before round {since}, on all links")
+    links = float(_worst(data.epsilon_proven_network)[-1])
+    left.axhline(links, color="black", ls=":", label="in all, on all links")
+    left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node", ylim=(0, None))
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
+    left.legend(fontsize=8)
+    right.grid(visible=False)
+    mapped, what = (data.epsilon_node_relayed, "ε from then on") if before > 0 else (data.epsilon_node, "ε in all")
+    shown = right.imshow(mapped.values, vmin=0, cmap="viridis")
+    right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
+    figure.colorbar(shown, ax=right, shrink=0.8, label=what)
+    figure.suptitle(f"{summary['algorithm']}, {summary['topology']}: what one node learns of another", fontsize=10)
     return figure
 
 

@@ -47,7 +47,6 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
 {_privacy(s["privacy"], s.get("checked"))}
-{f"<p class='note'>{escape(words.BY_LABEL)}</p>" if s["partition"] == "by-label" else ""}
 <h2>Figures</h2>
 <div class="figures">{"".join(_figure(title, file) for title, file in figures.items())}</div>
 <h2>Experiment</h2>
@@ -81,6 +80,13 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
     rows = [(f"Share of agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
         rows = [("Share of every agent", rows[0][1])]
+    rows.append(("Network", privacy["network"]))
+    if together := privacy.get("together"):
+        rows = [(f"{who}, each run", p) for who, p in rows]
+        rows += [
+            (f"{who[0].upper()}{who[1:]}, all {together['runs']} runs together", p)
+            for who, p in privacy_words.of_all(together)
+        ]
     cells = [
         [
             who,
@@ -89,13 +95,14 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
             privacy_words.number(p["proven"]),
             privacy_words.by(p["rule"], checked).removeprefix("by ") or p["rule"],
         ]
-        for who, p in [*rows, ("Network", privacy["network"])]
+        for who, p in rows
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
     return (
         _table(head, cells)
         + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
-        "Proven: against someone who reads every message on every link. "
+        "Proven: against someone who reads every message on every link, where adjacent data differ in "
+        f"{privacy_words.DIFFERENCE[privacy['adjacency']]}. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
         f"{escape(' '.join(privacy_words.remarks(privacy)))}</p>"

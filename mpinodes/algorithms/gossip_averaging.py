@@ -1,0 +1,85 @@
+"""Private averaging by gossip: every agent noises its own value once, and from then on all relay mixes.
+
+The setting of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
+Decentralized Optimization and Averaging" (2022), without its acceleration; the accounting is ours. In our rounds, with
+x = 0 before round 1:
+
+    x_i = −∇f_i(0)                              round 1: of averaged squared distances the mean of the agent's points
+    y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
+    y_i <- Σ_j a_ij y_j                         from round 3 on
+
+s = Δ/m, with Δ the largest L2 change of ∇f_i(0) between adjacent data and m-GDP being (ε, δ)-DP.
+
+All that is ever said is a fixed linear mix of the releases of round 2, so what one node learns of another's data is
+known exactly: `mpinodes.privacy.views`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Relay, Start, Vector
+
+__all__ = ["GossipAveraging"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next round needs."""
+
+    x: Vector  # (d,)
+
+
+@dataclass(frozen=True)
+class GossipAveraging(Algorithm[State]):
+    """Noise once, then nothing but mixes."""
+
+    noise_scale: Annotated[
+        float, Meta(ge=0, le=1e100, description="s: the noise of every agent's release; 0: calibrated")
+    ] = 0.0
+    mixings = ("metropolis", "lazy-metropolis", "laplacian")
+
+    decomposable = True
+    anytime = True
+    judged_by = "last"
+    takes_steps = False
+    paper = "the setting of Cyffers, Even, Bellet, Massoulié, Muffliato (2022)"
+    whole_data = True
+    unconstrained = True
+    mechanism = "gaussian"
+    defaults = {
+        "rounds": 30,
+        "data": {"name": "mean", "batch": "all"},
+        "problem": {"set": "none", "average": True},
+        "topology": {"name": "ring"},
+        "privacy": {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "clip": "inf"},
+    }
+
+    def init(self, x: Vector) -> State:
+        """Begin at 0."""
+        return State(x)
+
+    def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
+        """y_i."""
+        if here.t == 1:
+            return Start()
+        if here.t > 2:
+            return Relay()
+        l2 = self.run.grad_sensitivity[here.agent]
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=self.noise(l2))
+
+    def noise(self, l2: float) -> float:
+        """The s that hides a change of size `l2`."""
+        return self.noise_scale or l2 / self.run.gdp(self.run.epsilon, self.run.delta)
+
+    def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
+        """x_i, and then the mixes."""
+        return State(-loss.grad(s.x) if here.t == 1 else inbox.mix())
+
+    def decision(self, s: State) -> Vector:
+        """What it has of the average."""
+        return s.x

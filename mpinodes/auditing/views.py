@@ -1,0 +1,129 @@
+"""What an adversary who is a node, or several that collude, makes of what such nodes receive.
+
+The likelihood of what a node receives is an integral over all that it does not, and in general no number. But any
+statistic of what it receives bounds ε from below, and a linear one does well: the sum of all numbers received, weighted
+by how far adjacent data move each and by how much noise there is along it. Where all that is received are mixes of
+once-noised values, the weights are known and the test is the most powerful one there is; elsewhere they are learnt from
+runs of their own, which no bound counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.core import Setup, Vector
+from mpinodes.core.messages import HEADER
+from mpinodes.privacy.curves import gdp_epsilon
+from mpinodes.privacy.views import Relayed, coalition
+
+LEARNT = 200  # runs on the own data from which the noise is learnt
+MOVED = 4  # and on adjacent data, to find how far what is received moves
+RIDGE = 1e-3  # what is added to each variance, of the mean one: with few runs some directions seem to have none
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A statistic of what some nodes receive: below 0 it looks like adjacent data.
+
+    Attributes:
+        received: (rounds, agents) whose message of a round they have, their own among them.
+        weights: (numbers received,).
+        middle: half way between the means on the two data sets.
+    """
+
+    received: NDArray[np.bool_]
+    weights: Vector
+    middle: float
+
+    def __call__(self, frames: Vector) -> float:
+        """Of what was said, (rounds, agents, words), as far as they receive it."""
+        return float(_numbers(self.received, frames, len(self.weights)) @ self.weights) - self.middle
+
+
+def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
+    """Whose message of a round the viewers of the run have, their own among them: (rounds, agents)."""
+    viewers = list(setup.experiment.audit.viewers)
+    found = np.array([setup.topology.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
+    found[:, viewers] = True
+    return found
+
+
+def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
+    """The releases received, one after the other: (count,)."""
+    width = count // int(received.sum())
+    return np.asarray(frames[received][:, HEADER : HEADER + width].ravel())
+
+
+Simulated = Callable[[int], Transcript]  # a run from a seed
+
+
+def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
+    """A statistic for each adjacent data set: the linear one that tells it apart best, as far as some runs show."""
+    runs = [own(seed).frames for seed in seeds]
+    mask = received(setup, len(runs[0]))
+    count = int(mask.sum()) * len(setup.algorithm.vectors) * setup.dimension
+    said = np.array([_numbers(mask, frames, count) for frames in runs])
+    mean = said.mean(axis=0)
+    spread = (said - mean) / np.sqrt(len(said) - 1)
+    ridge = max(RIDGE * float((spread**2).sum()) / count, 1e-300)
+    inner = np.linalg.inv(np.eye(len(said)) + spread @ spread.T / ridge)
+    found = []
+    for other in others:
+        there = np.array([_numbers(mask, other(seed).frames, count) for seed in seeds[:MOVED]])
+        moved = (said[:MOVED] - there).mean(axis=0)
+        weights = moved / ridge - spread.T @ (inner @ (spread @ moved)) / ridge**2
+        found.append(Sight(mask, weights, float(weights @ (mean - moved / 2))))
+    return found
+
+
+def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
+    """The likelihood ratio itself, where nothing was said before the round of which all that follow are mixes.
+
+    From runs on the two data sets with the same noise; the data of `victim` differ.
+    """
+    setup, viewers = own.setup, own.setup.experiment.audit.viewers
+    relayed = Relayed.of(setup, own.events)
+    if relayed is None or own.events.uses[: relayed.start - 1].any() or not (own.events.uses > 0).any(axis=0).all():
+        return None
+    mask, n, first = received(setup, len(own.frames)), setup.topology.agents, relayed.start - 1
+    said, rows = np.eye(n), []
+    for t in range(first, len(own.frames)):
+        rows.append(said[mask[t]])
+        said = relayed.weights[t - first] @ said if t - first < len(relayed.weights) else said
+    a = np.concatenate(rows)
+    others = np.setdiff1d(np.arange(n), viewers)
+    scaled = a[:, others] * relayed.scale[others]
+    # All that is known of y beside the viewers' own: project e_u to it, and read it off what was received.
+    _, sizes, basis = np.linalg.svd(scaled, full_matrices=False)
+    basis = basis[sizes > 1e-10 * sizes[0]]
+    target = np.zeros(n)
+    target[others] = basis.T @ basis[:, others.tolist().index(victim)] / relayed.scale[others]
+    of_rows = np.linalg.lstsq(a.T, target, rcond=1e-13)[0]
+    words = slice(HEADER, HEADER + setup.dimension)
+    shift = (own.frames - other.frames)[first, victim, words]
+    # The statistic is Σ_k target_k ⟨shift, y_k⟩, and y_k less its noise what agent k wanted to say.
+    clean = [_wanted(own, k, first) for k in others]
+    mean = float(target[others] @ (np.array(clean) @ shift))
+    before = np.zeros(int(mask[:first].sum()) * setup.dimension)
+    weights = np.concatenate([before, np.outer(of_rows, shift).ravel()])
+    return Sight(mask, weights, mean - float(target[victim] * (shift @ shift)) / 2)
+
+
+def _wanted(run: Transcript, agent: int, place: int) -> Vector:
+    """What an agent wanted to say in the round after `place` others."""
+    message: Any = Replayed(run, agent).messages[place]
+    return np.asarray(message.value)
+
+
+def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
+    """ε at δ that is proven of an agent toward the run's viewers; None: no more than of all links."""
+    found = coalition(setup, run.events, setup.experiment.audit.viewers)
+    if found is None or not np.isfinite(found[victim]):
+        return None
+    return gdp_epsilon(float(found[victim]), setup.experiment.privacy.delta)

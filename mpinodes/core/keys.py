@@ -1,0 +1,77 @@
+"""The key that a run's noise and dither are drawn from.
+
+Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
+is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
+the user's, and every draw is another. Left out is what can change none, and what no message is made of: the contents of
+data files, for a hash of private data tells whether a sample is in them. A fingerprint is no secret, so what is proven
+is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from mpinodes.core.parts import Setup
+
+SILENT = ("seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit")  # or below, by itself
+SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
+OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
+
+
+def noise_key(setup: Setup) -> bytes:
+    """32 bytes: of the seed, and of `noise.key` if it is set, else of the fingerprint.
+
+    Raises:
+        OSError: a file that the experiment names cannot be read.
+    """
+    e = setup.experiment
+    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup))
+    return blake2b(json.dumps([e.seed, *told]).encode(), digest_size=32, person=b"mpinodes noise").digest()
+
+
+def fingerprint(setup: Setup) -> str:
+    """Of all that can change a message, but for the seed: 64 hexadecimal digits.
+
+    Raises:
+        OSError: a file that the experiment names cannot be read.
+    """
+    e = setup.experiment
+    tree: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(e).items() if k not in SILENT}
+    tree["rounds"] = e.rounds if knows_horizon(setup) else None
+    tree["noise"] = e.noise.backend
+    for section in SOURCES:
+        tree[section].pop("path", None)
+    tree["topology"].pop("file", None)
+    for key in (*setup.stream.lengthens, "identity"):
+        tree["data"].pop(key, None)
+    tree["privacy"].pop("tight")
+    tree["sources"] = [blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup)]
+    return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
+
+
+def knows_horizon(setup: Setup) -> bool:
+    """Whether a message may depend on how many rounds the run is to have."""
+    period = setup.topology.period
+    repeated = period is not None and period <= setup.experiment.rounds
+    return not (setup.algorithm.anytime and (setup.mixing.anytime or repeated))
+
+
+def _sources(setup: Setup) -> Iterator[Path]:
+    """The files that the parts are made of, where they are not ours: in an order of their own."""
+    e = setup.experiment
+    paths = (e.algorithm.get("path"), e.problem.path, e.data.get("path"), e.privacy.path, e.topology.get("path"))
+    yield from (Path(path) for path in paths if path)
+    if setup.topology.from_file:
+        yield Path(setup.topology.path)  # type: ignore[attr-defined]
+    parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)
+    for part in (*map(type, parts), setup.loss):
+        if not part.__module__.startswith(OURS) and (file := sys.modules[part.__module__].__file__):
+            yield Path(file)

@@ -1,0 +1,81 @@
+"""The clip of losses that do their own clipping, enforced between loss and algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpinodes.core import ALL, Loss, SampleLoss, Solved, Vector
+from mpinodes.losses.clipping import ROUNDING, reclipped
+from mpinodes.losses.linear import LinearLoss
+from mpinodes.losses.squared_distance import SquaredDistance
+
+CLIPPED = (LinearLoss.data_grad, SquaredDistance.data_grad)  # by `losses.clipping`, for any doubles
+
+
+@dataclass(frozen=True, slots=True)
+class Reclipped(Loss):
+    """A loss whose samples' gradients are clipped once more, each by itself: what the clip says holds whatever it does.
+
+    Attributes:
+        loss: the loss.
+        clip: L2 bound on a sample's gradient; of a loss that shows no samples, and where `whole`, on the round's.
+        whole: as in `SampleLoss`.
+        regularizer: λ, which is public: only the samples' part of a gradient is taken from the loss.
+    """
+
+    loss: Loss
+    clip: float
+    whole: bool
+    regularizer: float
+
+    def value(self, x: Vector) -> float:
+        """f(x)."""
+        return self.loss.value(x)
+
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """The samples' part, and λx."""
+        gradient = self.data_grad(x, block)
+        return gradient + self.regularizer * x[block] if self.regularizer else gradient
+
+    def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """The sum of the samples' gradients, each cut to the clip; where there is one, or `whole`, the gradient cut."""
+        loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
+        if not isinstance(loss, SampleLoss) or self.whole:
+            return reclipped(loss.data_grad(x, block), most)
+        if type(loss).data_grad in CLIPPED:
+            return loss.data_grad(x, block)
+        shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
+        if len(shares) == 1:
+            return reclipped(loss.data_grad(x, block), most * float(shares[0]))
+        each = [
+            replace(loss, features=loss.features[[k]], targets=loss.targets[[k]], divisor=1.0)
+            for k in range(len(shares))
+        ]
+        gradient: Vector = shares @ np.stack([reclipped(one.data_grad(x, block), most) for one in each])
+        return gradient
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Of the loss unclipped."""
+        return self.loss.prox(v, step, near, tolerance)
+
+
+def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
+    """A loss whose gradient keeps the clip: itself, where it is by `losses.clipping`, else `Reclipped`.
+
+    Args:
+        loss: as an agent sees it.
+        clip: of a sample, or where `whole` of the round.
+        opaque: the clip of a whole round that keeps to the same sensitivity, for a loss that shows no samples.
+        whole: as in `SampleLoss`.
+        regularizer: λ.
+    """
+    if not isinstance(loss, SampleLoss):
+        return Reclipped(loss, opaque, whole, regularizer)
+    if loss.clip != clip or loss.whole != whole or loss.features.dtype != np.float64:
+        # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
+        loss = replace(loss, features=loss.features.astype(np.float64), clip=clip, whole=whole)
+    kind = type(loss)
+    ours = isinstance(loss, LinearLoss) and kind.grad is LinearLoss.grad and kind.data_grad in CLIPPED
+    return loss if ours else Reclipped(loss, clip, whole, regularizer)

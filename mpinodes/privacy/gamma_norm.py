@@ -1,0 +1,83 @@
+"""What a shift costs that noise of density ∝ exp(−‖e‖₂/b) in R^d hides, by x: its L2 size over b.
+
+Rotated, all shifts of one size are one. With foci at the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη
+(b = 1), the integral E of P_x^a P_0^(1−a) separates into Bessel functions: with z = x/2, k = 2a − 1 and ν = d/2 − 1
+
+    exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
+
+M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). By reflection it is the same in both directions; for d = 1 it is that of
+Laplace noise.
+
+- It grows with x: P_0^a is symmetric and unimodal, and P_0^(1−a) is so upside down (T. W. Anderson, 1955). So the
+  curve of the largest shift holds for each; and it adds up, order by order, over rounds whose shifts hang on all that
+  was said before, if their bounds are constants and no shift hangs on the noise that is to hide it.
+- D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
+  Λ_{ν+1} ≤ Λ_ν, ∂E/∂k ≤ E k z²/(2(ν+1)); and E = 1 at k = 1.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, exp, sqrt
+
+import numpy as np
+from scipy.special import k0e, k1e
+
+from mpinodes.core.messages import Vector
+from mpinodes.privacy.curves import ORDERS, pure_rdp
+
+MARGIN = 1e-9  # relative, on E − 1: its terms are positive, with fewer than 2e5 roundings each, together below 3e-11
+LARGEST = 100_000  # d; above, only a x²/(2d) is known
+EXPONENT = 600.0  # e to its power and its inverse are floats
+HALVINGS = 60  # of the terms of a series, after which the rest is below rounding
+
+
+def gamma_norm_rdp(d: int, x: Vector) -> Vector:
+    """Rényi divergences of shifts by x > 0, (m,) -> (m, orders): never less, and hardly more (`MARGIN`).
+
+    Where shift and order are both large (`EXPONENT`), or d is (`LARGEST`), they are bounds.
+    """
+    x = np.asarray(x, dtype=float)
+    small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)
+    exact = np.array([_exact(d, one) for one in x.tolist()]).reshape(small.shape)
+    pure = np.where(x[:, None] < 1e-3, np.inf, pure_rdp(x))  # a difference of logarithms, lost where x is small
+    return np.asarray(np.minimum(np.minimum(small, exact), pure))
+
+
+@lru_cache(maxsize=10_000)
+def _exact(d: int, x: float) -> Vector:
+    """The curve of one shift, (orders,); inf where it cannot be computed."""
+    w = (ORDERS - 0.5) * x
+    sound = np.minimum(w, w * w / (2 * d)) <= EXPONENT  # either bounds log Λ_ν
+    if d > LARGEST or x / 2 > EXPONENT or not sound[0]:
+        return np.full(len(ORDERS), np.inf)
+    logarithm = np.log1p(_excess(d, x / 2, w[sound]) * (1 + MARGIN))
+    # Beyond: (log Λ_ν)' = R, the mean of a cosine that w tilts, grows, and R' = 1 − R² − 2cR/w, c = ν + ½. So R, that
+    # of Λ_{ν+1} all the more, and with them (log E)' are below w/(c + √(c² + w²)).
+    c = (d - 1) / 2
+    s = np.hypot(c, w)
+    most = s - c * np.log(c + s)
+    beyond = (logarithm[-1] + most[~sound] - most[sound][-1]) * (1 + MARGIN)
+    return np.asarray(np.concatenate([logarithm, beyond]) / (ORDERS - 1))
+
+
+def _excess(d: int, z: float, w: Vector) -> Vector:
+    """E − 1, at ascending w = kz: the sum without what it is at k = 1, where it is 1, term by term."""
+    h = d / 2 - 1
+    # From here on a term is at most half the one before.
+    halving = ceil((sqrt(h * h + 2 * float(w[-1]) ** 2) - h) / 2)
+    j = np.arange(1.0, halving + HALVINGS)[:, None]
+    terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w, np.array([z]))]
+    m, n = _weights(d, z)
+    return np.asarray(((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0))
+
+
+def _weights(d: int, z: float) -> tuple[float, float]:
+    """M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), two dimensions at a time."""
+    if d % 2:
+        m, n = exp(-z), z * exp(-z)
+    else:
+        m, n = z * float(k1e(z)) * exp(-z), z * z * float(k0e(z)) * exp(-z) / 2
+    for below in range(2 - d % 2, d, 2):
+        m, n = m + n, z * z / (below * (below + 2)) * m
+    return m, n

@@ -1,0 +1,309 @@
+"""What several runs on the same data cost together: their curves, added up for every sample.
+
+A sample goes by its row in the source, since its place in an agent's share, in an epoch, and the share itself may
+differ from run to run. Runs whose samples nothing maps to each other are charged, each, what its worst sample costs.
+Runs are independent given the data, and their settings fixed beforehand: that is plain composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from mpinodes.core.events import Kind
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Setup
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, price_curves
+from mpinodes.privacy.accountant import groups as accounted_groups
+from mpinodes.privacy.curves import ORDERS
+from mpinodes.privacy.leakage import Indices
+from mpinodes.privacy.ledger import Ledger
+
+MOST_CURVES = 300_000  # Rényi curves that are kept, of all samples together: 245 MB
+OWN = 2**40  # above the numbers of an agent's own samples, of streams without rows
+DEALT = {"seed", "batch", "epochs", "shuffle", "partition", "sizes", "concentration", "identity"}  # rows stay the same
+
+
+class Cost(NamedTuple):
+    """What one run, or several, cost every sample that they used.
+
+    Attributes:
+        samples: (m,) their numbers, ascending; any other sample costs nothing.
+        pure, rho: (m,) pure ε and zCDP; inf: there is none.
+        rdp: Rényi divergences, by places in `samples`: (k,) -> (k, orders).
+        gaussian: whether all noise is.
+        distance: total variation distance to what is accounted for.
+        unknown: whether nothing is stated of what some message leaks.
+    """
+
+    samples: Indices
+    pure: Vector
+    rho: Vector
+    rdp: Callable[[Indices], Vector]
+    gaussian: bool = False
+    distance: float = 0.0
+    unknown: bool = False
+
+    def loss(self, delta: float) -> PrivacyLoss:
+        """Of the worst sample."""
+        if self.unknown:
+            return UNPROVEN
+        return at_distance(
+            lambda part: price_curves(self.pure, self.rho, self.rdp, self.gaussian, part), delta, self.distance
+        )
+
+    def settled(self, room: int = MOST_CURVES) -> Cost:
+        """The same without what its curves are made from; of more samples than there is room for, without curves."""
+        m, rho = len(self.samples), self.rho
+        if self.gaussian:
+            return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
+        if m > room:
+            return self._replace(rdp=_no_curves)
+        curves = np.concatenate([np.zeros((0, len(ORDERS))), *(self.rdp(at) for at in _stretches(m))])
+        return self._replace(rdp=lambda at: curves[at])
+
+    def most(self) -> Cost:
+        """One sample that costs no less than any, whichever they are."""
+        if not len(self.samples):
+            return self
+        curve = np.zeros((1, len(ORDERS)))
+        if not self.gaussian:
+            curve = np.max([self.rdp(at).max(axis=0) for at in _stretches(len(self.samples))], axis=0)[None]
+        return self._replace(
+            samples=np.zeros(1, np.int64),
+            pure=self.pure.max(keepdims=True),
+            rho=self.rho.max(keepdims=True),
+            rdp=lambda at: curve[at],
+        )
+
+
+def _no_curves(at: Indices) -> Vector:
+    return np.full((len(at), len(ORDERS)), np.inf)
+
+
+def _stretches(size: int) -> list[Indices]:
+    """All places, a few thousand at a time."""
+    return np.array_split(np.arange(size), -(-size // 4096)) if size else []
+
+
+def composed(costs: Sequence[Cost]) -> Cost:
+    """What they cost together, sample by sample."""
+    samples = np.unique(np.concatenate([np.zeros(0, np.int64), *(cost.samples for cost in costs)]))
+    pure, rho = np.zeros(len(samples)), np.zeros(len(samples))
+    places = []  # by cost, where each sample stands in it; -1: nowhere
+    for cost in costs:
+        here = np.searchsorted(samples, cost.samples)
+        pure[here] += cost.pure
+        rho[here] += cost.rho
+        place = np.full(len(samples), -1)
+        place[here] = np.arange(len(here))
+        places.append(place)
+
+    def rdp(at: Indices) -> Vector:
+        curves = np.zeros((len(at), len(ORDERS)))
+        for cost, place in zip(costs, places, strict=True):
+            there = place[at] >= 0
+            curves[there] += cost.rdp(place[at][there])
+        return curves
+
+    gaussian, distance = all(cost.gaussian for cost in costs), sum(cost.distance for cost in costs)
+    return Cost(samples, pure, rho, rdp, gaussian, distance, any(cost.unknown for cost in costs))
+
+
+def whole(classes: Sequence[Cost]) -> Cost:
+    """What runs cost together, of which no sample of one class is known to be which of another."""
+    return classes[0] if len(classes) == 1 else composed([cost.most() for cost in classes])
+
+
+class RunCost(NamedTuple):
+    """What a run cost.
+
+    Attributes:
+        agents: by agent, what its own messages did; those that cost alike are one object.
+        network: what all did.
+    """
+
+    agents: list[Cost]
+    network: Cost
+
+
+def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
+    """What the first rounds of a run cost every sample, or by other adjacencies whatever it is that they change."""
+    shared = setup.experiment.data["partition"] == "shared"
+    events, ledgers = accountant.events(), accountant.ledgers(horizon)
+    distances = events.tv_distance[:horizon].sum(axis=(0, 2))
+    made: dict[Hashable, Cost] = {}
+    agents = []
+    for i, ledger in enumerate(ledgers):
+        samples, group = _members(setup, i, [t for t in np.unique(events.uses[:horizon, i]).tolist() if t])
+        key = id(ledger), samples.tobytes(), group.tobytes(), distances[i]
+        if key not in made:
+            made[key] = _of_ledger(ledger, horizon, samples, group)._replace(distance=float(distances[i]))
+        agents.append(made[key])
+    # Of a private sample its owner's messages tell alone: no two agents have the same.
+    network = composed(agents)
+    return RunCost(agents, network if shared else network._replace(distance=float(distances.max())))
+
+
+def _of_ledger(ledger: Ledger, horizon: int, samples: Indices, group: Indices) -> Cost:
+    """The cost of samples, by the group of the ledger that each is in."""
+    pure, rho = ledger.at(horizon)
+
+    def rdp(at: Indices) -> Vector:
+        some, where = np.unique(group[at], return_inverse=True)
+        return np.asarray(ledger.rdp(some)[where])
+
+    unknown = bool(ledger.is_unknown[:horizon].any())
+    return Cost(samples, pure[group], rho[group], rdp, ledger.costs.is_all(Kind.GAUSSIAN), unknown=unknown)
+
+
+def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
+    """The samples of the rounds that an agent's messages carry, ascending, and the group of its ledger of each.
+
+    By adjacencies other than one-sample they are the groups themselves.
+    """
+    stream, adjacency = setup.stream, setup.experiment.privacy.adjacency
+    own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
+    groups = accounted_groups(setup)(agent)
+    if adjacency != "one-sample":
+        group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
+        return group + own, group
+    number, group = _paired(groups, stream.samples(agent), used)
+    rows = stream.source_rows(agent)
+    name = number + own if rows is None else rows[number]
+    order = np.argsort(name)
+    return name[order], group[order]
+
+
+def _paired(
+    groups: Callable[[int], Sequence[int]], samples: Callable[[int], Sequence[int]], used: Sequence[int]
+) -> tuple[Indices, Indices]:
+    """By sample its group: one that comes in the same rounds, for that is all that its cost hangs on.
+
+    Raises:
+        ValueError: there is none, against what `Stream.groups` is to say.
+    """
+    if all(list(groups(t)) == list(samples(t)) for t in used):
+        number = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
+        return number, number
+    carried: dict[int, list[int]] = {}
+    by_round = ((groups(t), list(samples(t))) for t in used)
+    if all(len(of) == 1 and carried.setdefault(of[0], came) == came for of, came in by_round):
+        group = np.repeat(list(carried), [len(s) for s in carried.values()])
+        number = np.fromiter((k for s in carried.values() for k in s), np.int64)
+        if len(np.unique(number)) == len(number):
+            return number, group
+    rounds_of_samples, rounds_of_groups = _rounds(samples, used), _rounds(groups, used)
+    by_rounds = {rounds: g for g, rounds in rounds_of_groups.items()}
+    if missing := [k for k, rounds in rounds_of_samples.items() if rounds not in by_rounds]:
+        raise ValueError(
+            f"sample {missing[0]} comes in other rounds than any group: Stream.groups does not fit samples"
+        )
+    pairs = np.array([(k, by_rounds[rounds]) for k, rounds in rounds_of_samples.items()], np.int64)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _rounds(of: Callable[[int], Sequence[int]], used: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """By number the rounds that it comes in."""
+    found: dict[int, list[int]] = {}
+    for t in used:
+        for k in of(t):
+            found.setdefault(k, []).append(t)
+    return {k: tuple(rounds) for k, rounds in found.items()}
+
+
+def same_things(setup: Setup, job: Hashable) -> Hashable:
+    """Runs with equal answers number alike what adjacent data may change, so that their costs add up one by one.
+
+    Args:
+        setup: of the run.
+        job: what it was run in: a file, or a stream of the user's, may be another one in the next, unless
+            `data.identity` says that it is not.
+    """
+    e, stream = setup.experiment, setup.stream
+    adjacency, section = e.privacy.adjacency, dict(e.data)
+    identity = section.pop("identity", None)
+    whose = (identity or job) if "path" in section or "file" in section else None
+    seed, agents = section.pop("seed", e.seed), setup.topology.agents
+    if adjacency == "one-sample" and stream.drawn_from_seed is False and stream.source_rows(0) is not None:
+        section = {key: value for key, value in section.items() if key not in DEALT}
+        # One file for each agent: the rows are those of one after the other.
+        seed, agents = 0, agents if "{agent}" in str(section.get("file")) else 0
+    return adjacency, whose, repr(sorted(section.items())), seed, agents
+
+
+def unmapped(adjacency: str) -> str:
+    """Why nothing is proven of runs none of which numbers alike what adjacent data may change; empty: it is.
+
+    Of one sample, or of one round's loss in each run, each run's worst is an upper bound. A change of another kind may
+    be spread over many of its kind in another run.
+    """
+    if adjacency in ("one-sample", "one-round"):
+        return ""
+    return f"adjacent data, by {adjacency}, are not the same in all runs; data.seed fixes who has which samples"
+
+
+def other_data(setup: Setup) -> bool:
+    """Whether a run with another seed has other samples altogether."""
+    return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
+
+
+class Together:
+    """Runs on the same data, taken one by one, and what it costs to publish them all.
+
+    Costs add up sample by sample among runs of equal `same_things`, and of such classes of runs those of the worst
+    samples do.
+
+    Attributes:
+        runs: so far.
+        unproven_because: in words; empty: it is proven, as far as this knows.
+    """
+
+    def __init__(self, adjacency: str) -> None:
+        self.runs, self.unproven_because = 0, ""
+        self._adjacency = adjacency
+        self._classes: dict[Hashable, RunCost] = {}
+
+    def take(self, cost: RunCost, things: Hashable) -> None:
+        """The next run's."""
+        self.runs += 1
+        before = self._classes.get(things)
+        parts = [cost] if before is None else [before, cost]
+        network = composed([part.network for part in parts]).settled()
+        room = MOST_CURVES // max(1, len(network.samples)) - 1
+        made: dict[tuple[int, ...], Cost] = {}
+        agents = []
+        for each in zip_longest(*(part.agents for part in parts)):
+            key = tuple(map(id, each))
+            if key not in made:
+                there = [one for one in each if one is not None]
+                made[key] = composed(there).settled(MOST_CURVES if len(made) < room else 0)
+            agents.append(made[key])
+        self._classes[things] = RunCost(agents, network)
+        if len(self._classes) > 1:
+            self.unproven_because = self.unproven_because or unmapped(self._adjacency)
+
+    def take_unproven(self, because: str) -> None:
+        """A run of which nothing is proven."""
+        self.runs += 1
+        self.unproven_because = self.unproven_because or because
+
+    @property
+    def by(self) -> str:
+        """What costs are added up by: sample, round, ...; or maxima, those of runs or of classes of them."""
+        return self._adjacency.removeprefix("one-") if len(self._classes) <= 1 else "maxima"
+
+    def network(self, delta: float) -> PrivacyLoss:
+        """What all messages of all runs tell."""
+        return self._loss([found.network for found in self._classes.values()], delta)
+
+    def agents(self, delta: float) -> list[PrivacyLoss]:
+        """By agent, what its own messages in all runs tell."""
+        each = zip_longest(*(found.agents for found in self._classes.values()))
+        return [self._loss([one for one in costs if one is not None], delta) for costs in each]
+
+    def _loss(self, costs: Sequence[Cost], delta: float) -> PrivacyLoss:
+        return UNPROVEN if self.unproven_because else whole(costs).loss(delta)

@@ -1,0 +1,312 @@
+"""What a node, or some that collude, learn of another's data, where all that is said are linear mixes of noised values.
+
+From some round L on a run may say nothing new: in round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
+and from then on all relay. A message of round t >= L is then a fixed mix of these releases, Σ_k M_jk y_k, where
+M(L) = I and M(t + 1) = W(t) M(t), with W(t) the weights that all agents mix by in round t: made of the graph and of
+public scalars, never of data. Viewers C receive what their in-neighbors say, and know all of their own, so that the
+columns of C in the rows that they receive, A, drop out: they see A(v + e), a Gaussian vector of known covariance
+A Σ Aᵀ ⊗ I. Adjacent data move one v_u by Δ at most, and no other, so that with B = A Σ^½ and g the column u of A
+
+    μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
+
+by which the view is exactly μ-GDP and, for the best of tests, no better. ℓ_u, the *leverage* of u, is the squared norm
+of e_u projected to the row space of B: 1 where y_u itself follows from what is received, as it does for all that hear
+u in round L; 0 where nothing of it has arrived. So the loss toward a node is never above what the links give away.
+
+What was said before round L also tells, and what is said in round L depends on it. Conditional on all of it, on every
+link, round L is as above, so that a view is √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before by all links: a node's view is
+made of what was said before and of the rest. That is an upper bound; where nothing was said before it is exact.
+
+What each row of A tells by itself does not add up to a bound, for all rows hold the same noise: two that differ in y_u
+alone give it away.
+
+No such reduction holds for messages whose data depend on messages that the viewers did not receive: see
+scripts/relayed_message.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.events import Events, Kind
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Setup
+from mpinodes.privacy.accountant import groups
+from mpinodes.privacy.curves import gdp_epsilon
+from mpinodes.privacy.leakage import Indices
+from mpinodes.privacy.ledger import Uses, open_ledger
+
+PRIME = 2**31 - 1
+BLUR = 1e-9  # what counts as rounding must be smaller than this, relatively to the least that counts
+SLACK = 1e-6  # what rounding may take from a leverage: far more than BLUR can turn a direction by
+MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
+
+
+def relayed_from(setup: Setup, events: Events) -> int | None:
+    """L, from which on nothing new is said: the last round with a release of its own; None: views are not linear.
+
+    Args:
+        setup: of the run.
+        events: (rounds, agents) of all of it.
+    """
+    e = setup.experiment
+    if not (e.private and e.privacy.mechanism == "gaussian" and e.noise.backend == "numpy") or events.vectors > 1:
+        return None
+    if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
+        return None
+    if events.is_unknown.any() or events.is_hidden.any() or events.tv_distance.any():
+        return None
+    said = (events.kind[..., 0] != Kind.CLEAN) | (events.uses > 0)
+    rounds = np.flatnonzero(said.any(axis=1))
+    if not len(rounds) or rounds[-1] + 1 >= len(events):
+        return None
+    last = events[rounds[-1]]
+    told = (last.uses > 0) & ((last.kind[:, 0] != Kind.GAUSSIAN) | (last.scale[:, 0] == 0))
+    return None if told.any() else int(rounds[-1]) + 1
+
+
+def weights(setup: Setup, first: int, last: int) -> Vector:
+    """The weights that agents mix by in rounds first .. last − 1: (rounds, n, n), at [t, i, j] that of j's message.
+
+    Recomputed from the graph and the mixing's own scalars, which are public.
+    """
+    n, mixing = setup.topology.agents, setup.mixing
+    states: list[Any] = [mixing.init(i) for i in range(n)]
+    found = np.zeros((max(0, last - first), n, n))
+    for t in range(first if states == [None] * n else 1, last):
+        places = [setup.topology.neighborhood(t, i) for i in range(n)]
+        said = [np.asarray(mixing.outgoing(s, here), float) for s, here in zip(states, places, strict=True)]
+        for i, here in enumerate(places):
+            states[i], row, _ = mixing.weights(states[i], here, [said[j] for j in here.senders])
+            if t >= first:
+                found[t - first, i, list(here.senders)] = row
+    return found
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """The rounds of a run in which nothing new is said.
+
+    Attributes:
+        start: L.
+        weights: (T − L, n, n) by which messages of round L, L + 1, ... are mixed.
+        heard: (T − L + 1, n, n) at [t, i, j] whether i receives what j says in that round; its own it does.
+        scale: (n,) of the noise of the releases of round L, per coordinate.
+    """
+
+    start: int
+    weights: Vector
+    heard: NDArray[np.bool_]
+    scale: Vector
+
+    @classmethod
+    def of(cls, setup: Setup, events: Events) -> Relayed | None:
+        """That of a run, from its (rounds, agents) events; None: it has none."""
+        start = relayed_from(setup, events)
+        if start is None:
+            return None
+        last, n = len(events), setup.topology.agents
+        heard = np.array([setup.topology.sends(t).T | np.eye(n, dtype=bool) for t in range(start, last + 1)])
+        return cls(start, weights(setup, start, last), heard, np.array(events[start - 1].scale[:, 0]))
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether graph and weights stay the same."""
+        return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all views are worked out in reasonable time."""
+        n = len(self.scale)
+        return n**4 * (min(n, len(self.heard)) if self.is_fixed else len(self.heard)) <= MOST
+
+    @cached_property
+    def residues(self) -> Indices:
+        """The weights modulo PRIME: (T − L, n, n). A double is a fraction by a power of two, so nothing is rounded."""
+        each, where = np.unique(self.weights, return_inverse=True)
+        exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in each)]
+        return np.array(exact, np.int64)[where].reshape(self.weights.shape)
+
+    def leverages(self, viewers: Sequence[int]) -> Vector:
+        """ℓ of every agent, toward viewers that tell each other all: (n,), no less than it is; nan for themselves.
+
+        How many directions of B are seen is found without rounding, over a prime field, whose ranks are never above
+        the true ones and equal to them but for bad luck of less than one in a million. Where doubles do not show just
+        as many, well apart from rounding, all that has arrived counts as seen: the links' bound.
+        """
+        others = np.setdiff1d(np.arange(len(self.scale)), viewers)
+        noised = self.scale[others] > 0
+        reached, seen = self._reached(viewers)[others], self._seen(viewers)
+        leverage = reached.astype(float)
+        if seen is not None:
+            exact, near = seen
+            rank = len(_echelon(exact[:, others[noised]]))
+            rows = _directions(near[:, others[noised]] * self.scale[others[noised]], rank)
+            if rows is not None:
+                found = np.minimum(1.0, np.vecdot(rows.T, rows.T) + SLACK)
+                leverage[noised] = np.where(reached[noised], found, 0.0)
+        whole = np.full(len(self.scale), np.nan)
+        whole[others] = leverage
+        return whole
+
+    def _reached(self, viewers: Sequence[int]) -> NDArray[np.bool_]:
+        """Whether anything of y_k has arrived at the viewers: (n,)."""
+        told = self._rows(-1, viewers).any(axis=0)
+        for t in reversed(range(len(self.weights))):
+            told = told @ (self.weights[t] != 0) | self._rows(t, viewers).any(axis=0)
+        return np.asarray(told, bool)
+
+    def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
+        """The messages of a round that the viewers have: a row of the identity for each."""
+        return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
+
+    def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Vector] | None:
+        """A basis of the rows of A, over the prime field, and an orthonormal one; None where rounding hides it.
+
+        From the last round backwards: what is seen of the messages of round t is what is received in it, and what is
+        seen of those of round t + 1, which are W(t) times them.
+        """
+        n = len(self.scale)
+        exact = self._rows(-1, viewers)
+        near: Vector | None = exact.astype(float)
+        for t in reversed(range(len(self.weights))):
+            before, received = len(exact), self._rows(t, viewers)
+            exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
+            if len(exact) == n:
+                near = np.eye(n)
+            elif near is not None:
+                near = _directions(np.concatenate([received, near @ self.weights[t]]), len(exact))
+            if self.is_fixed and len(exact) in (before, n) and t < len(self.weights) - 1:
+                break  # it grows no more
+        return None if near is None else (exact, near)
+
+
+def _echelon(rows: Indices) -> Indices:
+    """A basis of the space of some rows over the prime field: (m, n) -> (rank, n)."""
+    rows, rank = rows.copy(), 0
+    for column in range(rows.shape[1]):
+        there = np.flatnonzero(rows[rank:, column])
+        if not len(there):
+            continue
+        rows[[rank, rank + there[0]]] = rows[[rank + there[0], rank]]
+        rows[rank] = rows[rank] * pow(int(rows[rank, column]), -1, PRIME) % PRIME
+        factor = rows[:, column].copy()
+        factor[rank] = 0
+        rows = (rows - factor[:, None] * rows[rank]) % PRIME
+        rank += 1
+    return rows[:rank]
+
+
+def _product(one: Indices, other: Indices) -> Indices:
+    """A product of matrices over the prime field; in two parts, for sums to fit 63 bits."""
+    high, low = np.divmod(other, 2**16)
+    return np.asarray((one @ high % PRIME * 2**16 + one @ low) % PRIME)
+
+
+def _directions(rows: Vector, rank: int) -> Vector | None:
+    """An orthonormal basis of the space of some rows, (rank, n); None where rounding hides it."""
+    _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
+    if not rank or rank == len(rows) == rows.shape[1]:
+        return basis[:rank]
+    rest = max(float(sizes[0]) * 1e-15, float(sizes[rank]) if rank < len(sizes) else 0.0)
+    return basis[:rank] if rest <= BLUR * sizes[rank - 1] else None
+
+
+@dataclass(frozen=True)
+class Views:
+    """What every node may learn of every agent, in a run whose last rounds relay.
+
+    Attributes:
+        start: L: what was said before it costs by all links.
+        leverage: (viewer, agent).
+        before: (agent,) μ by all links of the rounds before L.
+        release: (agent,) that of the release of round L alone.
+        mu: (viewer, agent) of the whole view, inf: unproven; nan on the diagonal.
+        links: (agent,) that of all links.
+        distance: (viewer, agent) in hops, over all edges of rounds L, L + 1, ...; −1: there is no way; nan: itself.
+    """
+
+    start: int
+    leverage: Vector
+    before: Vector
+    release: Vector
+    mu: Vector
+    links: Vector
+    distance: Vector
+
+    def epsilon(self, delta: float) -> Vector:
+        """ε at δ: (viewer, agent); nan: unproven, and on the diagonal."""
+        return _epsilon(self.mu, delta)
+
+    def epsilon_release(self, delta: float) -> Vector:
+        """The same of what is said from round L on, given all that was said before, on every link."""
+        return _epsilon(np.sqrt(self.leverage) * np.where(self.leverage > 0, self.release, 0.0), delta)
+
+    def epsilon_before(self, delta: float) -> Vector:
+        """(agent,) of all that was said before round L, on every link."""
+        return _epsilon(self.before, delta)
+
+
+def _epsilon(mu: Vector, delta: float) -> Vector:
+    known: dict[float, float] = {m: gdp_epsilon(m, delta) for m in np.unique(mu).tolist() if isfinite(m)}
+    return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
+
+
+def views(setup: Setup, events: Events) -> Views | None:
+    """The views of all nodes of a run, from its (rounds, agents) events; None: its views are not known to be linear."""
+    relayed = Relayed.of(setup, events)
+    if relayed is None or not relayed.is_small:
+        return None
+    costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
+    leverage = np.array([relayed.leverages((viewer,)) for viewer in range(len(relayed.scale))])
+    return Views(
+        relayed.start, leverage,
+        before=np.array([_mu(cost, 0.0) for cost in costs]),
+        release=np.array([float(np.sqrt(2 * cost[1].max(initial=0.0))) for cost in costs]),
+        mu=np.array([[_mu(cost, share) for cost, share in zip(costs, row, strict=True)] for row in leverage]),
+        links=np.array([_mu(cost, 1.0) for cost in costs]), distance=_distance(relayed.heard.any(axis=0)),
+    )  # fmt: skip
+
+
+def _distance(heard: Any) -> Vector:
+    """Hops from agent j to agent i: (i, j), where i hears, or is, j in `heard`."""
+    n = len(heard)
+    hops, arrived = np.full((n, n), -1.0), np.eye(n, dtype=bool)
+    for far in range(1, n):
+        new = heard @ arrived & ~arrived
+        hops[new], arrived = far, arrived | new
+    np.fill_diagonal(hops, np.nan)
+    return hops
+
+
+def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
+    """μ of every agent toward viewers that tell each other all: (n,), nan for themselves; None: as `views`."""
+    relayed = Relayed.of(setup, events)
+    if relayed is None:
+        return None
+    shares = relayed.leverages(viewers)
+    return np.array([_mu(_cost(setup, events, u, relayed.start), share) for u, share in enumerate(shares)])
+
+
+def _cost(setup: Setup, events: Events, agent: int, start: int) -> tuple[Vector, Vector]:
+    """By group of samples, ρ of an agent's messages before round `start`, and of that of the round: (groups,) each."""
+    own = events[:, agent]
+    ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
+    before, whole = ledger.at(start - 1)[1], ledger.at(start)[1]
+    return before, np.where(np.isfinite(whole), whole - np.where(np.isfinite(before), before, 0.0), inf)
+
+
+def _mu(cost: tuple[Vector, Vector], leverage: float) -> float:
+    """Of the worst group, where a leverage of the last release is seen."""
+    if np.isnan(leverage):
+        return np.nan
+    before, last = cost
+    seen = leverage * last if leverage else np.zeros_like(last)
+    return float(np.sqrt(2 * (before + seen).max(initial=0.0)))

@@ -1,0 +1,66 @@
+"""Runs in directories beside this one that share its noise, and have other data: together they hide nothing."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from mpinodes.core import Setup
+
+HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
+DIGITS = 16
+
+
+def headed(setup: Setup) -> str:
+    """What is written to experiment.toml: it names the noise, if the seed gives it again."""
+    e = setup.experiment
+    named = e.private and not e.secret
+    return (f"{_name(setup)}\n" if named else "") + e.toml()
+
+
+def _name(setup: Setup) -> str:
+    return HEAD + setup.noise_key.hex()[:DIGITS]
+
+
+def sharing(setup: Setup, directory: Path) -> list[str]:
+    """The run directories beside this one's with the same noise on other data, by name.
+
+    Data are other where their settings differ, or where a file of theirs was written after that run began.
+    """
+    e = setup.experiment
+    if not e.private or e.secret:
+        return []
+    job = directory.parent if directory.name.startswith("repeat-") else directory
+    found = set()
+    for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
+        for file in job.parent.glob(pattern):
+            if job not in file.parents and _begins(file, _name(setup)) and _is_on_other_data(file, setup):
+                found.add(file.parent.relative_to(job.parent).as_posix())
+    return sorted(found)
+
+
+def _begins(file: Path, line: str) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return opened.readline(len(line) + 1).strip() == line.encode()
+    except OSError:
+        return False
+
+
+def _is_on_other_data(file: Path, setup: Setup) -> bool:
+    own = setup.experiment
+    try:
+        one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text()))
+        began = file.stat().st_mtime
+        differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+        files = [path for key in ("file", "dir") if own.data.get(key) for path in _files(Path(own.data[key]))]
+        return bool(differ - {*setup.stream.lengthens} or any(path.stat().st_mtime > began for path in files))
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, those of a pattern with {agent} in its name, or those of a directory."""
+    if path.is_dir():
+        return [inner for inner in path.iterdir() if inner.is_file()]
+    return list(path.parent.glob(path.name.replace("{agent}", "*")))

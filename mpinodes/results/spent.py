@@ -1,0 +1,335 @@
+"""Finished runs, published together: which are on the same data, which are one run, and what they cost in all."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import h5py
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from mpinodes.config import registry
+from mpinodes.config.compose import build
+from mpinodes.core import Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.core.events import Events
+from mpinodes.core.experiment import Experiment, Record, parse
+from mpinodes.core.parts import Stream
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
+from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
+from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unmapped, whole
+from mpinodes.results import sources
+from mpinodes.results.privacy_words import number
+from mpinodes.results.versions import require_version
+
+Json = dict[str, Any]
+
+FIXED_BEFOREHAND = (
+    "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
+    "needs more, fully adaptive composition, which is not done here."
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run, or one repeat of a job.
+
+    Attributes:
+        place: its directory.
+        job: the directory that was named, as an absolute path.
+        experiment: every choice made.
+        summary: of the run.
+    """
+
+    place: Path
+    job: str
+    experiment: Experiment
+    summary: Json
+
+    @cached_property
+    def stream(self) -> type[Stream]:
+        """The class of its data."""
+        part: type[Stream] = registry.chosen(registry.STREAMS, self.experiment.data)
+        return part
+
+    @property
+    def unproven_because(self) -> str | None:
+        """Why nothing is proven of it, as far as it says; None: it is."""
+        privacy = self.summary["privacy"]
+        if not self.experiment.private:
+            return "its messages carry no noise"
+        if privacy["network"]["proven"] is not None:
+            return None
+        return privacy["unproven_because"] or "nothing is proven of it alone"
+
+    @property
+    def noise(self) -> Hashable:
+        """Runs with equal answers draw the same noise; None: nobody draws it again."""
+        e = self.experiment
+        if not e.reproducible or not e.private:
+            return None
+        if "key" not in e.noise.__struct_fields__:
+            return e.seed
+        key = getattr(e.noise, "key", None)
+        return (e.seed, key) if key else (e.seed, _settings(replace(e, rounds=1)))
+
+    @cached_property
+    def cost(self) -> tuple[Hashable, Cost]:
+        """What its releases cost every sample, with `same_things`; or what they cost the worst.
+
+        Raises:
+            Unproven: neither can be found.
+        """
+        try:
+            return self._by_sample()
+        except (BadInput, OSError) as error:
+            return object(), self._by_summary(error)
+
+    def _by_sample(self) -> tuple[Hashable, Cost]:
+        if changed := self._changed():
+            raise BadInput(f"{changed} was changed since")
+        setup = build(self.experiment)
+        accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
+        accountant.compose(_events(self.place, setup))
+        cost = cost_of(setup, accountant, len(accountant.events())).network.settled()
+        self._require_found(cost.loss(self.experiment.privacy.delta))
+        return same_things(setup, self.job), cost
+
+    def _require_found(self, found: PrivacyLoss) -> None:
+        """Refuse what does not come to what the run itself came to."""
+        recorded = self.summary["privacy"]["network"]
+        same = [(found.pure, recorded["proven_pure"])]
+        if found.rule == recorded["rule"] == "GDP":
+            same.append((found.epsilon, recorded["proven"]))
+        if not all(np.isclose(a, _or_nan(b), rtol=1e-6, atol=0, equal_nan=True) for a, b in same):
+            raise BadInput("its data are not those that it was run on")
+
+    def _changed(self) -> Path | None:
+        """A file that the samples come from, and that is younger than the run."""
+        data, run = self.experiment.data, (self.place / "experiment.toml").stat().st_mtime
+        named = [data[key] for key in ("file", "path") if key in data]
+        files = [name.replace("{agent}", str(i)) for name in named for i in range(self.summary["agents"])]
+        return next((Path(file) for file in files if Path(file).stat().st_mtime > run), None)
+
+    def _by_summary(self, error: Exception) -> Cost:
+        """By the numbers that it came to."""
+        privacy = self.summary["privacy"]
+        network, curve = privacy["network"], None
+        if network["proven_pure"] is not None and not network.get("delta_spent"):
+            pure = np.array([network["proven_pure"]])
+            rho, curve = pure_rho(pure), pure_rdp(pure)
+        elif network["rule"] == "GDP" and not network.get("delta_spent"):
+            pure, rho = np.full(1, np.inf), np.full(1, gdp_mu(network["proven"], privacy["delta"]) ** 2 / 2)
+            curve = rho[:, None] * ORDERS
+        if curve is None:
+            raise Unproven(
+                f"{self.place}: its samples cannot be read again ({error}), nor its curve be told from its ε"
+            )
+        return Cost(np.zeros(1, np.int64), pure, rho, lambda at: curve[at], gaussian=bool(np.isinf(pure[0])))
+
+
+class Unproven(Exception):
+    """Nothing is proven of the runs together; says why."""
+
+
+def read(places: Sequence[Path]) -> list[Finished]:
+    """The runs of some directories; those of a job that has repeats are its repeats.
+
+    Raises:
+        BadInput: a directory holds no finished run.
+    """
+    found: dict[Path, Finished] = {}
+    for place in places:
+        repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
+        for one in repeats or [place]:
+            found.setdefault(one.resolve(), _finished(one, place))
+    return list(found.values())
+
+
+def _finished(place: Path, job: Path) -> Finished:
+    try:
+        summary = json.loads((place / "summary.json").read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
+        ) from error
+    require_version(summary.get("version"), str(place))
+    try:
+        experiment = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
+    return Finished(place, str(job.resolve()), experiment, summary)
+
+
+def _events(place: Path, setup: Setup) -> Events:
+    with h5py.File(place / "record.h5") as file:
+        names = [name for name in file if name.startswith(("event_", "leakage_"))]
+        return Events.of_columns(setup.layout, {name: file[name][:] for name in names})
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _settings(e: Experiment) -> str:
+    """All that can change what a run says."""
+    return replace(e, name="any", record=Record(), output=None, report=True).toml()
+
+
+def _same_run(one: Finished, other: Finished) -> bool:
+    """Whether they are one run, done twice, to the same bits."""
+    if _settings(one.experiment) != _settings(other.experiment):
+        return False
+    with h5py.File(one.place / "record.h5") as a, h5py.File(other.place / "record.h5") as b:
+        both = [name for name in a if name in b]
+        return "loss" in both and all(np.array_equal(a[name][:], b[name][:], equal_nan=True) for name in both)
+
+
+def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
+    """The runs, and those that are another one done again.
+
+    Raises:
+        Unproven: two that are not the same run share their noise.
+    """
+    kept: list[Finished] = []
+    again: list[Finished] = []
+    by_noise: dict[Hashable, Finished] = {}
+    for run in runs:
+        before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
+        if before is run:
+            kept.append(run)
+        elif _same_run(before, run):
+            again.append(run)
+        else:
+            raise Unproven(
+                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what "
+                "the other hides"
+            )
+    return kept, again
+
+
+def disjoint(one: Finished, other: Finished) -> bool:
+    """Whether no sample is in the data of both."""
+    a, b = one.experiment.data, other.experiment.data
+    if "identity" in a and "identity" in b:
+        return bool(a["identity"] != b["identity"])
+    if any("path" in data or "file" in data for data in (a, b)):
+        return False
+    if a["name"] != b["name"]:
+        return _ours(one) and _ours(other)
+    seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
+    return one.stream.drawn_from_seed is True and len(seeds) == 2
+
+
+def _ours(run: Finished) -> bool:
+    """Whether its data set is one that comes with mpinodes."""
+    return run.stream.__module__.startswith("mpinodes.")
+
+
+def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
+    """The runs in classes that have no sample in common; within one, some two may."""
+    classes: list[list[Finished]] = []
+    for run in runs:
+        near = [c for c in classes if not all(disjoint(run, one) for one in c)]
+        classes = [c for c in classes if c not in near] + [[one for c in near for one in c] + [run]]
+    return classes
+
+
+def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
+    """What runs on the same data lose together, and whether it is added up one by one.
+
+    Raises:
+        Unproven: nothing is proven.
+    """
+    for run in runs:
+        if because := run.unproven_because:
+            raise Unproven(f"{run.place}: {because}")
+    by_things: dict[Hashable, Cost] = {}
+    for run in runs:
+        try:
+            things, cost = run.cost
+        except ValueError as error:
+            raise Unproven(f"{run.place}: {error}") from error
+        by_things[things] = composed([by_things[things], cost]).settled() if things in by_things else cost
+        del run.__dict__["cost"]
+    if len(by_things) > 1 and (because := unmapped(runs[0].experiment.privacy.adjacency)):
+        raise Unproven(because)
+    return whole(list(by_things.values())).loss(delta), len(by_things) == 1
+
+
+def text(runs: Sequence[Finished], delta: float | None) -> str:
+    """For the terminal.
+
+    Raises:
+        BadInput: the runs mean different things by privacy.
+    """
+    delta = min(run.experiment.privacy.delta for run in runs) if delta is None else delta
+    adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
+    if len(adjacencies) > 1:
+        (a, first), (b, second) = list(adjacencies.items())[:2]
+        raise BadInput(
+            f"{first} has privacy.adjacency = {a}, and {second} {b}: an ε of one is none of the other; name "
+            "runs of one adjacency"
+        )
+    said = []
+    try:
+        kept, again = counted_once(runs)
+        said += [f"{run.place} is a run done again, to the same bits, and counts once." for run in again]
+        classes = on_the_same_data(kept)
+        losses = [lost(c, delta) for c in classes]
+        found = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
+        pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
+        found = found._replace(pure=pure)
+        said += _how(classes, [by for _, by in losses], next(iter(adjacencies)))
+    except Unproven as error:
+        found = UNPROVEN
+        said.append(f"Nothing is proven: {error}.")
+    rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
+    total = {"proven_pure": _or_none(found.pure), "proven": _or_none(found.epsilon), "rule": found.rule}
+    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", total))
+    width = max(28, *(len(who) for who, _ in rows))
+    conditions = {sources.condition(run.summary.get("checked")) for run in runs} - {""}
+    said += [f"What is proven is {condition}." for condition in sorted(conditions)]
+    return "\n".join(
+        [
+            f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}",
+            *(
+                f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+                + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
+                for who, p in rows
+            ),
+            *textwrap.wrap(
+                " ".join([f"δ = {delta:g} of all together.", *said, FIXED_BEFOREHAND]),
+                100,
+                break_on_hyphens=False,
+                break_long_words=False,
+            ),
+        ]
+    )
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adjacency: str) -> list[str]:
+    """How it was put together, in whole sentences."""
+    said = []
+    if len(classes) > 1:
+        said.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
+    if any(len(c) > 1 and by for c, by in zip(classes, one_by_one, strict=True)):
+        said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+    if not all(one_by_one):
+        said.append(
+            "Where nothing says which sample or round of one run is which of another, each counts with its worst."
+        )
+    if any("identity" not in run.experiment.data and "file" in run.experiment.data for c in classes for run in c):
+        said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
+    return said

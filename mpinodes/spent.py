@@ -1,0 +1,39 @@
+"""What it costs in privacy to publish several finished runs: python -m mpinodes.spent RUN...
+
+A directory of repeats counts as its repeats. Losses on the same data are added up, sample by sample where the runs say
+which is which; where no sample is in two data sets, the largest counts. Runs on files may be on the same samples,
+unless data.identity, a name that you give them, declares them disjoint. The settings of all runs must have been fixed
+beforehand. Exit code 2: the runs cannot be read, or not be put together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mpinodes.core.errors import BadInput
+
+
+def main(argv: list[str]) -> int:
+    """The whole command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mpinodes.spent", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="the directory of a finished run")
+    parser.add_argument("--delta", type=float, help="of the proven epsilon; default: the least of the runs' own")
+    options = parser.parse_args(argv)
+    from mpinodes.results import spent
+
+    try:
+        if options.delta is not None and not 0 < options.delta < 1:
+            raise BadInput("--delta must be above 0 and below 1")
+        print(spent.text(spent.read(options.runs), options.delta))
+    except BadInput as error:
+        print(f"mpinodes: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,235 @@
+"""Whose noise is whose: what the key of a run's noise is made of, and what it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from mpinodes.config import registry
+from mpinodes.config.compose import compose
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment, parse
+from mpinodes.core.keys import knows_horizon
+from mpinodes.core.messages import HEADER
+from mpinodes.core.parts import Setup
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.simulation import alone
+from mpinodes.simulation.lockstep import simulate
+
+USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
+# Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
+CHANGES_NO_MESSAGE = {
+    "rounds", "repeats", "name", "report", "output", "noise.entropy", "privacy.tight", "data.epochs",
+    "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
+}  # fmt: skip
+
+
+def setup_of(*words: str) -> Setup:
+    return compose(parse(None, list(words)), None)
+
+
+def said(*words: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Decisions, releases, and noise scales of a run: (rounds, agents, ...)."""
+    setup = setup_of("record.transcript=true", *words)
+    parts = [[a.copy() for a in (d, e.scale[..., 0], f)] for d, e, f in map(setup.layout.open, simulate(setup))]
+    decisions, scales, frames = (np.concatenate(part, axis=1).swapaxes(0, 1) for part in zip(*parts, strict=True))
+    return decisions, frames[..., HEADER : HEADER + setup.dimension], scales
+
+
+def test_two_settings_of_one_seed_do_not_give_each_other_away():
+    """DOLA with clip 1 and with clip 2, each "proven 0.1": the second's noise was twice the first's."""
+    words = ["algorithm.name=dola", "topology.name=complete", "privacy.epsilon=0.1", "rounds=30"]
+    (one, heard, scale), (two, heard_too, scale_too) = said(*words, "privacy.clip=1"), said(*words, "privacy.clip=2")
+    np.testing.assert_allclose(scale_too, 2 * scale)
+    assert scale[1:].min() > 100
+    without_noise = 2 * heard - heard_too
+    told = np.abs(without_noise - (2 * one - two))[1:]
+    assert np.median(told) > scale[1:].min()  # on the old code at most 1e-9: two unknowns fewer, all of it data
+    noise = [((h - d)[1:] / s[1:, :, None]).ravel() for h, d, s in ((heard, one, scale), (heard_too, two, scale_too))]
+    assert abs(np.corrcoef(*noise)[0, 1]) < 0.1
+
+
+def test_runs_that_mean_to_share_their_noise_do():
+    words = ["algorithm.name=dola", "rounds=5", "noise.key=paired"]
+    (one, heard, scale), (two, heard_too, scale_too) = said(*words, "privacy.clip=1"), said(*words, "privacy.clip=2")
+    scale, scale_too = scale[..., None], scale_too[..., None]
+    np.testing.assert_allclose((heard - one)[1:] / scale[1:], (heard_too - two)[1:] / scale_too[1:], atol=1e-9)
+    third = said(*words, "seed=1")[1]
+    assert not (third[1:] == heard[1:]).any()
+    keys = {setup_of(*words[:-1], *key).noise_key for key in ([], ["noise.key=paired"], ["noise.key=1"])}
+    assert len(keys) == 3
+
+
+def leaves(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for key, value in tree.items():
+        found += leaves(value, (*path, key)) if isinstance(value, dict) else [(*path, key)]
+    return found
+
+
+def other(value: Any, path: tuple[str, ...]) -> Any:
+    """A value that the key could have instead, whether or not the run then makes sense."""
+    words = {
+        "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
+        "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
+        "kept_by": ("noise", "stopping"), "covers": ("all", "each"),
+    }  # fmt: skip
+    if path[-1] in words:
+        return next(word for word in words[path[-1]] if word != value)
+    if path == ("output",):
+        return {"dir": "elsewhere"}
+    if path == ("noise", "key"):
+        return "other"
+    if path == ("privacy", "budget"):
+        return {"epsilon": 1.0}
+    if path[-1] == "delta" and value is None:
+        return 0.5
+    if value in ("inf", float("inf")):
+        return 1.0
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value / 2 if path[-1] == "delta" else value * 2 + 1
+    if isinstance(value, (list, tuple)):
+        return [*value, 7 if path[-1] != "metrics" else "other"]
+    return f"{value}-other" if isinstance(value, str) else "other"
+
+
+RUNS = [
+    *([f"algorithm.name={name}"] for name in registry.names(registry.ALGORITHMS)),
+    ["algorithm.name=dola", "privacy.budget.epsilon=1", "privacy.budget.kept_by=stopping", "rounds=20"],
+]
+
+
+@pytest.mark.parametrize("words", RUNS, ids=lambda words: words[0].partition("=")[2])
+def test_every_setting_that_can_change_a_message_changes_the_noise(words):
+    setup = setup_of(*words)
+    tree = msgspec.to_builtins(setup.experiment)
+    kept = set()
+    for path in leaves(tree):
+        if path[-1] == "path":  # what stands in a file counts, not where it is: below
+            continue
+        changed = json.loads(json.dumps(tree))
+        place = changed
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = other(place[path[-1]], path)
+        again = dataclasses.replace(setup, experiment=msgspec.convert(changed, Experiment))
+        assert again.experiment != setup.experiment, path
+        if again.noise_key == setup.noise_key:
+            kept.add(".".join(path))
+    assert kept <= CHANGES_NO_MESSAGE
+    assert kept >= {"repeats", "name", "report", "record.chunk"}
+
+
+def test_the_contents_of_the_users_files_count_and_not_where_they_are(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        shutil.copy(USER_FILES / "extra.py", tmp_path / name)
+    with (tmp_path / "c" / "extra.py").open("a") as file:
+        file.write("\nCHANGED = 1\n")
+    graph = '{"agents": 3, "name": "g", "rounds": [[[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]]]}'
+    keys = [setup_of(f"algorithm.path={tmp_path / name / 'extra.py'}", "rounds=5").noise_key for name in "abc"]
+    assert keys[0] == keys[1] != keys[2]
+    graph = json.loads((Path(__file__).parents[2] / "topologies" / "seven-agent-digraph.json").read_text())
+    for name in "abc":
+        (tmp_path / name / "g.json").write_text(json.dumps(graph, indent=2 if name == "c" else None))
+    keys = [setup_of(f"topology.file={tmp_path / name / 'g.json'}").noise_key for name in "abc"]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_no_hash_of_private_data_is_taken(tmp_path):
+    keys = []
+    for sample in (1.0, 2.0):
+        np.savez(tmp_path / "mine.npz", features=np.full((28, 2), sample), targets=np.array([1.0, -1.0] * 14))
+        keys.append(setup_of("algorithm.name=dola", f"data.file={tmp_path / 'mine.npz'}", "rounds=2").noise_key)
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
+def test_a_longer_run_begins_with_a_shorter_one(name):
+    short, long = (12, 14) if name != "two-stage-gaussian" else (110, 115)
+    if name == "weight-balancing":  # on a fixed graph
+        assert not knows_horizon(setup_of(f"algorithm.name={name}", "rounds=12"))
+    (_, heard, _), (_, heard_longer, _) = (said(f"algorithm.name={name}", f"rounds={t}") for t in (short, long))
+    np.testing.assert_array_equal(heard, heard_longer[:short])
+
+
+def test_the_horizon_counts_where_a_message_may_depend_on_it():
+    balancing = ["algorithm.name=weight-balancing", "topology.name=eulerian"]
+    drawn = ["algorithm.name=dola", "algorithm.mixing=laplacian", "topology.name=erdos-renyi-each-round"]
+    users = [f"algorithm.path={USER_FILES / 'extra.py'}"]
+    for words in (drawn, users, balancing):
+        assert knows_horizon(setup_of(*words, "rounds=9"))
+        assert setup_of(*words, "rounds=9").noise_key != setup_of(*words, "rounds=8").noise_key
+
+
+def test_an_anytime_algorithm_is_told_no_horizon():
+    setup = setup_of("algorithm.name=dola", "rounds=9")
+    assert setup.run.rounds == 9
+    assert setup.algorithm.run.rounds > 10**9
+    with pytest.raises(ValueError, match="says that it is anytime"):
+        _ = setup.mixing.graph.most_edges
+
+
+def test_the_seed_alone_does_not_give_the_noise():
+    """Of DPSDA the first message is pure noise: on the old code it told every small seed, and all noise after it."""
+    words = "rounds=4", "seed=1234"
+    _, heard, scale = said(*words)
+
+    def left(source: int | bytes) -> float:
+        return float(np.abs(heard[0, 0] - Draws(source, Purpose.NOISE, 0).at(1).laplace(0.0, scale[0, 0], 64)).max())
+
+    assert left(1234) > 1
+    assert left(setup_of(*words).noise_key) < 1e-12  # a rehearsal: who guesses the seed and the settings has it
+
+
+def test_a_key_is_for_noise_that_is_drawn_by_one():
+    with pytest.raises(BadInput, match=r"noise\.key = 'a': .* set noise.entropy=seed"):
+        setup_of("noise.key=a", "noise.entropy=os")
+
+
+def test_a_secret_key_is_another_in_every_run_and_of_every_agent():
+    heard = [said("rounds=4", "noise.entropy=os")[1] for _ in range(2)]
+    assert not (heard[0] == heard[1]).any()
+    assert len(np.unique(heard[0][0])) == heard[0][0].size
+
+
+def run(directory: Path, *words: str) -> dict[str, Any]:
+    asked = parse(None, [*words, "rounds=4", "report=false", f"output.dir={directory}"])
+    return alone.run(asked)[1]["privacy"]
+
+
+def test_a_run_beside_it_with_the_same_noise_on_other_data_is_named(tmp_path):
+    file = tmp_path / "mine.npz"
+    np.savez(file, features=np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
+    words = ["algorithm.name=dola", f"data.file={file}", "topology.agents=2"]
+    runs = tmp_path / "runs"
+    assert run(runs / "one", *words)["shares_noise_with"] == []
+    assert run(runs / "again", *words)["shares_noise_with"] == []  # the same data
+    assert run(runs / "other-clip", *words, "privacy.clip=2")["shares_noise_with"] == []
+    time.sleep(0.05)
+    np.savez(file, features=2 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
+    assert run(runs / "edited", *words)["shares_noise_with"] == ["again", "one"]
+    assert run(runs / "secret", *words, "noise.entropy=os")["shares_noise_with"] == []
+    assert run(runs / "paired", *words, "noise.key=1")["shares_noise_with"] == []
+    assert run(runs / "pair", *words, "noise.key=1", "data.shuffle=false")["shares_noise_with"] == ["paired"]
+
+
+@pytest.mark.parametrize(("entropy", "key"), [("seed", "rehearsal"), ("os", "secret")])
+def test_the_summary_says_what_the_proof_assumes(tmp_path, entropy, key):
+    from mpinodes.results.privacy_words import lines
+
+    privacy = run(tmp_path / "run", f"noise.entropy={entropy}")
+    assert privacy["key"] == key
+    assumed = "    rehearsal: the noise can be redrawn from the seed; proven for a secret key used once"
+    assert (assumed in lines(privacy, None)) == (entropy == "seed")
+    assert run(tmp_path / "silent", "privacy.epsilon=inf")["key"] is None
