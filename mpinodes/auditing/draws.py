@@ -63,7 +63,7 @@ class Drawn(NamedTuple):
         return ratio if self.linear else float(np.sqrt(ratio))
 
 
-class _Raw(NamedTuple):
+class Raw(NamedTuple):
     """As taken out: noise, rounding and value (R, T, n, k, d), scale and kind (R, T, n, k).
 
     Where there is no noise, or it cannot be taken out, the kind is `CLEAN`.
@@ -96,7 +96,7 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> Drawn:
                 if isinstance(message, Solve):
                     lost = lost + message.step * message.tolerance
                 rounding[0, t - 1, i, part] = lost
-    return _standardized(_Raw(noise, rounding, value, scale, kind), np.arange(1, rounds + 1))
+    return standardized(Raw(noise, rounding, value, scale, kind), np.arange(1, rounds + 1))
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
@@ -135,7 +135,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
                     rounding[r, place, i, part] = event.rounding_l1 / d
     rounding += EPSILON * (np.abs(noise) + np.abs(value))
     noise -= value
-    return _standardized(_Raw(noise, rounding, value, scale, kind), chosen)
+    return standardized(Raw(noise, rounding, value, scale, kind), chosen)
 
 
 def _fresh(seed: int, run: int) -> int:
@@ -158,7 +158,7 @@ def _values(message: Query | Queries) -> Vector:
     return np.array([payload.value for payload in message.vectors.values()])
 
 
-def _standardized(raw: _Raw, rounds: NDArray[np.int64]) -> Drawn:
+def standardized(raw: Raw, rounds: NDArray[np.int64]) -> Drawn:
     """Signs and sizes."""
     there = (raw.scale > 0) & (raw.kind != Kind.CLEAN)
     d = raw.noise.shape[-1]

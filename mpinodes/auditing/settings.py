@@ -24,9 +24,10 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge
 
 ROUNDS, AGENTS, FOLLOWED = 8, 4, 4  # at most: of a run of the own sizes; replayed; changed rounds followed to the end
-BRIEF, LONG = 12, 40  # rounds of a small experiment; above how many it is left out
+BRIEF, LONG = 8, 40  # rounds of a small experiment; above how many it is left out
 LARGEST = 2_000_000  # features of an experiment of its own sizes
 BATCH = 3
+ROUNDING = 1e-7  # relative, of what hidden state still makes of a message, lost over many rounds
 
 
 class Tried(NamedTuple):
@@ -63,7 +64,8 @@ def _replayed(asked: Tree, seed: int) -> list[Finding]:
     """Some agents of an experiment, on adjacent data."""
     run = simulate(compose(asked, ranks=None))
     agents = np.unique(np.linspace(0, run.setup.topology.agents - 1, AGENTS).round().astype(int))
-    return [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
+    found = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
+    return [finding._replace(hidden=finding.hidden / (1 + ROUNDING)) for finding in found]
 
 
 def _own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
@@ -129,4 +131,10 @@ def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
         if asked["rounds"] <= LONG and "=" not in what:
             asked["algorithm"].pop("path", None)
             brief = {"rounds": min(asked["rounds"], max(BRIEF, asked["algorithm"].get("gradient_rounds", 0) + 3))}
-            yield what, merge(asked, brief, {"algorithm": chosen, "privacy": privacy})
+            asked = merge(asked, brief, {"algorithm": chosen, "privacy": privacy})
+            yield what, asked
+            if what == "batches":  # averages, of weight 2
+                yield (
+                    "sums, weighted",
+                    merge(asked, {"data": {"batch": 2}, "problem": {"average": False, "weight": 3.0}}),
+                )
