@@ -3,7 +3,9 @@
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). ADMM, where
 agent i sends f_i(t) + e, of density ∝ exp(−a_i(t)‖e‖₂), a_i(t) = a_i(1) q₂^(t−1) times `privacy.epsilon`, and uses what
 it sent in the place of its f_i(t) ever after. The minimizer of a (ρ/N + 2ηV)-strongly convex function moves by at most
-(2C/B)/(ρ/N + 2ηV) between adjacent data, and is found to within tolerance/(ρ/N + 2ηV): a release costs a times that.
+(2C/B)/(ρ/N + 2ηV) between adjacent data, and is found to within tolerance/(ρ/N + 2ηV): a release costs a times that,
+pure. At δ it costs less (`privacy.gamma_norm`): given what was said before, f_i(t) follows from the data alone, so a
+change shifts the noise by what does not hang on it, and by no more than a constant.
 """
 
 from __future__ import annotations
