@@ -1,7 +1,7 @@
 """The privacy loss of a run, for each agent and for the network: what the paper claims and what is proven.
 
 The view is an eavesdropper's: every message on every link. An agent's loss is the worst over changed samples (or
-rounds) of what its own messages tell of them beyond all that was said before: its share of the network's loss. (Who
+rounds, or of all its samples at once) of what its own messages tell of them beyond all that was said before: its share of the network's loss. (Who
 reads one agent alone may learn more than that agent's share where others see the sample too, for its later messages
 carry theirs; never more than the network's loss.) Everybody sees a shared loss, so a changed sample moves every agent's
 messages, and the network's loss is the worst over samples of the sum over agents. Of a private loss only its owner's
