@@ -1,12 +1,13 @@
 """The privacy loss of a run, for each agent and for the network: what the paper claims and what is proven.
 
 The view is an eavesdropper's: every message on every link. An agent's loss is the worst over changed samples (or
-rounds) of what its own messages tell of them beyond all that was said before: its share of the network's loss. (Who
-reads one agent alone may learn more than that agent's share where others see the sample too, for its later messages
-carry theirs; never more than the network's loss.) Everybody sees a shared loss, so a changed sample moves every agent's
-messages, and the network's loss is the worst over samples of the sum over agents. Of a private loss only its owner's
-messages tell, for given the messages all other agents' laws are the same: the network's loss is the largest of the
-agents'. Nothing is proven where a message that data has reached carries no noise, or nothing bounds its change.
+rounds, or of all its samples at once) of what its own messages tell of them beyond all that was said before: its share
+of the network's loss. (Who reads one agent alone may learn more than that agent's share where others see the sample
+too, for its later messages carry theirs; never more than the network's loss.) Everybody sees a shared loss, so a
+changed sample moves every agent's messages, and the network's loss is the worst over samples of the sum over agents. Of
+a private loss only its owner's messages tell, for given the messages all other agents' laws are the same: the network's
+loss is the largest of the agents'. Nothing is proven where a message that data has reached carries no noise, or nothing
+bounds its change.
 
 Proven pure ε adds up. Proven ε at δ is the least of it, of zCDP and of Rényi DP; for Gaussian noise alone it is
 exact (GDP); `tight` adds the numerical composition of privacy loss distributions.
