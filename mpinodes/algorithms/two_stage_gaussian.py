@@ -167,6 +167,13 @@ class TwoStageGaussian(Algorithm[State]):
         z = self.run.feasible.project(mixed)
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
+    def carried_on(self, t: int) -> float | None:
+        """1 − η(t − 1) times the Hessian, where that is the same for all losses, and nothing is projected."""
+        curvature = self.run.least_modulus
+        if self.run.feasible.bounded or curvature != self.run.largest_smoothness:
+            return None
+        return 1 - float(self.eta(t - 1)) * curvature
+
     def decision(self, s: State) -> Vector:
         """x_i."""
         return s.x

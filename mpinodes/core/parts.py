@@ -229,6 +229,15 @@ class Algorithm(ABC, Generic[S]):
         """What the paper's theorems say of this run, at each horizon (h,); minimizer: (h, d), that of each."""
         return []
 
+    def carried_on(self, t: int) -> float | None:
+        """c, where every agent's message of round t > 1 is c Σ_j a_ij h_j of the round before, and what its data add.
+
+        What they add must be the same whatever was heard, and in all rounds of one direction: so for gradients that are
+        affine with a public linear part, of losses that stay the same, without projection and unclipped. None: it is
+        not known to be so.
+        """
+        return None
+
     @property
     def settled_below(self) -> float:
         """End the run once, in some round, no agent's relay has changed by more than this, relatively; 0: never."""

@@ -20,7 +20,14 @@ made of what was said before and of the rest. That is an upper bound; where noth
 What each row of A tells by itself does not add up to a bound, for all rows hold the same noise: two that differ in y_u
 alone give it away.
 
-No such reduction holds for messages whose data depend on messages that the viewers did not receive: see
+Tighter is what is known where agents already put in nothing that depends on what they heard: m(t + 1) is then
+c W(t) m(t) and what data and noise of its own round add, c public (`Algorithm.carried_on`). All that is received, from
+round 1 on, is linear in the noise of all rounds; data move it along one direction, by Δ(t) in round t, and with A its
+rows over all (round, agent)
+
+    μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
+
+exact again. No such reduction holds for messages whose data depend on messages that the viewers did not receive: see
 scripts/relayed_message.py.
 """
 
@@ -46,6 +53,8 @@ from mpinodes.privacy.ledger import Uses, open_ledger
 PRIME = 2**31 - 1
 BLUR = 1e-9  # what counts as rounding must be smaller than this, relatively to the least that counts
 SLACK = 1e-6  # what rounding may take from a leverage: far more than BLUR can turn a direction by
+WELL = 1e-6  # the least over the largest singular value of what is taken for independent
+LARGEST = 1500  # releases with noise of their own, of a run that is linear throughout
 MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
 
 
@@ -156,6 +165,12 @@ class Relayed:
         whole[others] = leverage
         return whole
 
+    def beside(self, viewers: Sequence[int], others: Indices) -> Vector:
+        """What viewers see of the others' messages of round L, by orthonormal rows; where it is not clear, all."""
+        seen = self._seen(viewers)
+        found = None if seen is None else _directions(seen[1][:, others], len(_echelon(seen[0][:, others])))
+        return np.eye(len(others)) if found is None else found
+
     def _reached(self, viewers: Sequence[int]) -> NDArray[np.bool_]:
         """Whether anything of y_k has arrived at the viewers: (n,)."""
         told = self._rows(-1, viewers).any(axis=0)
@@ -219,6 +234,39 @@ def _directions(rows: Vector, rank: int) -> Vector | None:
     return basis[:rank] if rest <= BLUR * sizes[rank - 1] else None
 
 
+def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
+    """μ of every agent toward viewers by all that is said since round 1, (n,); None: that is not known to be linear."""
+    start, n = relayed.start, len(relayed.scale)
+    factors = [setup.algorithm.carried_on(t) for t in range(2, start + 1)]
+    scale, shift = (events.event(name)[1:start, :, 0] for name in ("scale", "l2"))  # of rounds 2 .. L
+    told = events.uses[1:start]
+    if None in factors or not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
+        return None
+    if not ((scale > 0).all() and (told > 0).all()) or scale.size > LARGEST:
+        return None
+    mixed = weights(setup, 2, start)
+    others = np.setdiff1d(np.arange(n), viewers)
+    last = relayed.beside(viewers, others)
+    made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) of the releases' own parts (τ, k)
+    made[0, :, 0] = np.eye(n)
+    for t in range(1, start - 1):
+        carried = factors[t] * np.einsum("ij,jsk->isk", mixed[t - 1], made[t - 1])
+        made[t], made[t, :, t] = carried, np.eye(n)
+    heard = [
+        made[t - 2, others[setup.topology.sends(t)[np.ix_(others, np.array(viewers))].any(axis=1)]]
+        for t in range(2, start)
+    ]
+    rows = np.concatenate([*heard, np.einsum("ri,isk->rsk", last, made[-1, others])])[:, :, others]
+    flat = (rows * scale[:, others]).reshape(len(rows), -1)
+    moved = np.einsum("rsk,sk->rk", rows, shift[:, others])
+    left, sizes, _ = np.linalg.svd(flat, full_matrices=False)
+    if not len(sizes) or sizes[-1] < WELL * sizes[0]:
+        return None
+    found = np.full(n, np.nan)
+    found[others] = np.linalg.norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK)
+    return found
+
+
 @dataclass(frozen=True)
 class Views:
     """What every node may learn of every agent, in a run whose last rounds relay.
@@ -270,7 +318,7 @@ def views(setup: Setup, events: Events) -> Views | None:
         relayed.start, leverage,
         before=np.array([_mu(cost, 0.0) for cost in costs]),
         release=np.array([float(np.sqrt(2 * cost[1].max(initial=0.0))) for cost in costs]),
-        mu=np.array([[_mu(cost, share) for cost, share in zip(costs, row, strict=True)] for row in leverage]),
+        mu=np.array([_toward(setup, events, relayed, (k,), costs, row) for k, row in enumerate(leverage)]),
         links=np.array([_mu(cost, 1.0) for cost in costs]), distance=_distance(relayed.heard.any(axis=0)),
     )  # fmt: skip
 
@@ -291,8 +339,22 @@ def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | 
     relayed = Relayed.of(setup, events)
     if relayed is None:
         return None
-    shares = relayed.leverages(viewers)
-    return np.array([_mu(_cost(setup, events, u, relayed.start), share) for u, share in enumerate(shares)])
+    costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
+    return _toward(setup, events, relayed, viewers, costs, relayed.leverages(viewers))
+
+
+def _toward(
+    setup: Setup,
+    events: Events,
+    relayed: Relayed,
+    viewers: Sequence[int],
+    costs: Sequence[tuple[Vector, Vector]],
+    leverage: Vector,
+) -> Vector:
+    """μ of every agent, the less of what is known by the two reductions."""
+    found = np.array([_mu(cost, share) for cost, share in zip(costs, leverage, strict=True)])
+    whole = carried_on(setup, events, relayed, viewers)
+    return found if whole is None else np.minimum(found, whole)
 
 
 def _cost(setup: Setup, events: Events, agent: int, start: int) -> tuple[Vector, Vector]:

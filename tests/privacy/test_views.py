@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from mpinodes.auditing import games
+from mpinodes.auditing.changes import Change
+from mpinodes.auditing.games import Canary
+from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_delta
-from mpinodes.privacy.views import Relayed, coalition, relayed_from, views
+from mpinodes.privacy.views import Relayed, carried_on, coalition, relayed_from, views
 from mpinodes.simulation.setup import set_up
 from tests.helpers import reference
 from tests.helpers.parts import rows_of, sections, setup_of
@@ -214,6 +218,7 @@ def test_of_two_stages_the_first_costs_by_all_links(kind):
     setup, events = run(f"{TWO} topology.name={kind} rounds=9 algorithm.calibration=exact")
     seen = views(setup, events)
     assert seen.start == 5
+    assert setup.experiment.problem.set == "box"  # with a projection that no account goes through
     shift = events.l2[:, :, 0] / np.where(events.scale[:, :, 0] > 0, events.scale[:, :, 0], np.inf)
     np.testing.assert_allclose(seen.before, np.sqrt((shift[:4] ** 2).sum(axis=0)))
     np.testing.assert_allclose(seen.release, shift[4])
@@ -225,6 +230,70 @@ def test_of_two_stages_the_first_costs_by_all_links(kind):
     assert (seen.epsilon_release(1e-3)[far] < seen.epsilon_release(1e-3)[hears].min()).any()
     for mu, epsilon in zip(seen.mu[hears][:3], seen.epsilon(1e-3)[hears][:3], strict=True):
         assert gdp_delta(mu, epsilon) == pytest.approx(1e-3, rel=1e-6)
+
+
+AFFINE = f"{TWO} problem.set=none algorithm.noise_scale=0.5 algorithm.noise_decay=0.3"
+
+
+def linear_run(setup, noise):
+    """What is said by Algorithm 1 on ½‖x − a‖² without its data: (rounds, n, ...) from noise (rounds, n, ...)."""
+    e, n = setup.experiment, setup.topology.agents
+    stages, w = e.algorithm["gradient_rounds"], Relayed.of(setup, run_events(setup)).weights[0]
+    curvature = 3.0  # of three points
+    said = [np.zeros_like(noise[0])]
+    for t in range(2, e.rounds + 1):
+        mixed = np.tensordot(w, said[-1], 1)
+        step = 1 / (curvature * (t - 1)) if t <= stages + 1 else 0.0
+        said.append((1 - step * curvature) * mixed + (noise[t - 1] if t <= stages + 1 else 0.0))
+    assert len(w) == n
+    return np.array(said)
+
+
+def run_events(setup):
+    return setup.layout.open(rows_of(setup))[1]
+
+
+@pytest.mark.parametrize("viewers", [(0,), (1, 2), (0, 3)])
+@pytest.mark.parametrize("rounds", [6, 7])
+def test_affine_gradients_leave_the_whole_run_linear(viewers, rounds):
+    """μ² = Dᵀ S⁺ D, with D and S of all that the viewers hear and say themselves, by superposition of single noises."""
+    setup, events = run(f"{AFFINE} topology.name=ring topology.agents=7 rounds={rounds}")
+    n, last = 7, 5
+    scale, shift = events.scale[:, :, 0], events.l2[:, :, 0]
+    units = np.zeros((rounds, n, rounds, n))
+    for t in range(2, last + 1):
+        units[t - 1, :, t - 1] = np.diag(np.ones(n))
+    said = linear_run(setup, units)
+    known = sorted({j for i in viewers for j in ((i - 1) % n, i, (i + 1) % n)})
+    a = said[1:, known].reshape(-1, rounds, n)
+    cov = np.einsum("ask,sk,bsk->ab", a, scale**2, a)
+    found = coalition(setup, events, viewers)
+    bound = views(setup, events).links
+    for victim in [k for k in range(n) if k not in viewers]:
+        moved = a[:, :, victim] @ shift[:, victim]
+        exact = np.sqrt(moved @ np.linalg.pinv(cov, rcond=1e-11, hermitian=True) @ moved)
+        assert found[victim] == pytest.approx(exact, rel=1e-4, abs=1e-6)
+        assert found[victim] >= exact * (1 - 1e-9)
+        assert found[victim] <= bound[victim] * (1 + 1e-9)
+    assert np.nanmin(found) < 0.9 * bound.min()
+
+
+def test_what_the_package_sends_moves_as_the_linear_run_says():
+    setup = setup_of(f"{AFFINE} topology.name=ring topology.agents=7 rounds=7 record.transcript=true")
+    target = Canary((2,), Change(1, setup.stream.samples(2)(1)[0], np.array([1.0, -2.0]), 0.0), 1.0)
+    one, other = (games.simulate(games._in_world(setup, world, 5)) for world in games._worlds(setup, target))
+    found = (other.frames - one.frames)[:, :, HEADER : HEADER + 2]
+    direction = np.array([1.0, -2.0]) - setup.stream.of(2)(1).features[0]
+    inputs = np.zeros((7, 7, 2))
+    for t in range(2, 6):
+        inputs[t - 1, 2] = direction / (3.0 * (t - 1))
+    np.testing.assert_allclose(found, linear_run(setup, inputs), atol=1e-12)
+
+
+@pytest.mark.parametrize("more", ["problem.set=box", "privacy.clip=1", "data.partition=uneven data.sizes=[2,3,3,4]"])
+def test_clipped_projected_or_curved_gradients_are_not_affine(more):
+    setup, events = run(f"{AFFINE} topology.name=ring topology.agents=4 rounds=7 {more}")
+    assert carried_on(setup, events, Relayed.of(setup, events), (0,)) is None
 
 
 def test_a_coalition_is_what_its_members_hear_together():
