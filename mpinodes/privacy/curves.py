@@ -13,6 +13,9 @@ from scipy.special import log_ndtr, ndtr
 from mpinodes.core.messages import Vector
 
 ROUNDING = 4e-16  # of a difference of two probabilities, relative to the larger
+SMALL = (
+    1e-4  # a cost: below it the logarithms of the curves lose their digits, and the curves' parabola stands for them
+)
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
 
 
@@ -23,13 +26,15 @@ def laplace_rdp(x: Vector) -> Vector:
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
-    return np.asarray(np.maximum(np.logaddexp(up, down) / (a - 1), 0.0))
+    curve = (np.logaddexp(up, down) + LOST) / (a - 1)
+    return np.asarray(np.where(x < SMALL, a * x**2 / 2, np.maximum(curve, 0.0)))
 
 
 def pure_rdp(epsilon: Vector) -> Vector:
     """Rényi divergence that an ε-DP release has at most, (m,) -> (m, orders): that of randomized response."""
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
-    return np.asarray((np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e)) / (a - 1)).clip(0.0, e)
+    curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
+    return np.asarray(np.where(e < SMALL, a * e**2 / 2, curve.clip(0.0)).clip(None, e))
 
 
 def pure_rho(epsilon: Vector) -> Vector:
