@@ -151,6 +151,8 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
             if kind is ALGORITHMS
             else f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
         )
+    if kind is STREAMS and isinstance(vars(part).get("labels"), bool | property):
+        raise BadInput(f"{where}: what {part.__name__} says of its labels is called has_labels now: rename it")
     if kind is not METRICS and "__dataclass_fields__" not in vars(part):
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
     missing = sorted(abstract_methods(part))
