@@ -13,9 +13,8 @@ from scipy.special import log_ndtr, ndtr
 from mpinodes.core.messages import Vector
 
 ROUNDING = 4e-16  # of a difference of two probabilities, relative to the larger
-SMALL = (
-    1e-4  # a cost: below it the logarithms of the curves lose their digits, and the curves' parabola stands for them
-)
+SMALL = 1e-4  # a cost, below which logarithms lose most digits of a curve, and a parabola above it stands for it
+LOST = 1e-15  # of such logarithms: what rounding may take
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
 
 
