@@ -21,6 +21,7 @@ from mpinodes.simulation.step import Releaser
 
 RELEASES, DRAWS = 30_000, 150_000  # drawn once more, at most: releases, and numbers
 ROUNDS = 256  # for which noise is drawn anew at least, whatever the run's length
+LEAST_SHARE = 0.2  # of messages with noise, that more rounds make up for
 EPSILON = 2.0**-52
 COARSE = 2.0**-48  # relative, of sizes: a few bits more than generators and logarithms lose
 RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that has a norm, and a direction of its own
@@ -106,7 +107,8 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
     for, its messages come again from the first one on.
     """
     recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
-    most = max(2 * n, min(RELEASES, DRAWS // (k * d)))
+    noised = np.asarray((run.events.scale > 0).any(axis=2))
+    most = max(2 * n, int(min(RELEASES, DRAWS // (k * d)) / max(LEAST_SHARE, noised.mean())))
     last = max(recorded, ROUNDS)
     chosen = np.unique(np.linspace(1, last, min(last, max(2, most // n))).round().astype(np.int64))
     runs = max(1, most // (n * len(chosen)))
@@ -114,9 +116,9 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
     noise, rounding, scale, kind = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape[:4]), np.zeros(shape[:4])
     value = np.zeros((1, *shape[1:]))
     places = (chosen - 1) % recorded
-    for i, agent in enumerate(agents):
-        asked = [_asked(agent.messages[p]) for p in places]
-        for place, message in enumerate(asked):
+    asked = [[_asked(a.messages[p]) if noised[p, a.agent] else None for p in places] for a in agents]
+    for i, messages in enumerate(asked):
+        for place, message in enumerate(messages):
             if message is not None:
                 value[0, place, i] = _values(message)
     out = np.empty(k * d)
@@ -124,8 +126,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
         setup = reseeded(run.setup, _fresh(seed, r))
         for i, agent in enumerate(agents):
             releaser = Releaser(setup, agent.agent, run.setup.losses(agent.agent))
-            for place, (t, p) in enumerate(zip(chosen.tolist(), places.tolist(), strict=True)):
-                message = _asked(agent.messages[p])
+            for place, (t, message) in enumerate(zip(chosen.tolist(), asked[i], strict=True)):
                 if message is None:
                     continue
                 events, _ = releaser.release(message, t, None, out)
