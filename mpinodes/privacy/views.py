@@ -307,8 +307,14 @@ def _epsilon(mu: Vector, delta: float) -> Vector:
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
 
 
+def too_many(setup: Setup, events: Events) -> bool:
+    """Whether the views of all nodes would be known, were there fewer agents or stretches of rounds."""
+    relayed = Relayed.of(setup, events)
+    return relayed is not None and not relayed.is_small
+
+
 def views(setup: Setup, events: Events) -> Views | None:
-    """The views of all nodes of a run, from its (rounds, agents) events; None: its views are not known to be linear."""
+    """The views of all nodes of a run, from its (rounds, agents) events; None: not known to be linear, or too many."""
     relayed = Relayed.of(setup, events)
     if relayed is None or not relayed.is_small:
         return None

@@ -16,7 +16,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
-from mpinodes.privacy.views import Views, views
+from mpinodes.privacy.views import Views, too_many, views
 from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -46,6 +46,7 @@ class Accounting:
         self._losses = found
         is_proven = not np.isnan(found.network[-1].epsilon)
         self._views = views(self._setup, self._accountant.events()) if is_proven else None
+        self._too_many = is_proven and not self._views and too_many(self._setup, self._accountant.events())
 
     def publish(self, together: Together) -> None:
         """Hand what the run cost to what it costs to publish it with others of its job."""
@@ -112,6 +113,7 @@ class Accounting:
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
                 "against_colluders": _against_colluders(self._setup, network[-1]),
                 "views": _of_views(self._views, e.privacy.delta),
+                "views_left_out": self._too_many,
             },
             "solver": solver,
         }
@@ -278,7 +280,7 @@ RULES: Rules = {
     "privacy": {
         "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
         "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
-        "key": same, "shares_noise_with": longest, "public": same, "views": same,
+        "key": same, "shares_noise_with": longest, "public": same, "views": same, "views_left_out": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
         "together": same,  # of one run null: `repeats` says it of them all
         "noise": {

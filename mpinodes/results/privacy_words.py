@@ -144,6 +144,8 @@ def provisos(privacy: Json) -> list[str]:
         )
     if together := privacy.get("together"):
         found.append(_together(together))
+    if privacy.get("views_left_out"):
+        found.append("What single nodes learn is not worked out for so many agents: the bound for all links stands.")
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     elif privacy.get("public"):

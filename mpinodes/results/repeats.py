@@ -20,6 +20,7 @@ from mpinodes.results.accounting import together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.record import fresh_file, write_text
+from mpinodes.results.siblings import headed
 
 Json = dict[str, Any]
 
@@ -49,6 +50,8 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
         place.mkdir()
         summaries.append(follow(run, place))
+        if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # alone it would take less
+            write_text(place / "experiment.toml", headed(_without_budget(run)))
     write_text(directory / "experiment.toml", e.toml())
     _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
     summary = combined(setup.metrics, summaries)
@@ -56,6 +59,12 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
         summary["privacy"]["together"] = together_section(together, e.privacy.delta)
     conclude(e, directory, summary)
     return summary
+
+
+def _without_budget(run: Setup) -> Setup:
+    """The same run, with the noise that the budget of all chose."""
+    e = run.experiment
+    return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
 def _combine_records(path: Path, records: list[Path]) -> None:

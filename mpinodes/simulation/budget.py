@@ -66,6 +66,8 @@ def within_budget(setup: Setup) -> Experiment:
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
     stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
     by_run = np.array(stops)
+    if len(budget.stops) == by_run.shape[1]:  # of a run that was to keep it together with others
+        by_run = np.concatenate([by_run, [budget.stops]])
     first = np.where(by_run == 0, experiment.rounds, by_run).min(axis=0)
     stopping = replace(budget, stops=tuple(np.where(first == experiment.rounds, 0, first).tolist()))
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))

@@ -27,6 +27,7 @@ from mpinodes.simulation.lockstep import simulate
 USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
 CHANGES_NO_MESSAGE = {
+    "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
     "rounds", "repeats", "name", "report", "output", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
 }  # fmt: skip
