@@ -58,7 +58,7 @@ class Draws:
 
 def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np.uint64]:
     if isinstance(source, bytes):
-        address = purpose.to_bytes(4, "little") + agent.to_bytes(8, "little")
+        address = int(purpose).to_bytes(4, "little") + int(agent).to_bytes(8, "little")
         return np.frombuffer(blake2b(address, key=source, digest_size=16).digest(), np.dtype("<u8"))
     # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
     long = () if source < 2**32 else (1,)

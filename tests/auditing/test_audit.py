@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from mpinodes import audit
-from mpinodes.auditing.draws import drawn_in
+from mpinodes.auditing.draws import Raw, drawn_in, standardized
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
-from mpinodes.auditing.noise import examine
+from mpinodes.auditing.noise import NoiseTests, examine
 from mpinodes.auditing.probes import probes
 from mpinodes.auditing.replay import replay
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
@@ -87,16 +86,16 @@ def test_noise_inside_a_minimization_and_outside_is_of_one_law():
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((40, 5))
     noise *= (rng.gamma(5, 2.0, 40) / np.linalg.norm(noise, axis=1))[:, None]
-    kinds = np.where(np.arange(40) % 2, Kind.PURE, Kind.GAMMA_NORM)[:, None]
-    agent = SimpleNamespace(
-        kind=kinds, scale=np.full((40, 1), 2.0), said=lambda t: noise[t - 1], drawn=lambda t: [noise[t - 1]]
-    )
-    found = examine([agent])
-    assert "law of the direction" in [check.name for check in found.checks]
-    assert not found.fails(FALSE_ALARM * OF_NOISE)
-    agent.scale = np.full((40, 1), 1.0)
-    assert found.draws == 200
-    assert examine([agent]).fails(FALSE_ALARM * OF_NOISE)
+    noise = noise[None, :, None, None]
+    kinds = np.where(np.arange(40) % 2, Kind.PURE, Kind.GAMMA_NORM)[None, :, None, None]
+
+    def found(scale: float) -> NoiseTests:
+        raw = Raw(noise, np.zeros_like(noise), np.zeros_like(noise), np.full(kinds.shape, scale), kinds)
+        return examine(standardized(raw, np.arange(1, 41)))
+
+    assert found(2.0).draws == 200
+    assert not found(2.0).fails(FALSE_ALARM * OF_NOISE)
+    assert found(1.0).fails(FALSE_ALARM * OF_NOISE)
 
 
 def test_a_run_that_ended_before_its_time_passes(tmp_path):

@@ -34,7 +34,7 @@ def edge(tmp_path: Path, agents: int, asked: str, viewers: str, **sections) -> d
     kind, rounds, epsilon = asked.split()
     return {
         "algorithm": {"name": "gossip-averaging"},
-        "data": {"file": str(file), "targets": "real", "batch": "all", "bound": 1.0},
+        "data": {"file": str(file), "columns": 1, "targets": "real", "batch": "all", "bound": 1.0},
         "problem": {"loss": "squared-distance", "set": "none", "average": True},
         "privacy": {"epsilon": float(epsilon), "delta": 1e-3},
         "topology": {"name": kind, "agents": agents},
