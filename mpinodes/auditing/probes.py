@@ -102,7 +102,7 @@ def _probes(
 ) -> Iterator[Probe]:
     always: Tree = {
         "report": False, "record": {"transcript": True}, "data": {"name": "file", "shuffle": False, "epochs": 1},
-        "seed": seed, "repeats": 1, "name": "probe",
+        "seed": seed, "repeats": 1, "name": "probe", "noise": {"key": "probe"},  # whatever the folder
     }  # fmt: skip
     if of_agents:
         always = merge(always, {"privacy": {"adjacency": "one-agent"}})

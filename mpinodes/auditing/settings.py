@@ -73,6 +73,8 @@ def _own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
     tree: Tree = tomllib.loads(e.toml())
     tree["privacy"].pop("budget", None)
     always: Tree = {"report": False, "repeats": 1, "record": {"transcript": True, "metrics": []}}
+    if not e.secret:
+        always["noise"] = {"key": "probe"}
     shortest = e.algorithm.get("gradient_rounds", 0) + 3
     rounds = min(e.rounds, max(ROUNDS, shortest))
     batch: Any = e.data.get("batch", 1)

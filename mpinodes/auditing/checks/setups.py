@@ -39,6 +39,7 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     always: Tree = {
         "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
         "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism},
+        "noise": {"key": "check"},  # whatever the folder that files are in
     }  # fmt: skip
     always = merge(always, {"algorithm": brief(algorithm)})
     if algorithm.mechanism == "gaussian":
