@@ -75,5 +75,6 @@ def _sources(setup: Setup) -> Iterator[Path]:
         yield Path(setup.topology.path)  # type: ignore[attr-defined]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)
     for part in (*map(type, parts), setup.loss):
-        if not part.__module__.startswith(OURS) and (file := sys.modules[part.__module__].__file__):
+        file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: made in a session of Python
+        if file and not part.__module__.startswith(OURS):
             yield Path(file)

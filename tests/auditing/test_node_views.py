@@ -13,7 +13,7 @@ from mpinodes.auditing.attacks import known
 from mpinodes.auditing.changes import Change
 from mpinodes.auditing.games import Canary, sights
 from mpinodes.auditing.statistics import told_apart
-from mpinodes.auditing.transcripts import Recorded
+from mpinodes.auditing.transcripts import Recorded, reseeded
 from mpinodes.auditing.views import best_test, learn, proven_toward, received
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
@@ -127,7 +127,7 @@ def test_a_symmetric_place_hides_what_it_cannot_tell_apart(tmp_path):
     own, other = (games.simulate(games._in_world(setup, w, 3)) for w in games._worlds(setup, turned(setup, 12)))
     sight = best_test(own, other, 12)
     moved = sight(own.frames) - sight(other.frames)
-    runs = [games.simulate(games._seeded(setup, seed)).frames for seed in range(NUMBER)]
+    runs = [games.simulate(reseeded(setup, seed)).frames for seed in range(NUMBER)]
     found = moved / np.std([sight(frames) for frames in runs])
     assert found < 0.93 * seen.links[12]
     assert found == pytest.approx(seen.mu[0, 12], rel=4 / np.sqrt(2 * NUMBER))

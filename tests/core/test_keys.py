@@ -28,7 +28,7 @@ USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
 CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
-    "rounds", "repeats", "name", "report", "output", "noise.entropy", "privacy.tight", "data.epochs",
+    "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
     words = {
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
-        "kept_by": ("noise", "stopping"), "covers": ("all", "each"),
+        "kept_by": ("noise", "stopping"), "covers": ("all", "each"), "view": ("links", "agent:0"),
     }  # fmt: skip
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
