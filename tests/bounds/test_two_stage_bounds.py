@@ -246,7 +246,7 @@ def test_steps_for_less_convexity_than_the_losses_have_are_as_the_theorem_has_th
 
 
 def test_numbers_that_overflow_are_infinite_and_no_error():
-    for bound in found(f"{LOGISTIC} privacy.clip=1e200", np.ones(3)).values():
+    for bound in found(f"{LOGISTIC} privacy.clip=1e100 problem.regularizer=1e-60", np.ones(3)).values():
         assert bound.values[-1] == inf
         assert bound.why
 

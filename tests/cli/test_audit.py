@@ -14,7 +14,7 @@ def test_over_mpi_it_prints_a_table_and_leaves_nothing_behind(tmp_path):
     assert done.code == 0, done.err
     assert done.err == ""
     assert done.out.startswith("audit of dola, seed 0\n")
-    assert done.out.count("holds") == 5
+    assert done.out.count("holds") == 8
     assert list(tmp_path.iterdir()) == []
 
 

@@ -180,7 +180,7 @@ def test_weight_balancing_by_brute_force(tmp_path, hidden):
         asked = {
             "algorithm": {"name": "weight-balancing", "noise_index": "corrected"}
             | {"gradient_at": "hidden" if hidden else "public"},
-            "data": {"file": str(tmp_path / "points.npz"), "targets": "real", "bound": 1.0},
+            "data": {"file": str(tmp_path / "points.npz"), "columns": 1, "targets": "real", "bound": 1.0},
             "problem": {"loss": "least-squares", "set": "none", "regularizer": 0.0, "gradient_noise": 0.0},
             "step": {"kind": "strongly-convex", "modulus": 1.0, "offset": 1.0},
             "topology": {"name": "complete", "agents": AGENTS}, "rounds": 6,
