@@ -205,6 +205,8 @@ def views(data: xr.Dataset, summary: Json) -> Figure | None:
     left.legend(fontsize=8)
     right.grid(visible=False)
     mapped, what = (data.epsilon_node_relayed, "ε from then on") if before > 0 else (data.epsilon_node, "ε in all")
+    for axis in (right.xaxis, right.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     shown = right.imshow(mapped.values, vmin=0, cmap="viridis")
     right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
     figure.colorbar(shown, ax=right, shrink=0.8, label=what)
