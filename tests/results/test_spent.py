@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Noise
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
 from mpinodes.results import spent
 from tests.helpers.parts import run_of, setup_of
@@ -33,7 +32,11 @@ def together(*places, delta=None) -> tuple[list[float | None], str]:
 def csv_file(path, rows=27) -> str:
     rng = np.random.default_rng(rows)
     np.savetxt(path, np.column_stack([rng.uniform(-1, 1, rows), np.where(np.arange(rows) % 2, 1, -1)]), delimiter=",")
-    return f"data.file={path} data.bound=1"
+    return stated(path)
+
+
+def stated(path) -> str:
+    return f"data.file={path} data.bound=1 data.columns=1 data.labels=[-1,1] data.header=false"
 
 
 def test_curves_are_composed_row_by_row_over_runs_that_differ(tmp_path):
@@ -135,17 +138,18 @@ def test_an_edited_file_under_the_same_seed_shares_the_noise(tmp_path):
     first = run_of(tmp_path / "first", f"{DOLA} {csv_file(file)} seed=1")
     text = file.read_text().splitlines()
     file.write_text("\n".join([*text[:-1], text[-2]]) + "\n")
-    edited = run_of(tmp_path / "edited", f"{DOLA} data.file={file} data.bound=1 seed=1")
+    edited = run_of(tmp_path / "edited", f"{DOLA} {stated(file)} seed=1")
     numbers, said = together(first, edited)
     assert numbers == [None, None]
     assert "share their noise" in said
 
 
-@pytest.mark.skipif("key" in Noise.__struct_fields__, reason="other settings have other noise")
-def test_one_seed_is_one_noise(tmp_path):
-    first = run_of(tmp_path / "first", f"{DIGITS} seed=1")
-    other = run_of(tmp_path / "other", f"{DIGITS} seed=1 privacy.clip=2")
+def test_runs_that_were_given_one_key_share_their_noise(tmp_path):
+    first = run_of(tmp_path / "first", f"{DIGITS} seed=1 noise.key=a")
+    other = run_of(tmp_path / "other", f"{DIGITS} seed=1 noise.key=a privacy.clip=2")
     assert together(first, other)[0] == [None, None]
+    apart = run_of(tmp_path / "apart", f"{DIGITS} seed=1 privacy.clip=2")
+    assert together(first, apart)[0][0] == pytest.approx(2)
 
 
 def test_runs_of_two_adjacencies_are_refused_by_the_command(tmp_path):

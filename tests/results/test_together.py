@@ -30,7 +30,7 @@ def table(path, targets) -> str:
     """A file of samples with feature 1."""
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([1.0, b] for b in targets)
-    return f"data.file={path}"
+    return f"data.file={path} data.columns=1 data.header=false"
 
 
 def told(where, words: str) -> tuple[dict, list]:
