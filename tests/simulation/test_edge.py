@@ -229,7 +229,10 @@ def test_admm_solves_or_proves_nothing(tmp_path, size, bound):
     asked = {
         "algorithm": {"name": "admm" if bound == "inf" else "pp-admm"}, "problem": {"weight": 4.0},
         "topology": {"agents": 3}, "rounds": 6,
-        "data": {"name": "file", "file": str(tmp_path / "data.npz"), "batch": "all", "bound": bound},
+        "data": {
+            "name": "file", "file": str(tmp_path / "data.npz"), "batch": "all", "bound": bound, "columns": 3,
+            "labels": [-1, 1],
+        },
         "record": {"transcript": True},
     }  # fmt: skip
     if size > float(bound):
@@ -260,7 +263,7 @@ class Own(LabelledStream):
     wrong: float = 0.0
     of_targets: bool = False
     name: ClassVar[str] = "own"
-    labels: ClassVar[bool] = False
+    has_labels: ClassVar[bool] = False
     feature_bound: ClassVar[float] = float("inf")
 
     def open(self):
