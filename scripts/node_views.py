@@ -41,7 +41,7 @@ def setup_of(kind: str, algorithm: dict[str, Any], folder: Path) -> Setup:
     np.savez(file, features=np.ones((agents, 1)), targets=np.zeros(agents))
     asked = {
         "algorithm": algorithm,
-        "data": {"file": str(file), "targets": "real", "batch": "all", "bound": 1.0},
+        "data": {"file": str(file), "columns": 1, "targets": "real", "batch": "all", "bound": 1.0},
         "problem": {"loss": "squared-distance", "average": True} | ({"set": "none"} if algorithm is GOSSIP else BOX),
         "privacy": {"epsilon": 8.0, "delta": DELTA},
         "topology": {"name": kind, "agents": agents},
