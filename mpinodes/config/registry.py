@@ -240,6 +240,8 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 def plain(message: str, expected: Any) -> str:
     """Msgspec's message without its path and marks, and with the choices where there are some."""
+    if "matching regex" in message and "links" in message:
+        return "expected links, an agent as in agent:3, or some as in agents:2,5"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
     if "enum" in message:  # a number or one of some words

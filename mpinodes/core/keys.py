@@ -9,10 +9,12 @@ is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experimen
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Iterator
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,11 +72,57 @@ def _sources(setup: Setup) -> Iterator[Path]:
     """The files that the parts are made of, where they are not ours: in an order of their own."""
     e = setup.experiment
     paths = (e.algorithm.get("path"), e.problem.path, e.data.get("path"), e.privacy.path, e.topology.get("path"))
-    yield from (Path(path) for path in paths if path)
+    for path in paths:
+        if path:
+            yield from _with_imports(Path(path), package="")
     if setup.topology.from_file:
         yield Path(setup.topology.path)  # type: ignore[attr-defined]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)
     for part in (*map(type, parts), setup.loss):
         file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: made in a session of Python
         if file and not part.__module__.startswith(OURS):
-            yield Path(file)
+            yield from _with_imports(Path(file), part.__module__.partition(".")[0])
+
+
+def _with_imports(file: Path, package: str) -> list[Path]:
+    """A Python file and all that it imports, directly or not, but the standard library, us, and installed packages.
+
+    Args:
+        file: the file.
+        package: an installed one that counts nevertheless.
+    """
+    found, ahead = {file.resolve()}, [file]
+    while ahead:
+        for name in _imported(ahead.pop(), package):
+            origin = _origin(name, package)
+            if origin and origin.resolve() not in found:
+                found.add(origin.resolve())
+                ahead.append(origin)
+    return sorted(found)
+
+
+def _imported(file: Path, package: str) -> Iterator[str]:
+    """The names of modules, or perhaps of what is in them, that a file imports anywhere in it."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = ".".join([package, *([node.module] if node.module else [])]) if node.level else str(node.module)
+            yield parent
+            yield from (f"{parent}.{alias.name}" for alias in node.names)
+
+
+def _origin(name: str, package: str) -> Path | None:
+    """Where a module is from; None: it does not count."""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names or top in ("", "mpinodes"):
+        return None
+    try:
+        spec = find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    if spec is None or not (spec.origin or "").endswith(".py"):
+        return None
+    path = Path(str(spec.origin))
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return path if not installed or top == package else None

@@ -117,7 +117,7 @@ def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
 
 def _finite(text: str) -> bool:
     try:
-        return isfinite(float(text))
+        return text.isascii() and "_" not in text and isfinite(float(text))
     except ValueError:
         return False
 
@@ -133,8 +133,10 @@ def _csv(path: Path, stated: Stated) -> Source:
         if width < 2:
             raise BadInput(f"{place}: one column; features and then the target expected, separated by commas")
         if len(entries) != width:
-            expected = "data.columns and a target" if stated.columns else "in the first line"
-            raise BadInput(f"{place}: {len(entries)} entries, but {width} {expected}")
+            made = f"data.columns = {stated.columns} and a target make {width}"
+            raise BadInput(
+                f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
+            )
         words = entries[:-1] if stated.labels else entries
         good = list(map(_finite, words))
         names, first = first and (not any(good) if stated.header is None else stated.header), False

@@ -171,6 +171,7 @@ def _noise(setup: Setup, events: Events) -> Json | None:
         "mechanism": e.privacy.mechanism,
         "backend": e.noise.backend,
         "entropy": e.noise.entropy,
+        "key": e.noise.key,
         "rounding": float(np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0).max()),
         "epsilon": e.epsilon,
         "scale": float(scale[data].max()),
@@ -284,7 +285,8 @@ RULES: Rules = {
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
         "together": same,  # of one run null: `repeats` says it of them all
         "noise": {
-            "mechanism": same, "backend": same, "entropy": same, "epsilon": same, "calibrated": same, "remark": same,
+            "mechanism": same, "backend": same, "entropy": same, "key": same, "epsilon": same,
+            "calibrated": same, "remark": same,
             "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,
         },
     },

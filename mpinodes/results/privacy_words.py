@@ -65,9 +65,8 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
 def of_all(together: Json) -> list[tuple[str, Json]]:
     """What all runs lose together, by whom; no paper claims anything of that."""
     nothing = {"claimed": None}
-    return [("worst agent's share", worst([nothing | agent for agent in together["agents"]]))] * bool(
-        together["agents"]
-    ) + [("network", nothing | together["network"])]
+    agents = [nothing | agent for agent in together["agents"]]
+    return [*([("worst agent's share", worst(agents))] if agents else []), ("network", nothing | together["network"])]
 
 
 def by(rule: str, checked: list[Json] | None) -> str:
@@ -139,13 +138,15 @@ def provisos(privacy: Json) -> list[str]:
     if others := privacy["shares_noise_with"]:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         found.append(
-            f"WARNING: {others[0]}{more} beside it has the same noise on other data: who reads the messages of both "
-            "knows what either hides; take another seed."
+            f"WARNING: {others[0]}{more} beside it has the same noise, on data that are other or may be: who reads "
+            "the messages of both knows what either hides; take another seed."
         )
     if together := privacy.get("together"):
         found.append(_together(together))
     if privacy.get("views_left_out"):
         found.append("What single nodes learn is not worked out for so many agents: the bound for all links stands.")
+    if (key := (privacy["noise"] or {}).get("key")) is not None:
+        found.append(f"All runs of this seed with noise.key = {key!r} share its noise: together they hide nothing.")
     if privacy["unproven_because"]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     elif privacy.get("public"):

@@ -35,7 +35,7 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """The run directories beside this one's with the same noise on other data, by name.
 
-    Data are other where their settings differ, or where a file of theirs was written after that run began.
+    Data are other where their settings differ, and may be where a file of theirs was written, moved or linked since.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -56,9 +56,15 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
         began = file.stat().st_mtime
         differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
         files = [path for key in ("file", "dir") if own.data.get(key) for path in _files(Path(own.data[key]))]
-        return bool(differ - {*setup.stream.lengthens} or any(path.stat().st_mtime > began for path in files))
+        return bool(differ - {*setup.stream.lengthens} or any(_touched(path) > began for path in files))
     except (OSError, ValueError, KeyError):
         return False
+
+
+def _touched(path: Path) -> float:
+    """When it was last written, renamed or linked, or what it links to was."""
+    found = path.stat(), path.lstat()
+    return max(time for of in found for time in (of.st_mtime, of.st_ctime))
 
 
 def _files(path: Path) -> list[Path]:

@@ -76,7 +76,7 @@ class Finished:
         e = self.experiment
         if not e.reproducible or not e.private:
             return None
-        return noise_of(self.place / "experiment.toml") or "unknown, and so taken to be any other that is"
+        return noise_of(self.place / "experiment.toml")
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
@@ -146,9 +146,20 @@ def read(places: Sequence[Path]) -> list[Finished]:
     found: dict[Path, Finished] = {}
     for place in places:
         repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
+        _require_all(place, len(repeats))
         for one in repeats or [place]:
             found.setdefault(one.resolve(), _finished(one))
     return list(found.values())
+
+
+def _require_all(place: Path, found: int) -> None:
+    """Refuse a job of which repeats are missing."""
+    try:
+        wanted = json.loads((place / "summary.json").read_text()).get("repeats", 0)
+    except (OSError, ValueError, AttributeError):
+        return  # which is refused, or a repeat, below
+    if found < wanted:
+        raise BadInput(f"{place}: {found} of its {wanted} repeats are there; name those that are to count")
 
 
 def _finished(place: Path) -> Finished:
@@ -158,7 +169,16 @@ def _finished(place: Path) -> Finished:
         raise BadInput(
             f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
         ) from error
+    if not isinstance(summary, dict) or not isinstance(summary.get("privacy", {}), dict):
+        raise BadInput(f"{place}/summary.json: not that of a run")
     require_version(summary.get("version"), str(place))
+    try:
+        with h5py.File(place / "record.h5") as file:
+            rounds = len(file["round"])
+    except (OSError, KeyError) as error:
+        raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
+    if "privacy" not in summary or rounds != summary.get("rounds"):
+        raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
     try:
         experiment = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
     except msgspec.ValidationError as error:
@@ -201,6 +221,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     again: list[Finished] = []
     by_noise: dict[Hashable, Finished] = {}
     for run in runs:
+        if run.noise == "" and len(runs) > 1:
+            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be another run's")
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
             kept.append(run)
@@ -217,6 +239,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 def disjoint(one: Finished, other: Finished) -> bool:
     """Whether no sample is in the data of both."""
     a, b = one.experiment.data, other.experiment.data
+    if a.get("file") and a.get("file") == b.get("file"):
+        return False
     if "identity" in a and "identity" in b:
         return bool(a["identity"] != b["identity"])
     if any("path" in data or "file" in data for data in (a, b)):
@@ -294,6 +318,8 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     total = {"proven_pure": _or_none(found.pure), "proven": _or_none(found.epsilon), "rule": found.rule}
     rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", total))
     width = max(28, *(len(who) for who, _ in rows))
+    if any(run.summary["privacy"].get("key") == "rehearsal" for run in runs):
+        said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
     conditions = {sources.condition(run.summary.get("checked")) for run in runs} - {""}
     said += [f"What is proven is {condition}." for condition in sorted(conditions)]
     return "\n".join(

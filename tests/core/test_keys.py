@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -147,6 +148,21 @@ def test_the_contents_of_the_users_files_count_and_not_where_they_are(tmp_path):
     assert keys[0] == keys[1] != keys[2]
 
 
+def test_what_a_users_file_imports_counts_too(tmp_path, monkeypatch):
+    """Found by a stranger: a constant in a helper module changed the messages, and not the noise."""
+    monkeypatch.syspath_prepend(tmp_path)
+    source = (
+        (USER_FILES / "extra.py").read_text().replace("from mpinodes.core", "import key_helper\nfrom mpinodes.core", 1)
+    )
+    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "key_helper.py").write_text("def late():\n    from key_constants import GAIN\n    return GAIN\n")
+    keys = []
+    for gain in (1, 2):
+        (tmp_path / "key_constants.py").write_text(f"GAIN = {gain}\n")
+        keys.append(setup_of(f"algorithm.path={tmp_path / 'mine.py'}", "rounds=5").noise_key)
+    assert keys[0] != keys[1]
+
+
 def test_no_hash_of_private_data_is_taken(tmp_path):
     keys = []
     for sample in (1.0, 2.0):
@@ -220,6 +236,11 @@ def test_a_run_beside_it_with_the_same_noise_on_other_data_is_named(tmp_path):
     time.sleep(0.05)
     np.savez(file, features=2 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
     assert run(runs / "edited", *words)["shares_noise_with"] == ["again", "one"]
+    np.savez(tmp_path / "older.npz", features=3 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
+    os.utime(tmp_path / "older.npz", (1e9, 1e9))
+    time.sleep(0.05)
+    (tmp_path / "older.npz").rename(file)  # which leaves the time of its last writing
+    assert run(runs / "moved", *words)["shares_noise_with"] == ["again", "edited", "one"]
     assert run(runs / "secret", *words, "noise.entropy=os")["shares_noise_with"] == []
     assert run(runs / "paired", *words, "noise.key=1")["shares_noise_with"] == []
     assert run(runs / "pair", *words, "noise.key=1", "data.shuffle=false")["shares_noise_with"] == ["paired"]

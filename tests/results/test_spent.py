@@ -13,6 +13,7 @@ import pytest
 from mpinodes.core.errors import BadInput
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
 from mpinodes.results import spent
+from mpinodes.results.versions import VERSION
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone
@@ -150,6 +151,28 @@ def test_runs_that_were_given_one_key_share_their_noise(tmp_path):
     assert together(first, other)[0] == [None, None]
     apart = run_of(tmp_path / "apart", f"{DIGITS} seed=1 privacy.clip=2")
     assert together(first, apart)[0][0] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("broken", ["[]", '{"version": VERSION}', "record", "repeat"])
+def test_what_is_no_finished_run_is_refused_in_a_line(broken, tmp_path):
+    made = run_of(tmp_path / "made", f"{DIGITS} repeats=2")
+    if broken == "record":
+        whole = (made / "repeat-0" / "record.h5").read_bytes()
+        (made / "repeat-0" / "record.h5").write_bytes(whole[:2000])
+    elif broken == "repeat":
+        shutil.rmtree(made / "repeat-1")
+    else:
+        (made / "repeat-0" / "summary.json").write_text(broken.replace("VERSION", str(VERSION)))
+    with pytest.raises(BadInput, match="made"):
+        spent.read([made])
+
+
+def test_noise_that_nothing_names_may_be_any(tmp_path):
+    first = run_of(tmp_path / "first", f"{DIGITS} seed=1")
+    other = run_of(tmp_path / "other", f"{DIGITS} seed=2")
+    file = other / "experiment.toml"
+    file.write_text(file.read_text().partition("\n")[2])
+    assert together(first, other)[0] == [None, None]
 
 
 def test_runs_of_two_adjacencies_are_refused_by_the_command(tmp_path):
