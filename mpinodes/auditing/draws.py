@@ -92,7 +92,8 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> Drawn:
                     continue
                 said, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
                 noise[0, t - 1, i, part] = found
-                value[0, t - 1, i, part] = said - found
+                # A minimizer depends on the noise that went into its center.
+                value[0, t - 1, i, part] = message.center if isinstance(message, Solve) else said - found
                 lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(said) + np.abs(said - found))
                 if isinstance(message, Solve):
                     lost = lost + message.step * message.tolerance
