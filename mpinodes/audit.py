@@ -228,24 +228,40 @@ def report(
     own = of_run(Transcript(read.setup, read.frames, read.events), seed)
     if read.setup.experiment.private:
         own += of_settings(list(tried(read.setup, folder, seed)))
-    ready = prepared(games_of(asked, folder), folder, seed)
+    ready, left_out = prepared(games_of(asked, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
-    alpha = FALSE_ALARM * (1 - OF_NOISE) / len(ready)
+    alpha = FALSE_ALARM * (1 - OF_NOISE) / max(1, len(ready))
     rows = [*judged(ready, ratios, alpha, seed), *of_probes([r for r, _ in ready])]
-    name = ready[0][0].summary["algorithm"]
+    name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
     again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
     view = read.setup.experiment.audit.view
     told = json.loads((directory / "summary.json").read_text())["privacy"]["network"]
-    print(table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own], rows, alpha, view), flush=True)
+    print(
+        table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own, *left_out], rows, alpha, view),
+        flush=True,
+    )
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
 
 
-def prepared(probes: list[Probe], folder: Path, seed: int) -> list[tuple[Ready, Canary | None]]:
-    """Every probe, run once, with the data set that its own is to be told apart from, where it is that game."""
-    from mpinodes.auditing.games import canary, prepare
+def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[Ready, Canary | None]], list[Row]]:
+    """Every probe, run once, with the data set that its own is to be told apart from, where it is that game.
 
-    ready = [prepare(probe, folder / f"probe-{k}") for k, probe in enumerate(probes)]
-    return [(r, None if r.probe.secret else canary(r, seed)) for r in ready]
+    And a row for each that a user's part fails on, which need not be for a probe's size.
+    """
+    from mpinodes.auditing.games import canary, prepare
+    from mpinodes.auditing.verdicts import Row
+
+    ready, left_out = [], []
+    for k, probe in enumerate(probes):
+        try:
+            made = prepare(probe, folder / f"probe-{k}")
+            ready.append((made, None if made.probe.secret else canary(made, seed)))
+        except BadInput:
+            raise
+        except Exception as error:
+            why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
+            left_out.append(Row(probe.what, why, "not tested", False))
+    return ready, left_out
 
 
 def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Row]:

@@ -23,6 +23,7 @@ SOUND = {
     "two-stage-gaussian": [
         "algorithm.name=two-stage-gaussian", "algorithm.gradient_rounds=8", "data.points=4", "data.dimension=4",
     ],
+    "pp-admm": ["algorithm.name=pp-admm", "data.total=60", "data.dimension=4", "problem.weight=10"],
     "pvp-admm": ["algorithm.name=pvp-admm", "data.total=60", "data.dimension=4", "problem.weight=10"],
 }  # fmt: skip
 

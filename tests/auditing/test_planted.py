@@ -95,3 +95,14 @@ def test_a_clean_bit_in_a_scalar_of_the_mixing(tmp_path, verdict, name):
     code, printed = verdict(*words)
     assert code == 1, printed
     assert "the mixing's scalars of agent" in printed
+
+
+def test_a_probe_that_a_users_part_fails_on_is_left_out_and_the_run_judged(tmp_path, monkeypatch, capsys):
+    """Found by a stranger: the crash of one probe lost the refutation of the run itself."""
+    monkeypatch.setattr(audit, "PAIRS", 10)
+    source = (FILES / "extra.py").read_text()
+    path = tmp_path / "of_two.py"
+    path.write_text(source.replace("loss.grad(s.x)\n", "loss.grad(s.x)\n        s.x[1]\n"))
+    assert path.read_text() != source
+    assert audit.main([f"algorithm.path={path}", "topology.agents=3", "rounds=6", "data.total=60"]) == 0
+    assert "left out, with" in capsys.readouterr().out
