@@ -37,8 +37,8 @@ class Digits(LabelledStream):
     name: ClassVar[str] = "digits, 6 against 8"
     public = "Which of the digits are sixes and eights is taken to be public."
     remark = (
-        "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets about 55 % of the test data "
-        "right (mean over 20 seeds), where guessing gets 52 %."
+        "Noise calibrated to the label ε = 1 leaves nothing to learn here: DPSDA-PS then gets about 55 % of the test "
+        "data right (mean over 20 seeds), where guessing gets 52 %."
     )
     defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "gradient_noise": 0.1},
