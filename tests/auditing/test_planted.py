@@ -44,8 +44,10 @@ def test_nothing_planted(tmp_path, verdict, name):
     assert printed.count("is found with probability 0.999") == 2
 
 
-@pytest.mark.parametrize("name", ["dola", "diging"])
-@pytest.mark.parametrize("bug", [bug for bug in NOISE if bug != "none"])
+BUGS = [bug for bug in NOISE if bug != "none"]
+
+
+@pytest.mark.parametrize(("bug", "name"), [*((bug, "dola") for bug in BUGS), *((bug, "diging") for bug in BUGS[:2])])
 def test_noise_that_is_not_what_it_should_be(tmp_path, verdict, bug, name):
     (tmp_path / "noise.py").write_text(MECHANISM.format(bug=NOISE[bug]))
     words = BUILT_IN if name == "dola" else users(name)

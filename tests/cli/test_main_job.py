@@ -236,7 +236,7 @@ def test_questions_are_answered_once_with_or_without_mpirun(flag, tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])
 def test_a_recorded_run_replays_within_its_claims(algorithm, tmp_path):
-    words = [f"algorithm.name={algorithm}", "rounds=60", "report=false", "record.transcript=true", "output.dir=run"]
+    words = [f"algorithm.name={algorithm}", "rounds=20", "report=false", "record.transcript=true", "output.dir=run"]
     assert run_mpi(8, *words, cwd=tmp_path).code == 0
     done = run_alone("run", cwd=tmp_path, module="mpinodes.replay")
     assert done.code == 0, done.out + done.err
