@@ -72,7 +72,7 @@ PLANTED = {
     "hidden point": ("hidden lag left out", GRADIENT, "g = loss.grad(s.x)"),
     "sensitivity by state": (PUBLIC, "l1 = sqrt", "l2 = min(l2, 1e-3 + float(np.abs(s.x).max())); l1 = sqrt"),
     "calibration by state": (PUBLIC, "leaks=RELEASED", "leaks=RELEASED, calibration=1.0 + abs(float(s.x[0]))"),
-    "kind by state": (PUBLIC, QUERY, "if here.t > 1 and s.x[0] % 1e-3 > 5e-4: return Relay()\n        return Query(s.x"),
+    "kind by state": (PUBLIC, QUERY, "if here.t > 1 and s.x[0] % 0.1 > 0.05: return Relay()\n        return Query(s.x"),
     "state written to": ("state mutated", GRADIENT, "g = loss.grad(b); s.old[:] = g"),
     "state written to in message": ("state mutated", QUERY, "np.multiply(s.x, 0.9, out=s.x)\n        return Query(s.x"),
     "release written to": ("inbox mutated", "b = inbox.mix()", "b = inbox.releases[0]; b *= 0.5"),
