@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.core import Features, Loss, SampleLoss, Setup, Vector
-from mpinodes.losses.enforced import Reclipped
-from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.linear import Around
 
 SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # of numbers at the ends of the doubles
 FEW, STRIDE = 4, 37  # of the samples made of them, so many in each round, and so far apart
@@ -68,7 +67,7 @@ def differs(setup: Setup, agent: int, round: int, row: int) -> int | None:
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """A loss with the changed sample in some rows."""
-    if isinstance(loss, (NoisyGradient, Reclipped)):
+    if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()
     if np.isnan(change.target):

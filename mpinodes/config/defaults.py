@@ -14,11 +14,10 @@ from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
 from mpinodes.core import schedules
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, Experiment, Finite, Tree, merge
+from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, SOURCES, Experiment, Finite, Tree, merge
 from mpinodes.core.parts import Algorithm, Mixing, Stream
 
 LOCKSTEP_AGENTS = 7
-SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
 
 
 def filled_in(asked: Tree, ranks: int | None) -> Tree:

@@ -240,14 +240,19 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 def plain(message: str, expected: Any) -> str:
     """Msgspec's message without its path and marks, and with the choices where there are some."""
-    if "matching regex" in message and "links" in message:
-        return "expected links, an agent as in agent:3, or some as in agents:2,5"
+    if "matching regex" in message:
+        return f"expected {asked_for(expected)}"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
     if "enum" in message:  # a number or one of some words
         words = [word for kind in get_args(_plain_type(expected)) for word in options(kind)]
         return f"expected a number, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
+
+
+def asked_for(expected: Any) -> str:
+    """What a pattern asks for, in words."""
+    return next(str(meta.extra["expected"]) for meta in expected.__metadata__ if meta.extra)
 
 
 def options(expected: Any) -> list[str]:

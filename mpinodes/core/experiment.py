@@ -18,6 +18,7 @@ from mpinodes.core.errors import BadInput
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
 IDENTITY = Annotated[str, Meta(min_length=1)]
+SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -185,6 +186,7 @@ class Audit(Struct, forbid_unknown_fields=True, frozen=True):
         str,
         Meta(
             pattern=r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$",
+            extra={"expected": "links, an agent as in agent:3, or some as in agents:2,5"},
             description="what the adversary of audit and attacks sees: links, all that is said; agent:3, what that "
             "agent receives and knows itself; agents:2,5, all that these do together",
         ),
@@ -226,7 +228,15 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
             description="runs in one job, with the seeds seed, seed + 1, ...; data.seed fixes the data",
         ),
     ]
-    name: Annotated[str, Meta(min_length=1, pattern=r"^[\w.+-]+$", description="names the run directory and the page")]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            pattern=r"^[\w.+-]+$",
+            description="names the run directory and the page",
+            extra={"expected": "letters, digits and the signs . + - _ alone"},
+        ),
+    ]
     algorithm: Annotated[dict[str, Any], Meta(description="name or path, and its hyper-parameters")]
     step: Annotated[dict[str, Any], Meta(description="kind of step schedule, and its parameters")]
     topology: Annotated[dict[str, Any], Meta(description="name or file, and its parameters")]
@@ -248,6 +258,13 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     def clip(self) -> float:
         """`privacy.clip` as a number."""
         return float(self.privacy.clip)
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        """The files of the user's that its parts are made of, by the key that names each."""
+        named = (self.algorithm.get("path"), self.problem.path, self.data.get("path"), self.privacy.path)
+        pairs = zip(SOURCES, (*named, self.topology.get("path")), strict=True)
+        return {f"{section}.path": Path(path) for section, path in pairs if path}
 
     @property
     def private(self) -> bool:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpinodes.core.experiment import SOURCES
+
 if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
 
 SILENT = ("seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit")  # or below, by itself
-SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 
 
@@ -70,11 +71,8 @@ def knows_horizon(setup: Setup) -> bool:
 
 def _sources(setup: Setup) -> Iterator[Path]:
     """The files that the parts are made of, where they are not ours: in an order of their own."""
-    e = setup.experiment
-    paths = (e.algorithm.get("path"), e.problem.path, e.data.get("path"), e.privacy.path, e.topology.get("path"))
-    for path in paths:
-        if path:
-            yield from _with_imports(Path(path), package="")
+    for path in setup.experiment.sources.values():
+        yield from _with_imports(path, package="")
     if setup.topology.from_file:
         yield Path(setup.topology.path)  # type: ignore[attr-defined]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)

@@ -6,33 +6,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpinodes.core import ALL, Loss, SampleLoss, Solved, Vector
+from mpinodes.core import ALL, Loss, SampleLoss, Vector
 from mpinodes.losses.clipping import ROUNDING, reclipped
-from mpinodes.losses.linear import LinearLoss
+from mpinodes.losses.linear import Around, LinearLoss
 from mpinodes.losses.squared_distance import SquaredDistance
 
 CLIPPED = (LinearLoss.data_grad, SquaredDistance.data_grad)  # by `losses.clipping`, for any doubles
 
 
 @dataclass(frozen=True, slots=True)
-class Reclipped(Loss):
+class Reclipped(Around):
     """A loss whose samples' gradients are clipped once more, each by itself: what the clip says holds whatever it does.
 
     Attributes:
-        loss: the loss.
         clip: L2 bound on a sample's gradient; of a loss that shows no samples, and where `whole`, on the round's.
         whole: as in `SampleLoss`.
         regularizer: λ, which is public: only the samples' part of a gradient is taken from the loss.
     """
 
-    loss: Loss
     clip: float
     whole: bool
     regularizer: float
-
-    def value(self, x: Vector) -> float:
-        """f(x)."""
-        return self.loss.value(x)
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The samples' part, and λx."""
@@ -55,10 +49,6 @@ class Reclipped(Loss):
         ]
         gradient: Vector = shares @ np.stack([reclipped(one.data_grad(x, block), most) for one in each])
         return gradient
-
-    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Of the loss unclipped."""
-        return self.loss.prox(v, step, near, tolerance)
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:

@@ -162,20 +162,34 @@ def stack(rows: Sequence[Features]) -> Features:
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyGradient(Loss):
+class Around(Loss):
+    """A loss that differs from another in its gradient alone.
+
+    Attributes:
+        loss: the other.
+    """
+
+    loss: Loss
+
+    def value(self, x: Vector) -> float:
+        """f(x)."""
+        return self.loss.value(x)
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """Of the other: what is minimized is neither sampled nor clipped."""
+        return self.loss.prox(v, step, near, tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyGradient(Around):
     """A loss whose gradient carries the stochastic error ξ ~ N(0, variance) per coordinate.
 
     ξ comes after the clipping and does not depend on the data, so it changes no sensitivity.
     """
 
-    loss: Loss
     variance: float
     t: int
     noise: Draws
-
-    def value(self, x: Vector) -> float:
-        """f(x), without error."""
-        return self.loss.value(x)
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """∇f(x) + ξ on the block."""
@@ -184,10 +198,6 @@ class NoisyGradient(Loss):
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The samples' part of it, + ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
-
-    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Without error: what is minimized is not sampled."""
-        return self.loss.prox(v, step, near, tolerance)
 
     def _disturbed(self, gradient: Vector) -> Vector:
         gradient += self.noise.at(self.t).normal(0.0, sqrt(self.variance), gradient.shape)

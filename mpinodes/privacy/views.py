@@ -307,17 +307,14 @@ def _epsilon(mu: Vector, delta: float) -> Vector:
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
 
 
-def too_many(setup: Setup, events: Events) -> bool:
-    """Whether the views of all nodes would be known, were there fewer agents or stretches of rounds."""
-    relayed = Relayed.of(setup, events)
-    return relayed is not None and not relayed.is_small
-
-
 def views(setup: Setup, events: Events) -> Views | None:
     """The views of all nodes of a run, from its (rounds, agents) events; None: not known to be linear, or too many."""
     relayed = Relayed.of(setup, events)
-    if relayed is None or not relayed.is_small:
-        return None
+    return views_of(setup, events, relayed) if relayed and relayed.is_small else None
+
+
+def views_of(setup: Setup, events: Events, relayed: Relayed) -> Views:
+    """The same, of a run whose relaying is known."""
     costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
     leverage = np.array([relayed.leverages((viewer,)) for viewer in range(len(relayed.scale))])
     return Views(

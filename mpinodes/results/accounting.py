@@ -16,7 +16,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
-from mpinodes.privacy.views import Views, too_many, views
+from mpinodes.privacy.views import Relayed, Views, views_of
 from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
 from mpinodes.results.record import Variable, Variables
 
@@ -44,9 +44,10 @@ class Accounting:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
-        is_proven = not np.isnan(found.network[-1].epsilon)
-        self._views = views(self._setup, self._accountant.events()) if is_proven else None
-        self._too_many = is_proven and not self._views and too_many(self._setup, self._accountant.events())
+        events, is_proven = self._accountant.events(), not np.isnan(found.network[-1].epsilon)
+        relayed = Relayed.of(self._setup, events) if is_proven else None
+        self._too_many = relayed is not None and not relayed.is_small
+        self._views = views_of(self._setup, events, relayed) if relayed and relayed.is_small else None
 
     def publish(self, together: Together) -> None:
         """Hand what the run cost to what it costs to publish it with others of its job."""
@@ -128,10 +129,11 @@ def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | No
 
 
 def _loss(claimed: float, loss: PrivacyLoss) -> Json:
-    return {"claimed": _number(claimed), **_proven(loss)}
+    return {"claimed": _number(claimed), **proven(loss)}
 
 
-def _proven(loss: PrivacyLoss) -> Json:
+def proven(loss: PrivacyLoss) -> Json:
+    """As summary.json has it."""
     return {
         "proven_pure": _number(loss.pure),
         "proven": _number(loss.epsilon),
@@ -149,8 +151,8 @@ def together_section(together: Together, delta: float) -> Json:
     return {
         "runs": together.runs,
         "by": together.by,
-        "network": _proven(network),
-        "agents": [_proven(loss) for loss in agents],
+        "network": proven(network),
+        "agents": [proven(loss) for loss in agents],
         "unproven_because": together.unproven_because,
     }
 
@@ -198,8 +200,7 @@ def _of_views(seen: Views | None, delta: float) -> Json | None:
     epsilon = seen.epsilon(delta)
 
     def most(at: float) -> float | None:
-        value = float(epsilon[seen.distance == at].max())
-        return None if math.isnan(value) else value
+        return _number(epsilon[seen.distance == at].max())
 
     hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
     return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mpinodes.core import Setup
 
@@ -55,10 +57,15 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
         one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text()))
         began = file.stat().st_mtime
         differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
-        files = [path for key in ("file", "dir") if own.data.get(key) for path in _files(Path(own.data[key]))]
-        return bool(differ - {*setup.stream.lengthens} or any(_touched(path) > began for path in files))
+        return bool(differ - {*setup.stream.lengthens} or touched_since(began, own.data, ("file", "dir")))
     except (OSError, ValueError, KeyError):
         return False
+
+
+def touched_since(time: float, data: Mapping[str, Any], keys: Sequence[str]) -> Path | None:
+    """A file, of those that keys of a data section name, that was written, moved or linked since; None: none was."""
+    files = (path for key in keys if data.get(key) for path in _files(Path(data[key])))
+    return next((path for path in files if _touched(path) > time), None)
 
 
 def _touched(path: Path) -> float:

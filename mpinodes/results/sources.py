@@ -25,12 +25,8 @@ FOLDER = "sources"
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
     """Every file of the user's that makes statements, by the key that names it; then metrics, which make none."""
-    named = {
-        "algorithm.path": e.algorithm.get("path"), "problem.path": e.problem.path, "data.path": e.data.get("path"),
-        "privacy.path": e.privacy.path if e.private else None, "topology.path": e.topology.get("path"),
-    }  # fmt: skip
-    metrics = [("record.metrics", Path(word)) for word in e.record.metrics if word.endswith(".py")]
-    return [*((key, Path(path)) for key, path in named.items() if path), *metrics]
+    parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
+    return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if word.endswith(".py"))]
 
 
 def keep(e: Experiment, directory: Path) -> None:

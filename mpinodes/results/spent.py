@@ -26,8 +26,9 @@ from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, group
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unmapped, whole
 from mpinodes.results import sources
+from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
-from mpinodes.results.siblings import noise_of
+from mpinodes.results.siblings import noise_of, touched_since
 from mpinodes.results.versions import require_version
 
 Json = dict[str, Any]
@@ -110,11 +111,9 @@ class Finished:
             raise BadInput("its data are not those that it was run on")
 
     def _changed(self) -> Path | None:
-        """A file that the samples come from, and that is younger than the run."""
-        data, run = self.experiment.data, (self.place / "experiment.toml").stat().st_mtime
-        named = [data[key] for key in ("file", "path") if key in data]
-        files = [name.replace("{agent}", str(i)) for name in named for i in range(self.summary["agents"])]
-        return next((Path(file) for file in files if Path(file).stat().st_mtime > run), None)
+        """A file that the samples come from, and that was written, moved or linked since the run began."""
+        began = (self.place / "experiment.toml").stat().st_mtime
+        return touched_since(began, self.experiment.data, ("file", "path"))
 
     def _by_summary(self, error: Exception) -> Cost:
         """By the numbers that it came to."""
@@ -315,8 +314,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
         found = UNPROVEN
         said.append(f"Nothing is proven: {error}.")
     rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
-    total = {"proven_pure": _or_none(found.pure), "proven": _or_none(found.epsilon), "rule": found.rule}
-    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", total))
+    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
     width = max(28, *(len(who) for who, _ in rows))
     if any(run.summary["privacy"].get("key") == "rehearsal" for run in runs):
         said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
@@ -338,10 +336,6 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
             ),
         ]
     )
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adjacency: str) -> list[str]:

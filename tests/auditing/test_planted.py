@@ -1,4 +1,4 @@
-"""Bugs that the audit of issue 13 missed, planted in a built-in algorithm and in users' files: exit code 1 for each."""
+"""Bugs that an earlier audit missed, planted in a built-in algorithm and in users' files: exit code 1 for each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def verdict(monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", ["dola", "diging"])
 def test_nothing_planted(tmp_path, verdict, name):
-    (tmp_path / "noise.py").write_text(MECHANISM.format(bug=NOISE["none"]))
+    (tmp_path / "noise.py").write_text(MECHANISM.format(fault=NOISE["none"]))
     words = BUILT_IN if name == "dola" else users(name)
     code, printed = verdict(*words, f"privacy.path={tmp_path}/noise.py", tried=True)
     assert code == 0, printed
@@ -49,7 +49,7 @@ BUGS = [bug for bug in NOISE if bug != "none"]
 
 @pytest.mark.parametrize(("bug", "name"), [*((bug, "dola") for bug in BUGS), *((bug, "diging") for bug in BUGS[:2])])
 def test_noise_that_is_not_what_it_should_be(tmp_path, verdict, bug, name):
-    (tmp_path / "noise.py").write_text(MECHANISM.format(bug=NOISE[bug]))
+    (tmp_path / "noise.py").write_text(MECHANISM.format(fault=NOISE[bug]))
     words = BUILT_IN if name == "dola" else users(name)
     code, printed = verdict(*words, f"privacy.path={tmp_path}/noise.py")
     assert code == 1, printed

@@ -16,8 +16,7 @@ from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, attributes, image, shown
 from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
 from mpinodes.core import Loss, Setup
-from mpinodes.losses.enforced import Reclipped
-from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.linear import Around
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
 
@@ -169,7 +168,7 @@ def _decoys(setup: Setup, agent: int) -> Any:
 
 def decoy(loss: Loss) -> Loss:
     """The same loss on other samples; the one it was made of stays as it is."""
-    if isinstance(loss, (NoisyGradient, Reclipped)):
+    if isinstance(loss, Around):
         return replace(loss, loss=decoy(loss.loss))
     sample: Any = loss
     labels = sample.needs_labels
