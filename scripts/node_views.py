@@ -44,7 +44,7 @@ def setup_of(kind: str, algorithm: dict[str, Any], folder: Path) -> Setup:
         "data": {"file": str(file), "columns": 1, "targets": "real", "batch": "all", "bound": 1.0},
         "problem": {"loss": "squared-distance", "average": True} | ({"set": "none"} if algorithm is GOSSIP else BOX),
         "privacy": {"epsilon": 8.0, "delta": DELTA},
-        "topology": {"name": kind, "agents": agents},
+        "topology": {"name": kind, "agents": agents}, "noise": {"key": "wherever the points lie"},
         "rounds": rounds, "record": {"transcript": True}, "audit": {"view": f"agent:{viewer}"}, "report": False,
     }  # fmt: skip
     return compose(asked, None)

@@ -61,6 +61,7 @@ def attacked(below: Path, growth: float, rounds: int, seed: int) -> Attacked:
 def experiment(below: Path, growth: float, rounds: int, seed: int) -> dict[str, object]:
     return {
         "seed": seed,
+        "noise": {"key": f"growth {growth}"},  # not of where the samples lie
         "rounds": rounds + 1,
         "report": False,
         "record": {"transcript": True},

@@ -52,7 +52,7 @@ class Experiments:
         key = f"{Path(toml).stem}-{graph}-n{agents}-eps{epsilon}-T{rounds}" + (
             f"-modulus{modulus:.2g}" if modulus else ""
         )
-        return self._runs(key, toml, *pairs)
+        return self._runs(key, toml, *pairs, f"noise.key={key}")  # not of where the samples lie
 
     def _samples(self, agents: int) -> Path:
         """A file of samples, as many as the rounds take."""

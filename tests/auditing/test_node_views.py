@@ -37,7 +37,7 @@ def edge(tmp_path: Path, agents: int, asked: str, viewers: str, **sections) -> d
         "data": {"file": str(file), "columns": 1, "targets": "real", "batch": "all", "bound": 1.0},
         "problem": {"loss": "squared-distance", "set": "none", "average": True},
         "privacy": {"epsilon": float(epsilon), "delta": 1e-3},
-        "topology": {"name": kind, "agents": agents},
+        "topology": {"name": kind, "agents": agents}, "noise": {"key": "wherever the points lie"},
         "rounds": int(rounds), "audit": {"view": viewers}, "record": {"transcript": True}, "report": False,
     } | sections  # fmt: skip
 
