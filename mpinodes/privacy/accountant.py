@@ -26,7 +26,8 @@ from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
-from mpinodes.privacy.ledger import Ledger, Uses, open_ledger
+from mpinodes.privacy.ledger import Ledger, Uses
+from mpinodes.privacy.recursive import open_ledger
 
 BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
 

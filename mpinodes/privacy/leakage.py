@@ -41,11 +41,12 @@ class Response(ABC):
             names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
             self._a, self._b, self._p, self._c, self._s, lipschitz, self._r = (events.leakage(n) for n in names)
             self._lipschitz = np.minimum(lipschitz, 1e300)  # times no change it is then 0
+            self._slopes, self._caps = self._lipschitz.tolist(), self._r.tolist()
 
     def _caught(self, t: int, point: Vector) -> Vector:
         """What a gradient on the same data is moved by, if its point is: (groups,)."""
-        slope = self._lipschitz[t]
-        return np.minimum(self._r[t], slope * point) if slope else np.zeros_like(point)
+        slope = self._slopes[t]
+        return np.minimum(self._caps[t], slope * point) if slope else np.zeros_like(point)
 
     def older(self, t: int, groups: int) -> Vector:
         """How far message t (from 0) is moved by changes of before, of the first so many groups: (vectors, groups)."""
@@ -79,7 +80,10 @@ class Response(ABC):
 
 
 class Norms(Response):
-    """Bounds on norms, or nothing hidden at all."""
+    """Bounds on norms, or nothing hidden at all.
+
+    Each group goes on by itself, so that the ledger may follow some together: `widen`, `copy`, `keep`.
+    """
 
     def __init__(self, events: Events, groups: int) -> None:
         super().__init__(events, groups)
@@ -89,6 +93,27 @@ class Norms(Response):
         ones = (self._b, self._p, self._c) if self._parts == 1 else ()
         # The usual case, `Feedback`: the part is the message. Nothing to combine, and it is most of the time.
         self._feeds_back = bool(ones) and all((one[self._hidden] == 1).all() for one in ones)
+
+    def widen(self, groups: int) -> None:
+        """Have room for so many groups; new ones have not been used."""
+        self._h = np.pad(self._h, ((0, 0), (0, max(0, groups - self._h.shape[1]))))
+
+    def copy(self, group: int, other: int) -> None:
+        """Another group goes on from where one is."""
+        self._h[:, other] = self._h[:, group]
+
+    def hidden_changes(self, groups: int) -> Vector:
+        """How far the hidden parts are moved, of the first so many groups: (parts, groups)."""
+        return np.array(self._h[:, :groups])
+
+    def keep(self, hidden_changes: Vector) -> None:
+        """Go on with these groups alone."""
+        self._h = hidden_changes
+
+    def linear(self) -> tuple[Vector, Vector]:
+        """Bounds by message t: |A + ℓ b pᵀ|, h(t) from h(t - 1), without caps; and |c|: what is read of h(t)."""
+        step = self._a + self._b[:, :, None] * (self._lipschitz[:, None] * self._p)[:, None, :]
+        return np.where(self._hidden[:, None, None], step, 0.0), np.where(self._hidden[:, None, None], self._c, 0.0)
 
     def _forget(self, t: int) -> None:
         self._h[:] = 0.0
@@ -206,18 +231,29 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     if _is_signed(events):
         return np.maximum(most, _signed_ceilings(events, most_used))
     a, b, c = map(np.abs, (a, b, c))
-    h = np.zeros((events.hidden, 1))
-    lost = False
-    for t in range(len(events)):
-        lost |= bool(events.is_unknown[t])
-        if not events.is_hidden[t]:
-            h = np.full_like(h, np.inf if events.is_unknown[t] or events.uses[t] else 0.0)
-            continue
-        kept = np.array([_combined(row, h) for row in a[t]])
-        caught = np.array([[_times(weight, r[t] if lipschitz[t] > 0 else 0.0)] for weight in b[t]]) + kept
-        most[t] = np.inf if lost else [_combined(row, caught)[0] for row in c[t]]
-        h = np.array([[_times(weight, most_used[t] * s[t] + r[t])] for weight in b[t]]) + kept
-    return most
+    lost, hidden = np.logical_or.accumulate(events.is_unknown), events.is_hidden
+    begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]  # where all is said but for these
+    entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
+    moved = _weighted(b, np.where(lipschitz > 0, r, 0.0)[:, None]) + _kept(a * hidden[:, None, None], entered)
+    read = np.where(lost[:, None], np.inf, _weighted(c, moved[:, None]).sum(axis=2))
+    return np.asarray(np.where(hidden[:, None], read, most))
+
+
+def _weighted(weights: Vector, sizes: Vector) -> Vector:
+    """A weight of 0 takes nothing, whatever there is."""
+    with np.errstate(invalid="ignore"):
+        return np.where(weights == 0, 0.0, weights * sizes)
+
+
+def _kept(a: Vector, entered: Vector) -> Vector:
+    """A(t) h(t - 1) with h(t) = A(t) h(t - 1) + entered(t): (rounds, parts, parts), (rounds, parts) -> the latter."""
+    if not a.any():
+        return np.zeros_like(entered)
+    h, kept = [0.0] * entered.shape[1], []
+    for rows, new in zip(a.tolist(), entered.tolist(), strict=True):
+        kept.append([sum(weight * part for weight, part in zip(row, h, strict=True) if weight) for row in rows])
+        h = [part + more for part, more in zip(kept[-1], new, strict=True)]
+    return np.array(kept)
 
 
 def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
@@ -226,7 +262,7 @@ def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
     most = np.zeros((len(events), events.vectors))
     one = np.zeros(1, np.int64)
     for t in range(len(events)):
-        reply._lipschitz[t] = np.where(reply._lipschitz[t] > 0, 1e300, 0.0)
+        reply._slopes[t] = 1e300 if reply._slopes[t] > 0 else 0.0
         most[t] = reply.older(t, 1)[:, 0]
         reply.add(t, one[: events.uses[t] if not events.is_hidden[t] else 0])
         if events.is_hidden[t]:

@@ -21,9 +21,7 @@ from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
-from mpinodes.privacy.leakage import Indices, ceilings, fits, response
-
-LONGEST_RECURSION = 20_000  # rounds; it takes time that grows with their square
+from mpinodes.privacy.leakage import Indices, ceilings
 
 
 class Uses(NamedTuple):
@@ -92,6 +90,11 @@ class Costs:
         with np.errstate(divide="ignore", invalid="ignore"):
             pure: Vector = self._draws * (self._ratio / self._scale)
         return pure, self._draws * shift_rho(np.ones(len(pure)), self._scale)
+
+    @property
+    def has_roundings(self) -> bool:
+        """Whether rounding costs anything."""
+        return bool(self._rounding[0].any())
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""
@@ -232,89 +235,3 @@ class Saturated(Ledger):
         later = later[self._hidden[later] > 0]
         changes = np.concatenate([self._direct[chosen], self._hidden[later]])
         return np.concatenate([self._message[chosen], later]), changes
-
-
-class Recursive(Ledger):
-    """Every group's own response, followed round by round, for Laplace noise.
-
-    Rényi curves come from a histogram of shifts per group, rounded up to buckets 2 % apart.
-    """
-
-    RATIO, BUCKETS = 1.02, 700
-
-    def __init__(self, events: Events, uses: Uses) -> None:
-        super().__init__(events, uses)
-        groups = uses.groups
-        self._done = 0
-        self._response = response(events, groups)
-        self._pure, self._rho = np.zeros(groups), np.zeros(groups)
-        self._used = uses.group
-        self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
-        noised = np.flatnonzero(events.scale.ravel() > 0)
-        self._shift, rho = self.costs.slopes()
-        most = (self._most_used[:, None] * events.l2 + ceilings(events, self._most_used)).ravel()
-        top = float(np.max(self.costs.pure(noised, most[noised]), initial=np.finfo(float).tiny))
-        self._buckets = top * self.RATIO ** -np.arange(self.BUCKETS)[::-1]
-        self._counts = np.zeros((groups, self.BUCKETS), np.int32)
-        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
-        self._rho_per_shift = float(np.max(rho[noised] / self._shift[noised] ** 2, initial=0.0))
-
-    def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """See `Ledger.at`."""
-        top = int(self._used[: self._starts[horizon]].max(initial=-1)) + 1
-        for t in range(self._done, horizon):
-            used = self._used[self._starts[t] : self._starts[t + 1]]
-            for release, delta in enumerate(self._response.step(t, top, used), self.releases(t)):
-                self._price(np.full(1, release), delta)
-        self._done = horizon
-        return self._pure.copy(), self._rho.copy()
-
-    def _price(self, release: Indices, delta: Vector) -> None:
-        """Add what a release costs that moves by delta, (groups so far,)."""
-        pure = self.costs.pure(release, delta)
-        self._pure[: len(delta)] += pure
-        self._rho[: len(delta)] += self.costs.rho(release, delta)
-        moved = np.flatnonzero(delta)
-        bucket = np.searchsorted(self._buckets[:-1], pure[moved] * (1 - 1e-12))
-        self._counts[moved, bucket] += 1
-
-    def rdp(self, group: Indices) -> Vector:
-        """See `Ledger.rdp`."""
-        table = np.minimum(
-            laplace_rdp(np.asarray(self._buckets)), self._rho_per_shift * self._buckets[:, None] ** 2 * ORDERS
-        )
-        return np.asarray(self._counts[group] @ table)
-
-    def envelope(self) -> tuple[Indices, Vector]:
-        """See `Ledger.envelope`: for every shift, as many releases above it as any group has.
-
-        What rounding adds is in the shift and counts once more as the release's own.
-        """
-        above = self._counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
-        counts = above - np.append(above[1:], 0)
-        shifts = np.repeat(self._buckets, counts)
-        first = int(np.argmax(np.where(np.isfinite(self._shift), self._shift, -1.0)))
-        return np.full(len(shifts), first), shifts / self._shift[first]
-
-
-def open_ledger(events: Events, uses: Uses) -> Ledger:
-    """The ledger of one agent's events: (rounds,)."""
-    if not events.hidden or _is_saturated(events):
-        return Saturated(events, uses)
-    names = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
-    followed = (
-        len(events) <= LONGEST_RECURSION
-        and fits(events, uses.groups)
-        and Costs(events).is_all(Kind.LAPLACE)
-        and not events.is_unknown.any()
-        and all(np.isfinite(events.leakage(name)).all() for name in names)
-        and bool(np.isfinite([events.l1, events.l2]).all())
-    )
-    return (Recursive if followed else Saturated)(events, uses)
-
-
-def _is_saturated(events: Events) -> bool:
-    """Whether an older change moves every message as far as it can, or not at all: there is nothing to follow."""
-    lipschitz, largest = events.leakage("lipschitz"), events.leakage("largest")
-    memory = (events.leakage("transition") != 0).any(axis=(1, 2))
-    return bool((~memory & ((largest == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())

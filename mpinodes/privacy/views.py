@@ -48,7 +48,8 @@ from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.leakage import Indices
-from mpinodes.privacy.ledger import Uses, open_ledger
+from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.recursive import open_ledger
 
 PRIME = 2**31 - 1
 BLUR = 1e-9  # what counts as rounding must be smaller than this, relatively to the least that counts

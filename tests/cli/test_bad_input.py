@@ -71,7 +71,7 @@ BAD = [
     (8, "--fast", "unrecognized arguments: --fast; see python -m mpinodes.run --help"),
     (2, "--lockstep", "--lockstep runs all agents in one process: start it without mpirun"),
     (2, "--explain nothing", "--explain nothing: no such key"),
-    (102, "data.name=olr", "has 7 agents"),
+    (34, "data.name=olr", "has 7 agents"),
 ]
 
 DOLA = "algorithm.name=dola"

@@ -8,7 +8,8 @@ from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
 from mpinodes.core.messages import HIDDEN_KIND
 from mpinodes.privacy.accountant import price
-from mpinodes.privacy.ledger import Uses, open_ledger
+from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.recursive import open_ledger
 
 DELTA = 1e-5
 FEEDBACK = ("lipschitz", "largest", "linear")  # what an older change makes of a message: `core.messages.Feedback`

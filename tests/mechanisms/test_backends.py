@@ -24,7 +24,8 @@ from mpinodes.mechanisms import backends as noise
 from mpinodes.mechanisms.backends import REACH, Law, backend, spacing
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
-from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
+from mpinodes.privacy.ledger import Saturated, Uses
+from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss
 from tests.helpers.parts import run_of, setup_of

@@ -15,7 +15,8 @@ from mpinodes.core import Kind
 from mpinodes.core.events import Events
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.privacy.ledger import Costs, Recursive, Saturated, Uses, open_ledger
+from mpinodes.privacy.ledger import Costs, Saturated, Uses
+from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss
 

@@ -19,7 +19,8 @@ from mpinodes.mechanisms import gamma_norm
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho
 from mpinodes.privacy.gamma_norm import EXPONENT, LARGEST, MARGIN, gamma_norm_rdp
-from mpinodes.privacy.ledger import Costs, Saturated, Uses, open_ledger
+from mpinodes.privacy.ledger import Costs, Saturated, Uses
+from mpinodes.privacy.recursive import open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss
 from tests.helpers.parts import run_of

@@ -24,7 +24,8 @@ from mpinodes.core.messages import (
 )
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.leakage import Norms, Response, Signed, ceilings, response
-from mpinodes.privacy.ledger import Recursive, Saturated, Uses, open_ledger
+from mpinodes.privacy.ledger import Saturated, Uses
+from mpinodes.privacy.recursive import Recursive, open_ledger
 from tests.helpers.accounting import DELTA, events
 
 ROUNDS = 20

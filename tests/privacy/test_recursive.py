@@ -1,0 +1,137 @@
+"""The ledger that follows groups: against the recursion of each group by itself, where there are many of them."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpinodes.core import Kind
+from mpinodes.core.events import Events, Layout
+from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
+from mpinodes.privacy import recursive
+from mpinodes.privacy.leakage import Norms
+from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.recursive import Recursive
+from tests.helpers.accounting import events
+
+TINY = float(np.finfo(float).tiny)
+ABOVE = 1.01  # at most, of what the recursion of every group by itself comes to
+
+
+def steps(style: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
+    """What an older change of size 1 makes of the next message, by round."""
+    t = np.arange(1, rounds + 1)
+    return {
+        "falls fast": np.full(rounds, 0.3),
+        "falls slowly": np.full(rounds, 0.997),
+        "falls ever faster": 2 / np.sqrt(t),
+        "grows to the cap": np.full(rounds, 1.4),
+        "grows slowly": np.full(rounds, 1.004),
+        "anyhow": rng.uniform(0, 1.6, rounds),
+    }[style]
+
+
+STYLES = ["falls fast", "falls slowly", "falls ever faster", "grows to the cap", "grows slowly", "anyhow"]
+
+
+def made_of(style: str, rounds: int, epochs: int, seed: int, rounding: float = 0.0, noise: float = 10.0) -> Events:
+    rng = np.random.default_rng(seed)
+    each = rounds // epochs
+    uses = np.arange(rounds) % each + 1
+    l2 = rng.uniform(0.5, 1, rounds) if style == "anyhow" else np.ones(rounds)
+    return events(
+        rounds, scale=noise, l1=2 * l2, l2=l2, uses=uses, lipschitz=steps(style, rounds, rng), largest=3.0,
+        linear=0.02 if seed % 2 else 0.0, rounding_l1=rounding, rounding_l2=rounding / 2,
+    )  # fmt: skip
+
+
+def by_number(r: int) -> list[int]:
+    return [r - 1]
+
+
+def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pure ε, ρ and Rényi curves of every group, without courses."""
+    norms, ledger = Norms(made, uses.groups), Recursive(made, uses)
+    pure, rho = np.zeros(uses.groups), np.zeros(uses.groups)
+    curves = np.zeros((uses.groups, 102))
+    starts = np.searchsorted(uses.message, np.arange(len(made) + 1))
+    for t in range(len(made)):
+        moved = norms.step(t, uses.groups, uses.group[starts[t] : starts[t + 1]])
+        begun = np.isin(np.arange(uses.groups), uses.group[: starts[t + 1]])
+        moved[0, begun] = np.maximum(moved[0, begun], TINY)  # and not 0, where doubles end: rounding is paid for
+        at = np.array([t])
+        pure, rho = pure + ledger.costs.pure(at, moved[0]), rho + ledger.costs.rho(at, moved[0])
+        some = np.flatnonzero(moved[0] > 0)
+        curves[some] += ledger.costs.rdp(np.full(len(some), t), moved[0, some])
+    return pure, rho, curves
+
+
+def check(made: Events, above: float = ABOVE) -> None:
+    uses = Uses.of(made, by_number)
+    ledger = Recursive(made, uses)
+    pure, rho, curves = each_by_itself(made, uses)
+    found = ledger.at(len(made))
+    for exact, here in zip((pure, rho), found, strict=True):
+        assert (here >= exact * (1 - 1e-9)).all()
+        assert (here <= exact * above**2).all()
+    assert (found[0] <= pure * above).all()
+    assert (ledger.rdp(np.arange(uses.groups)) >= curves * (1 - 2e-3)).all()  # its own curves are rounded up
+    assert (ledger.rdp(np.arange(uses.groups)) <= curves * above**2 + 1e-12).all()
+
+
+@pytest.mark.parametrize("epochs", [1, 6])
+@pytest.mark.parametrize("rounding", [0.0, 1e-4])
+@pytest.mark.parametrize("style", STYLES)
+def test_of_many_groups_none_is_below_the_recursion_by_itself_nor_a_hundredth_above(style, epochs, rounding):
+    check(made_of(style, 900, epochs, seed=len(style), rounding=rounding))
+
+
+@given(seed=st.integers(0, 2**31), style=st.sampled_from(STYLES), epochs=st.integers(1, 9), few=st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_the_same_of_few_courses_and_short_blocks(seed, style, epochs, few):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recursive, "FEW", few)
+        patch.setattr(recursive, "BLOCK", 1 + seed % 13)
+        check(made_of(style, 120, epochs, seed))
+
+
+def of_two_parts(seed: int, rounds: int, epochs: int) -> Events:
+    """A gradient and a memory of it, all weights at random."""
+    rng = np.random.default_rng(seed)
+    data = np.zeros(rounds, Layout(1, ("x",), ("gradient", "memory")).record)
+    event, leak = data["event"], data["leakage"]
+    event["kind"], event["scale"], event["draws"], event["l1"], event["l2"] = Kind.LAPLACE, 10.0, 1.0, 2.0, 1.0
+    event["uses"] = (np.arange(rounds) % (rounds // epochs) + 1)[:, None]
+    leak["kind"] = rng.choice([HIDDEN_KIND, HIDDEN_KIND, HIDDEN_KIND, RELEASED_KIND], rounds)
+    event["uses"][leak["kind"] == RELEASED_KIND] = 0  # what it says is all that there is
+    for name in ("gradient", "point", "reads"):
+        leak[name] = rng.uniform(0, 1, leak[name].shape)
+    leak["transition"] = rng.uniform(0, 0.7, leak["transition"].shape)
+    leak["sensitivity"], leak["lipschitz"], leak["largest"] = 1.0, rng.uniform(0, 1.5, rounds), 0.5
+    return Events(data)
+
+
+@given(seed=st.integers(0, 2**31), epochs=st.integers(1, 5), few=st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_the_same_of_two_hidden_parts(seed, epochs, few):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recursive, "FEW", few)
+        patch.setattr(recursive, "BLOCK", 1 + seed % 13)
+        check(of_two_parts(seed, 120, epochs))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_time_grows_like_rounds(style):
+    """Of four times the rounds it is not twice as much for each; with T², it was four times as much."""
+    seconds = {}
+    for rounds in (3_000, 12_000):
+        made = made_of(style, rounds, 1, seed=0)
+        ledger = Recursive(made, Uses.of(made, by_number))
+        begun = time.process_time()
+        ledger.at(rounds)
+        seconds[rounds] = time.process_time() - begun
+    assert seconds[12_000] < 2 * 4 * seconds[3_000]
