@@ -27,7 +27,7 @@ from mpinodes.privacy.leakage import Indices, Norms, ceilings, fits, response
 from mpinodes.privacy.ledger import Costs, Ledger, Saturated, Uses
 
 BLOCK = 128  # rounds followed before courses are looked at
-FEW = 128  # courses, up to which all are followed to rounding
+FEW = 512  # courses, up to which all are followed to rounding
 ALIKE, LOOSE = 1e-14, 4e-3  # how far apart two places are, and what is left of a course, that count as nothing
 MOST_KEPT = 50_000  # groups whose Rényi curves are kept
 
@@ -214,9 +214,14 @@ class Recursive(Ledger):
         number = np.arange(release, release + len(moved))[:, None]
         pure, rho = self.costs.pure(number, moved), self.costs.rho(number, moved)
         self._of_course = np.pad(self._of_course, ((0, moved.shape[1] - len(self._of_course)), (0, 0)))
-        for course, row, members in left:
-            so_far = self._sums(pure[:row, [course]], rho[:row, [course]])
-            self._by_itself[list(members)] += self._of_course[course] + so_far[0]
+        if left:
+            courses, rows, members = zip(*left, strict=True)
+            before = np.arange(len(moved))[:, None] < np.array(rows)
+            so_far = self._sums(*(np.where(before, cost[:, courses], 0.0) for cost in (pure, rho)))
+            which = np.repeat(np.arange(len(left)), list(map(len, members)))
+            # A group may leave more than one course.
+            costs = self._of_course[list(courses)] + so_far
+            np.add.at(self._by_itself, np.fromiter(chain.from_iterable(members), np.int64), costs[which])
         self._of_course += self._sums(pure, rho)
 
     def _sums(self, pure: Vector, rho: Vector) -> Vector:

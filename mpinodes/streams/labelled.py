@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 from typing import Annotated, Literal
@@ -39,6 +39,30 @@ class Cycle:
     def __call__(self, t: int) -> list[int]:
         """The place of round t."""
         return [(t - 1) % self.batches]
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Batches of so many samples, which are in another order in every epoch."""
+
+    seed: int
+    owner: int
+    samples: int
+    batch: int
+    _held: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __call__(self, t: int) -> list[int]:
+        """The samples of round t."""
+        epoch, place = divmod(t - 1, self.samples // self.batch)
+        if epoch not in self._held:  # most often the one before, or the next
+            self._held.clear()
+            self._held[epoch] = shuffled_order(self.seed, self.owner, self.samples, epoch).tolist()
+        return self._held[epoch][place * self.batch : (place + 1) * self.batch]
+
+
+def shuffled_order(seed: int, owner: int, samples: int, epoch: int) -> Indices:
+    """The order of an owner's samples in an epoch."""
+    return Draws(seed, Purpose.SHUFFLE, owner).at(epoch).permutation(samples)
 
 
 @dataclass(frozen=True)
@@ -228,19 +252,16 @@ class LabelledStream(Stream):
         everything = range(len(self.shares[agent]))
         if self.batch == "all":
             return lambda t: everything
-        size, batches = self.batch, self._batches(agent)
+        if not self.shuffle:
+            size, batches = self.batch, self._batches(agent)
+            return lambda t: everything[(t - 1) % batches * size :][:size]
+        return Shuffled(self.seed, self._owner(agent), len(everything), self.batch)
 
-        def samples(t: int) -> list[int]:
-            epoch, place = divmod(t - 1, batches)
-            order = self._order(agent, epoch) if self.shuffle else np.array(everything)
-            numbers: list[int] = order[place * size : (place + 1) * size].tolist()
-            return numbers
-
-        return samples
+    def _owner(self, agent: int) -> int:
+        return 0 if self.partition == "shared" else agent
 
     def _order(self, agent: int, epoch: int) -> Indices:
-        owner = 0 if self.partition == "shared" else agent
-        return Draws(self.seed, Purpose.SHUFFLE, owner).at(epoch).permutation(len(self.shares[agent]))
+        return shuffled_order(self.seed, self._owner(agent), len(self.shares[agent]), epoch)
 
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
