@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 
 class Kind(NamedTuple):
@@ -78,13 +80,20 @@ def _fits(kind: Kind, part: Any) -> bool:
     return isinstance(part, type) and issubclass(part, kind.base) and is_dataclass(part)
 
 
+def _entry_points(kind: Kind) -> EntryPoints:
+    """The parts of a kind that installed packages bring."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=f"mpinodes.{kind.package}")
+
+
 @lru_cache
 def names(kind: Kind) -> tuple[str, ...]:
     """The names of all parts of a kind that can be had."""
     package = importlib.import_module(f"mpinodes.{kind.package}")
     modules = [info.name for info in pkgutil.iter_modules(package.__path__)]
     ours = [m for m in modules if _fits(kind, _public(importlib.import_module(f"mpinodes.{kind.package}.{m}")))]
-    points = [point.name for point in entry_points(group=f"mpinodes.{kind.package}")]
+    points = [point.name for point in _entry_points(kind)]
     return tuple(sorted([name.replace("_", "-") for name in ours] + points))
 
 
@@ -104,8 +113,9 @@ def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
         part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
         if _fits(kind, part):
             return part
-    for point in entry_points(group=f"mpinodes.{kind.package}", name=name):
-        return _required(kind, point.load(), f"{kind.key} = {name!r}")
+    for point in _entry_points(kind):
+        if point.name == name:
+            return _required(kind, point.load(), f"{kind.key} = {name!r}")
     raise BadInput(f"{kind.key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
 
 

@@ -9,7 +9,6 @@ is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experimen
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -101,6 +100,8 @@ def _with_imports(file: Path, package: str) -> list[Path]:
 
 def _imported(file: Path, package: str) -> Iterator[str]:
     """The names of modules, or perhaps of what is in them, that a file imports anywhere in it."""
+    import ast
+
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

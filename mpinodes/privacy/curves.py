@@ -7,8 +7,6 @@ change of the released vector between adjacent data, given everything released b
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
 
 from mpinodes.core.messages import Vector
 
@@ -65,6 +63,8 @@ def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
 
 def gdp_delta(mu: float, epsilon: float) -> float:
     """δ of μ-GDP at ε: Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong, Roth, Su 2022), rounded up."""
+    from scipy.special import log_ndtr, ndtr
+
     largest = ndtr(-epsilon / mu + mu / 2)
     return float(largest * (1 + ROUNDING) - np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)))
 
@@ -75,6 +75,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return mu
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
+    from scipy.optimize import brentq
+
     most = mu * mu / 2 + 40 * mu
     return float(brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12, rtol=1e-12))
 
@@ -83,6 +85,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ for which μ-GDP is (ε, δ)-DP."""
     if np.isinf(epsilon):
         return float(epsilon)
+    from scipy.optimize import brentq
+
     low = high = 1.0
     while gdp_delta(low, epsilon) > delta:
         low /= 2

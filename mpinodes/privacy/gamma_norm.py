@@ -21,7 +21,6 @@ from functools import lru_cache
 from math import ceil, exp, sqrt
 
 import numpy as np
-from scipy.special import k0e, k1e
 
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, pure_rdp
@@ -74,6 +73,8 @@ def _excess(d: int, z: float, w: Vector) -> Vector:
 
 def _weights(d: int, z: float) -> tuple[float, float]:
     """M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), two dimensions at a time."""
+    from scipy.special import k0e, k1e
+
     if d % 2:
         m, n = exp(-z), z * exp(-z)
     else:

@@ -18,7 +18,6 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
@@ -98,9 +97,7 @@ class Recursive(Ledger):
         if by_bucket:
             self._each = np.eye(len(self._shifts.sizes))
         else:
-            sizes = self._shifts.sizes
-            curves = np.minimum(laplace_rdp(np.asarray(sizes)), self._rho_per_shift * sizes[:, None] ** 2 * ORDERS)
-            self._each = curves if groups <= MOST_KEPT else np.zeros((len(sizes), 0))
+            self._each = np.full((len(self._shifts.sizes), len(ORDERS) if groups <= MOST_KEPT else 0), np.nan)
         width = 2 + self._each.shape[1]
         # A group has cost what it has by itself and what its course has: while it has one.
         self._by_itself = np.zeros((groups, width))
@@ -229,9 +226,14 @@ class Recursive(Ledger):
         found = np.zeros((pure.shape[1], self._of_course.shape[1]))
         found[:, PURE], found[:, RHO] = pure.sum(axis=0), rho.sum(axis=0)
         if self._each.shape[1]:
+            from scipy import sparse
+
             telling = (pure > 0).T
             ends = np.append(0, np.cumsum(telling.sum(axis=1)))
             places = self._shifts.place(pure.T[telling])
+            if len(new := np.unique(places[np.isnan(self._each[places, 0])])):
+                shift = self._shifts.sizes[new]
+                self._each[new] = np.minimum(laplace_rdp(shift), self._rho_per_shift * shift[:, None] ** 2 * ORDERS)
             counts = sparse.csr_array((np.ones(len(places)), places, ends), shape=(len(found), len(self._each)))
             found[:, 2:] = counts @ self._each
         return found

@@ -16,9 +16,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from mpinodes.core import Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
@@ -64,6 +61,8 @@ def best(total: LinearLoss, feasible: Set, start: Vector, enough: float = 0.0) -
 
 def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, float]] | None) -> Vector:
     """By scipy's L-BFGS-B, begun again from where it stops as long as that helps."""
+    from scipy.optimize import minimize
+
     x, value = start, np.inf
     while (now := total.value(x)) < value * (1 - 1e-12):
         value = now
@@ -113,6 +112,8 @@ def _smoothness(total: LinearLoss) -> float:
         small = _dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
         largest = float(np.linalg.eigvalsh(small)[-1])
     else:
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
         d = a.shape[1]
         gram = LinearOperator((d, d), matvec=lambda v: a.T @ (a @ v), dtype=np.float64)
         largest = 1.01 * float(eigsh(gram, k=1, v0=np.ones(d), return_eigenvectors=False)[0])
@@ -159,6 +160,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
     Coordinates that no sample has are left out: the best value there is 0.
     """
     import clarabel
+    from scipy import sparse
 
     a = sparse.csr_array(total.features)
     used = np.unique(a.indices)
@@ -191,6 +193,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
     """𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
     import clarabel
+    from scipy import sparse
 
     d = len(used)
     one = sparse.eye_array(d, format="csr")

@@ -6,9 +6,8 @@ in the round loop, nothing is received from just anybody, and there is no barrie
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -55,8 +54,10 @@ def make_wait(world: MPI.Comm) -> Wait:
 
 def _shorten_time_slice(microseconds: int = 100) -> None:
     """Ask the kernel (Linux 6.12 on) to switch sooner between ranks that share a core; elsewhere, nothing."""
-    number = {"x86_64": 314, "aarch64": 274}.get(platform.machine())
-    if number is None or platform.system() != "Linux":
+    import ctypes
+
+    number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
+    if number is None or sys.platform != "linux":
         return
     # struct sched_attr: size, policy, flags, nice, priority, runtime (the slice, ns), deadline, period
     attributes = np.array([0, 0, 0, microseconds * 1000, 0, 0], dtype=np.uint64)

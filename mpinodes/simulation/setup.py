@@ -5,7 +5,6 @@ from __future__ import annotations
 from mpinodes.config.compose import compose, rebuilt
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
-from mpinodes.simulation.budget import within_budget
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
@@ -21,4 +20,6 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
     setup = compose(asked, ranks)
     if setup.experiment.privacy.budget is None:
         return setup
+    from mpinodes.simulation.budget import within_budget
+
     return rebuilt(setup, within_budget(setup))
