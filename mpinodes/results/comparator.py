@@ -16,16 +16,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.core import Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
 from mpinodes.losses.squared_distance import SquaredDistance
+from mpinodes.results.faces import newton_on_face
 
-TOLERANCE = 1e-9  # of the certificate, relative to the value
+TOLERANCE = 1e-9  # of the certificate, relative to the value, or to the regret
+ROUNDED = 1e-7  # as near as Clarabel comes, where it has to do without more
+NEGLIGIBLE = 1e-3  # of a regret, where more takes long
 ITERATIONS = 20_000
 PRODUCTS = 5e10  # of two numbers, at most, in one solution
-CHEAP = 2e9  # products after which a solution need be no better than enough
+CHEAP = 2e9  # products after which what is negligible is enough
+FEW = 300  # samples with a kink, to begin with
 DENSE = 2000  # a Gram matrix up to this size is made whole
 
 
@@ -43,19 +48,17 @@ class Comparator(NamedTuple):
     certificate: float
 
 
-def best(total: LinearLoss, feasible: Set, start: Vector, enough: float = 0.0) -> Comparator:
+def best(total: LinearLoss, feasible: Set, start: Vector, regret: float = 0.0) -> Comparator:
     """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it.
 
-    It need not come closer to the minimum than `enough`.
+    It need not come closer to the minimum than a certain part of the least `regret` that hangs on it.
     """
     if isinstance(total, PiecewiseLinearLoss):
-        return _conic(total, feasible)
+        return _piecewise(total, feasible, start, regret)
     if isinstance(total, SquaredDistance):
         return _nearest(total, feasible)
-    if isinstance(feasible, Box):  # nearly separable data: a quasi-Newton method gets where a first-order one does not
-        start = _quasi_newton(total, feasible.project(start), [(-feasible.radius, feasible.radius)] * len(start))
     if feasible.bounded:
-        return _projected_gradient(total, feasible, start, enough)
+        return _projected_gradient(total, feasible, start, regret)
     return _unconstrained(total, start)
 
 
@@ -124,11 +127,11 @@ def _dense(matrix: Any) -> Vector:
     return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
 
 
-def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough: float) -> Comparator:
+def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
     step = 1 / max(_smoothness(total), np.finfo(float).tiny)
     x = y = feasible.project(start)
     momentum = 1.0
-    point, lowest = x, np.inf
+    point, lowest, polish = x, np.inf, 20
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1)  # of one iteration
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
@@ -142,7 +145,13 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, enough:
             value, gap = _certified(total, feasible, x)
             if gap < lowest:
                 point, lowest = x, gap
-            if lowest <= max(TOLERANCE * value, enough if iteration * products > CHEAP else 0.0):
+            wanted = TOLERANCE * max(value, regret)
+            if iteration >= polish and isinstance(total, SmoothLoss) and lowest > wanted:
+                x = y = newton_on_face(total, feasible, point, lambda x: _certified(total, feasible, x)[1])
+                polish, momentum = 2 * iteration, 1.0
+                if (gap := _certified(total, feasible, x)[1]) < lowest:
+                    point, lowest = x, gap
+            if lowest <= max(wanted, NEGLIGIBLE * regret if iteration * products > CHEAP else 0.0):
                 break
     value, gap = _certified(total, feasible, point)
     return Comparator(point, value, gap)
@@ -154,29 +163,62 @@ def _certified(total: LinearLoss, feasible: Set, x: Vector) -> tuple[float, floa
     return value, min(max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
 
 
-def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
+def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
+    """By Clarabel, of few samples: those whose kink is far from the best decision are linear near it.
+
+    Which ones are few enough is guessed from the start. Where a guess was wrong the certificate tells, for it is that
+    of all samples; those that it was wrong of are added, with as many again.
+    """
+    n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
+    size = FEW if feasible.bounded or total.regularizer else n  # or the problem of few may have no minimum
+    few, beyond = np.zeros(n, bool), total.features @ start - total.targets
+    side = np.sign(beyond)
+    while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, regret):
+        wrong = ~few & (np.sign(beyond) != side)
+        if few.any() and not wrong.any() and lowest.certificate <= ROUNDED * lowest.value:
+            break
+        if wrong.sum() < size:
+            few |= wrong
+        few[np.argpartition(np.abs(beyond), size)[:size] if 2 * size < n else slice(None)] = True
+        side, size = np.sign(beyond), 2 * size
+        found = _conic(total, feasible, few, side)
+        beyond = total.features @ found.point - total.targets
+        lowest = min(lowest, found, key=lambda each: each.certificate)
+    return lowest
+
+
+def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
     """Min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
 
     Coordinates that no sample has are left out: the best value there is 0.
+
+    Args:
+        total: F.
+        feasible: 𝒳.
+        some: (n,) samples whose kinks count; of the others the slope is that of their side.
+        side: (n,) above the kink where > 0.
     """
     import clarabel
     from scipy import sparse
 
-    a = sparse.csr_array(total.features)
-    used = np.unique(a.indices)
-    a, n = a[:, used], len(total.targets)
-    d = len(used)
+    whole = sparse.csr_array(total.features)
+    used = np.unique(whole.indices)
+    whole = whole[:, used]
+    a, b, divisor = whole[some], total.targets[some], np.broadcast_to(total.divisor, len(some))
+    n, d = len(b), len(used)
     lo, hi = total.slopes(total.targets)
+    fixed = np.where(some, 0.0, np.where(side > 0, hi, lo) / divisor)
+    lo, hi = lo[some], hi[some]
     below = [sparse.diags_array(s) @ a for s in (lo, hi)]
     minus = -sparse.eye_array(n)
     set_rows, set_bounds, set_cones = _cones(feasible, used)
     constraints = sparse.block_array([[below[0], minus], [below[1], minus]], format="csc")
-    bounds = np.concatenate([lo * total.targets, hi * total.targets])
+    bounds = np.concatenate([lo * b, hi * b])
     if set_bounds.size:
         wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
         constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
     quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
-    linear = np.concatenate([np.zeros(d), np.ones(n) / total.divisor])
+    linear = np.concatenate([fixed @ whole, 1 / divisor[some]])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]
@@ -185,9 +227,11 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set) -> Comparator:
     x[used] = solution.x[:d]
     x = feasible.project(x)
     multipliers = np.maximum(np.array(solution.z[: 2 * n]), 0.0)
+    weight = multipliers[:n] + multipliers[n:]
+    share = np.divide(multipliers[n:], weight, out=np.full(n, 0.5), where=weight > 0)
+    fixed[some] = (lo + share * (hi - lo)) / divisor[some]
     value = total.value(x)
-    lower = _dual(total, feasible, multipliers[:n], multipliers[n:])
-    return Comparator(x, value, min(max(value - lower, 0.0), value))
+    return Comparator(x, value, min(max(value - _dual(total, feasible, fixed), 0.0), value))
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
@@ -212,12 +256,8 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
     return sparse.vstack(rows), np.concatenate(bounds), cones
 
 
-def _dual(total: PiecewiseLinearLoss, feasible: Set, below: Vector, above: Vector) -> float:
-    """A lower bound on F, from the multipliers of the two slopes of each sample."""
-    lo, hi = total.slopes(total.targets)
-    weight = below + above
-    share = np.divide(above, weight, out=np.full_like(above, 0.5), where=weight > 0)
-    slope = (lo + share * (hi - lo)) / total.divisor
+def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
+    """A lower bound on F, from a slope of each sample between its two, over its divisor."""
     pull = np.asarray(slope @ total.features)
     constant = -float(slope @ total.targets)
     if not total.regularizer:

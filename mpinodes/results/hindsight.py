@@ -11,8 +11,6 @@ from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.gathered import Gathered
 from mpinodes.results.meter import Meter
 
-NEGLIGIBLE = 1e-3  # of a regret
-
 
 def best_fixed(meter: Meter, feasible: Set) -> list[Comparator]:
     """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
@@ -26,7 +24,7 @@ def best_fixed(meter: Meter, feasible: Set) -> list[Comparator]:
         start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
         # The start's value is no less than the least: no regret is smaller than this.
         least_regret = float(np.min(sums)) - total.value(feasible.project(start))
-        fixed.append(best(total, feasible, start, enough=NEGLIGIBLE * least_regret))
+        fixed.append(best(total, feasible, start, least_regret))
     return fixed
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.metrics.decisions import ConsensusError
+from mpinodes.results import comparator
 from mpinodes.results.comparator import _dual, best
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.lockstep import simulate
@@ -342,9 +345,11 @@ def test_losses_with_kinks_agree_with_a_general_solver(kind, feasible, regulariz
         assert found.certificate <= 1e-6 * found.value
 
 
+@pytest.mark.parametrize("few", [4, comparator.FEW])
 @pytest.mark.parametrize("radius", [0.1, 1.0, None])
 @pytest.mark.parametrize("kind", KINKED)
-def test_losses_with_kinks_on_a_box_are_linear_programs(kind, radius):
+def test_losses_with_kinks_on_a_box_are_linear_programs(kind, radius, few, monkeypatch):
+    monkeypatch.setattr(comparator, "FEW", few)
     f = kinked(kind, 0.0, n=200)
     a, b = f.features, f.targets
     lo, hi = (np.zeros(200), -b) if kind is Hinge else (-np.ones(200), np.ones(200))
@@ -355,6 +360,45 @@ def test_losses_with_kinks_on_a_box_are_linear_programs(kind, radius):
     )  # fmt: skip
     found = best(f, sets.Unconstrained() if radius is None else sets.Box(radius), np.zeros(5))
     assert found.value == pytest.approx(wanted.fun, rel=1e-7)
+
+
+@pytest.mark.parametrize("feasible", SMALL_SETS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("regularizer", [0.0, 0.5])
+@pytest.mark.parametrize("kind", KINKED)
+def test_of_few_samples_the_comparator_is_that_of_all(kind, regularizer, feasible, monkeypatch):
+    f = kinked(kind, regularizer, n=3000)
+    plain, solved = comparator._conic, []
+
+    def conic(total, within, some, side):
+        solved.append(some.sum())
+        return plain(total, within, some, side)
+
+    earlier = kind(f.features[:2500], f.targets[:2500], regularizer=regularizer)
+    near = best(earlier, feasible, np.zeros(5)).point
+    monkeypatch.setattr(comparator, "_conic", conic)
+    found = best(f, feasible, near)
+    assert found.certificate <= 1e-8 * found.value or not (feasible.bounded or regularizer)
+    assert max(solved) < 3000 or not (feasible.bounded or regularizer)
+    whole = plain(f, feasible, np.ones(3000, bool), np.ones(3000))
+    assert found.value == pytest.approx(whole.value, rel=1e-7)
+
+
+@pytest.mark.parametrize("feasible", SMALL_SETS[:3], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("regularizer", [0.0, 0.5])
+@pytest.mark.parametrize("samples", [3, 40, 2000])
+@pytest.mark.parametrize("kind", [Logistic, LeastSquares])
+def test_newton_ends_where_rounding_does(kind, samples, regularizer, feasible):
+    f = kinked(Hinge, regularizer, n=samples)
+    found = best(kind(f.features, f.targets, regularizer=regularizer), feasible, np.ones(5))
+    assert found.certificate <= 1e-9 * max(found.value, 1e-3)
+
+
+@pytest.mark.parametrize("set_", ["box", "product-of-balls", "ball", "none"])
+def test_on_every_set_the_comparators_of_nearly_separable_data_are_found_soon(set_, tmp_path):
+    begun = time.process_time()
+    found = summary_of(run_of(tmp_path / "run", f"problem.set={set_} problem.radius=10"))
+    assert found["comparator"]["certificate"] < 1e-6 * found["network_regret"]
+    assert time.process_time() - begun < 30
 
 
 def test_the_regularized_hinge_is_a_support_vector_machine():
@@ -390,7 +434,8 @@ def test_any_multipliers_bound_from_below(kind, feasible, seed, regularizer):
     """The certificate rests on no property of the solver's answer."""
     f = kinked(kind, regularizer, divisor=2.0, seed=seed, n=12)
     rng = np.random.default_rng(seed)
-    lower = _dual(f, feasible, *rng.exponential(size=(2, 12)) * rng.integers(0, 2, (2, 12)))
+    lo, hi = f.slopes(f.targets)
+    lower = _dual(f, feasible, (lo + rng.choice([0.0, 1.0, rng.random()], 12) * (hi - lo)) / f.divisor)
     for _ in range(20):
         assert f.value(feasible.project(rng.standard_normal(5))) >= lower
 
