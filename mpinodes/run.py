@@ -114,10 +114,11 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     from mpinodes.core.experiment import asked_for
     from mpinodes.core.messages import Diverged
     from mpinodes.results import summary
+    from mpinodes.results.timing import process_began
     from mpinodes.simulation import alone
 
     try:
-        directory, result = alone.run(asked_for(options.words))
+        directory, result = alone.run(asked_for(options.words), process_began())
     except Diverged as error:
         say(f"error: {error}")
         return FAILED

@@ -136,6 +136,7 @@ class Accountant:
         delta: float,
         claim: Callable[[int], float | Sequence[float] | None] | None,
         tight: bool = False,
+        tell: Callable[[int, int], None] = lambda done, of: None,
     ) -> PrivacyLosses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
         events, keys, ledgers = self._open(int(horizons[0]))
@@ -157,6 +158,7 @@ class Accountant:
                 network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
             else:
                 network.append(_most(agents[-1]))
+            tell(len(agents), len(horizons))
         claimed = [np.broadcast_to(_claimed(claim, t), len(keys)) for t in horizons.tolist()]
         return PrivacyLosses(np.array(claimed), agents, network)
 

@@ -36,10 +36,10 @@ class Accounting:
         """The events of the next rounds, which stay as they are."""
         self._accountant.compose(events)
 
-    def close(self, horizons: NDArray[np.int64]) -> None:
-        """Price it all; nothing is proven where what should be public is read off the data."""
+    def close(self, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
+        """Price it all, and tell of how many horizons; nothing is proven where public facts are read off the data."""
         privacy = self._setup.experiment.privacy
-        found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight)
+        found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight, tell)
         if self._setup.stream.unproven_because:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))

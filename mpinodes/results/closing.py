@@ -14,6 +14,7 @@ from mpinodes.core.parts import Metric
 from mpinodes.results import accounting, evaluator, sources, theorems
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
+from mpinodes.results.timing import PARTS, Stopwatch
 from mpinodes.results.versions import VERSION
 
 Json = dict[str, Any]
@@ -22,7 +23,8 @@ FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "bounds": theorems.combine, "versions": same,
-    "checked": same, "seconds": total, "rounds_per_second": same,  # the latter is made of the sums
+    "checked": same, "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
+    "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 
 
@@ -64,13 +66,21 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json
     }
 
 
-def conclude(experiment: Experiment, directory: Path, summary: Json) -> None:
+def conclude(experiment: Experiment, directory: Path, summary: Json, watch: Stopwatch) -> None:
     """Write `summary.json` and, where asked for, draw the report, once the record is complete."""
-    write_text(directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+    summary["timing"] = watch.seconds()
+    _write(directory, summary)
     if experiment.report:
         from mpinodes.results.report import draw
 
         draw(directory)
+    watch.lap("report")
+    summary["timing"] = watch.seconds()
+    _write(directory, summary)
+
+
+def _write(directory: Path, summary: Json) -> None:
+    write_text(directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

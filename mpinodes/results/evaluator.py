@@ -13,7 +13,7 @@ from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results.combining import RULES, Rules, longest, nested
-from mpinodes.results.hindsight import best_fixed, best_of_rounds
+from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds
 from mpinodes.results.record import Variable, Variables
 from mpinodes.results.regret import make_meter
 
@@ -54,11 +54,11 @@ class Evaluator:
         """The run, once it is closed."""
         return self._judged
 
-    def close(self) -> None:
-        """No round will follow: judge the run at its horizons."""
+    def close(self, tell: Tell) -> None:
+        """No round will follow: judge the run at its horizons, and tell of how many comparators are found."""
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
-        fixed = best_fixed(meter, feasible)
+        fixed = best_fixed(meter, feasible, tell)
         dynamic = self._setup.experiment.record.dynamic_regret
         self._judged = judged = Judged(
             horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,

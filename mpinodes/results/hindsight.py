@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +12,10 @@ from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.gathered import Gathered
 from mpinodes.results.meter import Meter
 
+Tell = Callable[[int, int], None]  # how many of how many are done
 
-def best_fixed(meter: Meter, feasible: Set) -> list[Comparator]:
+
+def best_fixed(meter: Meter, feasible: Set, tell: Tell) -> list[Comparator]:
     """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
     everything = meter.everything
     if not everything.samples:
@@ -25,6 +28,7 @@ def best_fixed(meter: Meter, feasible: Set) -> list[Comparator]:
         # The start's value is no less than the least: no regret is smaller than this.
         least_regret = float(np.min(sums)) - total.value(feasible.project(start))
         fixed.append(best(total, feasible, start, least_regret))
+        tell(len(fixed), len(meter.horizons))
     return fixed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, versions, write_text
 from mpinodes.results.siblings import headed, sharing
+from mpinodes.results.timing import Stopwatch
 
 Json = dict[str, Any]
 
@@ -29,8 +31,8 @@ class Logger:
         accounting: what the run cost in privacy.
     """
 
-    def __init__(self, setup: Setup, directory: Path, mpi: str) -> None:
-        self._setup, self._directory = setup, directory
+    def __init__(self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch) -> None:
+        self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
@@ -40,15 +42,17 @@ class Logger:
         self._record = Record(directory / "record.h5", setup.topology.agents, setup.dimension, attributes)
         self._progress = Progress(directory, e.name, e.rounds)
         self._done, self._fitness = 0, 0.0
-        self._start = time.perf_counter()
 
     def follow(self, chunks: Iterable[Vector]) -> None:
         """Take all chunks, each (agents, rounds, row), to the last."""
+        self._watch.lap("start_up")
+        begun = time.perf_counter()
         try:
             for chunk in chunks:
                 self.take(chunk)
         finally:
-            self._seconds = time.perf_counter() - self._start
+            self._seconds = time.perf_counter() - begun
+            self._watch.lap("rounds")
             self._progress.close()
 
     def take(self, rows: Vector) -> None:
@@ -88,10 +92,13 @@ class Logger:
 
     def finish(self) -> Json:
         """Complete record, summary and report; returns the summary."""
-        self._evaluator.close()
+        self._evaluator.close(partial(self._progress.finishing, "comparators"))
+        self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
-        self.accounting.close(judged.horizons)
+        self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
+        self._watch.lap("accounting")
         proven = bounds(self._setup, judged.horizons, judged.best)
+        self._watch.lap("bounds")
         self._record.finish(judged.horizons, {**told, **self.accounting.variables(), **theorems.variables(proven)})
         summary = {
             **closing.facts(self._setup, self._done, self._seconds, self._versions),
@@ -99,7 +106,7 @@ class Logger:
             "bounds": theorems.section(proven, told),
             **self.accounting.summary(self._sharing),
         }
-        closing.conclude(self._setup.experiment, self._directory, summary)
+        closing.conclude(self._setup.experiment, self._directory, summary, self._watch)
         return summary
 
 

@@ -63,6 +63,17 @@ class Progress:
             done = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}"
             print(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left", file=sys.stderr, flush=True)
 
+    def finishing(self, what: str, done: int, of: int) -> None:
+        """After the rounds: so many parts of what is left to do are done."""
+        now = time.perf_counter()
+        line = f"{self._title}: {what}, {done} of {of} horizons"
+        if self._bar is not None:
+            end = "" if done < of else "\r\x1b[K"
+            print(f"\r{line}\x1b[K{end}", end="", file=sys.stderr, flush=True)
+        elif now - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            print(line, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Take the bar away."""
         self._jsonl.close()

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +78,7 @@ def _numbered(name: str) -> Path:
         return path
 
 
+@lru_cache
 def versions(mpi: str) -> dict[str, str]:
     """What the run was made with."""
     found = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}

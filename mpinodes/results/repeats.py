@@ -21,18 +21,27 @@ from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.record import fresh_file, write_text
 from mpinodes.results.siblings import headed
+from mpinodes.results.timing import Stopwatch
 
 Json = dict[str, Any]
 
 
-def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]]) -> Json:
-    """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all."""
+def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]], begun: float) -> Json:
+    """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
+
+    Args:
+        setup: of the first.
+        directory: where they are recorded.
+        mpi: the library's name.
+        rows: the rows of a run, chunk by chunk.
+        begun: when the command did, by `time.perf_counter`.
+    """
     e = setup.experiment
     same_data = e.repeats > 1 and e.private and not other_data(setup)
     together = Together(e.privacy.adjacency)
 
-    def follow(run: Setup, place: Path) -> Json:
-        logger = Logger(run, place, mpi)
+    def follow(run: Setup, place: Path, watch: Stopwatch) -> Json:
+        logger = Logger(run, place, mpi, watch)
         logger.follow(rows(run))
         summary = logger.finish()
         if same_data:
@@ -41,23 +50,26 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
 
     sources.keep(e, directory)
     if e.repeats == 1:
-        return follow(setup, directory)
+        return follow(setup, directory, Stopwatch(begun))
     width = len(str(e.repeats - 1))
     places = [directory / f"repeat-{r:0{width}}" for r in range(e.repeats)]
-    summaries = []
+    summaries: list[Json] = []
     for r, place in enumerate(places):
         alone = build(replace(single_run(e, r), report=False))
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
         place.mkdir()
-        summaries.append(follow(run, place))
+        summaries.append(follow(run, place, Stopwatch(None if summaries else begun)))
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # alone it would take less
             write_text(place / "experiment.toml", headed(_without_budget(run)))
+    watch = Stopwatch()
     write_text(directory / "experiment.toml", e.toml())
     _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
     summary = combined(setup.metrics, summaries)
     if same_data:
         summary["privacy"]["together"] = together_section(together, e.privacy.delta)
-    conclude(e, directory, summary)
+    watch.add(summary["timing"])
+    watch.lap("report")
+    conclude(e, directory, summary, watch)
     return summary
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.results.privacy_words import lines
+from mpinodes.results.timing import in_words
 
 Json = dict[str, Any]
 
@@ -29,6 +30,7 @@ def text(summary: Json, directory: Path) -> str:
         f"{s['name']}: {s['algorithm']} on {s['data']}{partition(s)}",
         f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {rounds(s)}, d = {s['dimension']}, "
         f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
+        f"  {in_words(s['timing'])}",
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,22 @@ from mpinodes.simulation.lockstep import simulate
 from mpinodes.simulation.setup import set_up
 
 
-def run(asked: Tree) -> tuple[Path, dict[str, Any]]:
+def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
     """Run an experiment given as nested dictionaries; returns the run directory and the summary.
+
+    Args:
+        asked: the experiment.
+        begun: when the command did, by `time.perf_counter`; None: now.
 
     Raises:
         BadInput: something in the experiment is wrong.
     """
+    begun = time.perf_counter() if begun is None else begun
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = set_up(asked, ranks=None)
         directory = make_directory(setup.experiment)
         try:
-            return directory, repeats.log(setup, directory, "none (lockstep)", simulate)
+            return directory, repeats.log(setup, directory, "none (lockstep)", simulate, begun)
         except BadInput:  # a file is found to be wrong where its rows are read
             unmake_directory(directory)
             raise

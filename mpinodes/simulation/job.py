@@ -116,6 +116,8 @@ class Job:
         if error:
             return None, error
         self._directory = Path(directory)
+        if self._is_logger:
+            self._prepare_to_log()
         if setup is None:
             try:
                 setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
@@ -130,6 +132,12 @@ class Job:
 
             unmake_directory(self._directory)
         return (None, errors[0]) if errors else (setup, "")
+
+    def _prepare_to_log(self) -> None:
+        """What the logger needs, while the agents read their samples."""
+        from mpinodes.results import record, repeats  # noqa: F401
+
+        record.versions(_library())
 
     def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str]]:
         import msgspec
@@ -159,19 +167,24 @@ class Job:
 
     def _log(self, setup: Setup, comm: MPI.Comm) -> None:
         """The logger's."""
-        from mpi4py import MPI
-
         from mpinodes.results import repeats, summary
+        from mpinodes.results.timing import process_began
         from mpinodes.simulation.network import assemble, receive_chunks
 
         assert self._directory is not None
-        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
 
         def rows(run: Setup) -> Iterator[Vector]:
             return receive_chunks(comm, run.experiment.rounds, run.layout.width, run.experiment.record.chunk)
 
-        text = summary.text(repeats.log(setup, self._directory, library, rows), self._directory)
+        text = summary.text(repeats.log(setup, self._directory, _library(), rows, process_began()), self._directory)
         with (self._directory / "log.txt").open("a") as log:
             log.write(text + "\n")
         print(text, flush=True)
         assemble(comm)
+
+
+def _library() -> str:
+    """The MPI library and its version."""
+    from mpi4py import MPI
+
+    return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")

@@ -34,6 +34,7 @@ from mpinodes.core.experiment import chunk_rounds, parse
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
+from mpinodes.results.timing import Stopwatch
 from mpinodes.simulation.network import Channel, Network, assemble, make_wait, patient_wait, receive_chunks, run_agent
 from mpinodes.simulation.step import Step
 from mpinodes.streams.labelled import LabelledStream, in_memory
@@ -78,7 +79,7 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
-            logger = Logger(setup, Path(directory), "")
+            logger = Logger(setup, Path(directory), "", Stopwatch())
             world.Barrier()
             start = time.perf_counter()
             logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))
@@ -227,7 +228,7 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
-            logger = Logger(setup, Path(directory), "")
+            logger = Logger(setup, Path(directory), "", Stopwatch())
             clock.put_around("record", logger._record, "append")
             clock.put_around("logger's arithmetic", logger, "take")
             logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))

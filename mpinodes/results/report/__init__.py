@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mpinodes import load
 from mpinodes.core.errors import BadInput
 from mpinodes.results.report import figures, page
+from mpinodes.results.report.reading import Drawn
 from mpinodes.results.versions import require_version
 
 
@@ -18,7 +18,7 @@ def draw(directory: Path) -> Path:
         BadInput: the directory holds no finished run, or cannot be written.
     """
     try:
-        data = load(directory)
+        data = Drawn(directory)
         summary = json.loads((directory / "summary.json").read_text())
         experiment = (directory / "experiment.toml").read_text()
     except BadInput:
@@ -31,7 +31,8 @@ def draw(directory: Path) -> Path:
     target = directory / "figures"
     try:
         target.mkdir(exist_ok=True)
-        drawn = figures.draw_all(data, summary, target)
+        with data:
+            drawn = figures.draw_all(data, summary, target)
         return page.write(directory, summary, experiment, drawn)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+
+from mpinodes.results.report.reading import Values
 
 Json = dict[str, Any]
 
@@ -39,12 +40,19 @@ def pair(width: float = 9.6, height: float = 4.0) -> tuple[Figure, tuple[Axes, A
     return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
 
 
-def line(axes: Axes, t: np.ndarray, values: xr.DataArray, colour: str, **style: Any) -> None:
+def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
     """A curve; of repeats their mean, and a band from the least to the largest."""
     if "repeat" in values.dims:
-        axes.fill_between(t, values.min("repeat"), values.max("repeat"), color=colour, alpha=0.15, lw=0)
+        axes.fill_between(t, values.min("repeat").values, values.max("repeat").values, color=colour, alpha=0.15, lw=0)
         values = values.mean("repeat")
-    axes.plot(t, values, color=colour, **style)
+    axes.plot(t, values.values, color=colour, **style)
+
+
+def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
+    """From the least to the largest of agents and repeats, by round or horizon."""
+    rest = [name for name in values.dims if name not in ("round", "horizon")]
+    least, most = values.min(rest).values, values.max(rest).values
+    axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
 def title(axes: Axes, summary: Json) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -16,14 +15,15 @@ from matplotlib.ticker import MaxNLocator
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.results.report.graph import topology
+from mpinodes.results.report.reading import Drawn, Values
 from mpinodes.results.summary import BOUNDED
 
 Json = dict[str, Any]
 
 
-def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
+def draw_all(data: Drawn, summary: Json, target: Path) -> dict[str, Path]:
     """Draw every figure that the run has the numbers for, as PNG; returns titles and files."""
-    drawers: dict[str, tuple[str, Callable[[xr.Dataset, Json], Figure | None]]] = {
+    drawers: dict[str, tuple[str, Callable[[Drawn, Json], Figure | None]]] = {
         "regret": ("Regret per round", regret),
         "gap": ("Optimality gap", gap),
         "error": ("Distance to the best decision", error),
@@ -43,23 +43,23 @@ def draw_all(data: xr.Dataset, summary: Json, target: Path) -> dict[str, Path]:
         for metric in summary["metrics"]:
             if metric["figure"] and metric["variable"] in data:
                 path = target / f"{metric['variable']}.png"
-                _of_metric(data[metric["variable"]], metric, summary).savefig(path)
+                _of_metric(data, metric, summary).savefig(path)
                 drawn[metric["label"].capitalize()] = path
     return drawn
 
 
-def _of_metric(values: xr.DataArray, metric: Json, summary: Json) -> Figure:
+def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
     """A metric that was asked for, by round or horizon; of agents their range and mean."""
     figure, axes = drawing.axes()
-    along = "horizon" if "horizon" in values.dims else "round"
-    t = values[along].values
+    values = data[metric["variable"]]
+    along = data["horizon" if "horizon" in values.dims else "round"]
+    t = along.values
     if metric["per_round"]:
-        values = values / values[along]
+        values = values / along
     if metric["unit"] == "share":
         values = 100 * values
     if "agent" in values.dims:
-        rest = [dim for dim in values.dims if dim != along]
-        axes.fill_between(t, values.min(rest), values.max(rest), color=AGENT, alpha=0.3, lw=0)
+        drawing.band(axes, t, values)
         values = values.mean("agent")
     drawing.line(axes, t, values, NETWORK)
     drawing.log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
@@ -68,21 +68,20 @@ def _of_metric(values: xr.DataArray, metric: Json, summary: Json) -> Figure:
     return figure
 
 
-def regret(data: xr.Dataset, summary: Json) -> Figure:
+def regret(data: Drawn, summary: Json) -> Figure:
     """R(T)/T of the network, of every agent, and of the running average."""
     figure, axes = drawing.axes()
-    t = data.horizon.values
-    agents = data.agent_regret / data.horizon
-    if agents.sizes["agent"] > 1:
-        rest = [dim for dim in agents.dims if dim != "horizon"]
-        axes.fill_between(
-            t, agents.min(rest), agents.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most"
-        )
-    drawing.line(axes, t, data.network_regret / data.horizon, NETWORK, marker="o", ms=3, label="network")
-    average = data.network_regret_average_iterate / data.horizon
+    t = data["horizon"].values
+    agents = data["agent_regret"] / data["horizon"]
+    if agents.values.shape[agents.dims.index("agent")] > 1:
+        drawing.band(axes, t, agents, label="agents, least to most")
+    drawing.line(axes, t, data["network_regret"] / data["horizon"], NETWORK, marker="o", ms=3, label="network")
+    average = data["network_regret_average_iterate"] / data["horizon"]
     drawing.line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
     if "dynamic_regret" in data:
-        drawing.line(axes, t, data.dynamic_regret / data.horizon, CLAIM, marker="^", ms=3, label="network, dynamic")
+        drawing.line(
+            axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"
+        )
     _bounds(axes, data, summary)
     axes.axhline(0, color="black", lw=0.8)
     drawing.log(axes, "x")
@@ -92,25 +91,24 @@ def regret(data: xr.Dataset, summary: Json) -> Figure:
     return figure
 
 
-def _bounds(axes: Axes, data: xr.Dataset, summary: Json) -> None:
+def _bounds(axes: Axes, data: Drawn, summary: Json) -> None:
     """The theorems' bounds that apply and end within the figure."""
     low, top = axes.get_ylim()
     for bound in summary["bounds"]:
-        values = data[bound["variable"]] / data.horizon
-        if "regret" in bound["of"] and bound["applies"] and float(values.isel(horizon=-1).max()) <= top:
+        values = data[bound["variable"]] / data["horizon"]
+        if "regret" in bound["of"] and bound["applies"] and float(values.last("horizon").max()) <= top:
             label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
-            drawing.line(axes, data.horizon.values, values, CLAIM, ls="--", label=label)
+            drawing.line(axes, data["horizon"].values, values, CLAIM, ls="--", label=label)
     axes.set_ylim(low, top)
 
 
-def gap(data: xr.Dataset, summary: Json) -> Figure | None:
+def gap(data: Drawn, summary: Json) -> Figure | None:
     """Optimality gap of the agents' average or last decisions, of offline methods."""
     if "optimality_gap" not in data:
         return None
     figure, axes = drawing.axes()
-    t, found = data.horizon.values, data.optimality_gap
-    rest = [dim for dim in found.dims if dim != "horizon"]
-    axes.fill_between(t, found.min(rest), found.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
+    t, found = data["horizon"].values, data["optimality_gap"]
+    drawing.band(axes, t, found, label="agents, least to most")
     drawing.line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
     drawing.log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
     axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary['judged']} decision")
@@ -119,15 +117,14 @@ def gap(data: xr.Dataset, summary: Json) -> Figure | None:
     return figure
 
 
-def error(data: xr.Dataset, summary: Json) -> Figure | None:
+def error(data: Drawn, summary: Json) -> Figure | None:
     """Squared distance to the best fixed decision, of the mean decision and of each agent's, with its bounds."""
-    if "decision_error" not in data or not float(data.decision_error.max()) > 0:
+    if "decision_error" not in data or not float(data["decision_error"].max()) > 0:
         return None
     figure, axes = drawing.axes()
-    t, each = data.horizon.values, data.agent_decision_error
-    rest = [dim for dim in each.dims if dim != "horizon"]
-    axes.fill_between(t, each.min(rest), each.max(rest), color=AGENT, alpha=0.3, lw=0, label="agents, least to most")
-    drawing.line(axes, t, data.decision_error, NETWORK, marker="o", ms=3, label="mean decision")
+    t, each = data["horizon"].values, data["agent_decision_error"]
+    drawing.band(axes, t, each, label="agents, least to most")
+    drawing.line(axes, t, data["decision_error"], NETWORK, marker="o", ms=3, label="mean decision")
     applicable = [b for b in summary["bounds"] if "error" in b["of"] and b["applies"]]
     for bound, line in zip(applicable, ("--", ":", "-.", (0, (1, 3))), strict=False):
         label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
@@ -139,12 +136,12 @@ def error(data: xr.Dataset, summary: Json) -> Figure | None:
     return figure
 
 
-def training(data: xr.Dataset, summary: Json) -> Figure | None:
+def training(data: Drawn, summary: Json) -> Figure | None:
     """Training loss of every round, of losses that stay the same."""
     if "training_loss" not in data:
         return None
     figure, axes = drawing.axes()
-    drawing.line(axes, data["round"].values, data.training_loss, NETWORK, label="at each agent's own decision")
+    drawing.line(axes, data["round"].values, data["training_loss"], NETWORK, label="at each agent's own decision")
     drawing.log(axes, "y")
     axes.set(xlabel="round", ylabel="training loss L(t)")
     drawing.title(axes, summary)
@@ -152,16 +149,16 @@ def training(data: xr.Dataset, summary: Json) -> Figure | None:
     return figure
 
 
-def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
+def privacy(data: Drawn, summary: Json) -> Figure | None:
     """ε against rounds: claimed, proven pure, proven at δ, for the worst agent and the network."""
-    t = data.horizon.values
+    t = data["horizon"].values
     delta = summary["privacy"]["delta"]
     curves = [
-        ("claimed by the paper", data.epsilon_claimed_network, CLAIM, "-"),
-        ("network, proven pure", data.epsilon_proven_pure_network, NETWORK, "--"),
-        (f"network, proven at δ = {delta:g}", data.epsilon_proven_network, NETWORK, "-"),
-        ("worst agent's share, proven pure", data.epsilon_proven_pure, AVERAGE, "--"),
-        (f"worst agent's share, proven at δ = {delta:g}", data.epsilon_proven, AVERAGE, "-"),
+        ("claimed by the paper", data["epsilon_claimed_network"], CLAIM, "-"),
+        ("network, proven pure", data["epsilon_proven_pure_network"], NETWORK, "--"),
+        (f"network, proven at δ = {delta:g}", data["epsilon_proven_network"], NETWORK, "-"),
+        ("worst agent's share, proven pure", data["epsilon_proven_pure"], AVERAGE, "--"),
+        (f"worst agent's share, proven at δ = {delta:g}", data["epsilon_proven"], AVERAGE, "-"),
     ]
     worst = [(label, _worst(e), colour, line) for label, e, colour, line in curves]
     shown = [(label, e, colour, line) for label, e, colour, line in worst if np.any(e > 0)]
@@ -171,7 +168,7 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
     for label, epsilon, colour, line in shown:
         known = epsilon > 0
         axes.plot(t[known], epsilon[known], color=colour, ls=line, marker=".", label=label)
-    if np.isnan(_worst(data.epsilon_proven_network)[-1]):
+    if np.isnan(_worst(data["epsilon_proven_network"])[-1]):
         axes.set_title("nothing is proven for this run", fontsize=10)
     drawing.log(axes, "x", "y")
     axes.set(xlabel="rounds", ylabel="privacy loss ε")
@@ -179,16 +176,16 @@ def privacy(data: xr.Dataset, summary: Json) -> Figure | None:
     return figure
 
 
-def views(data: xr.Dataset, summary: Json) -> Figure | None:
+def views(data: Drawn, summary: Json) -> Figure | None:
     """ε of every agent toward every other: against distance, and as a heat map."""
     if "epsilon_node" not in data:
         return None
     figure, (left, right) = drawing.pair()
-    hops, before = data.distance.values, float(data.epsilon_before_relaying.max())
+    hops, before = data["distance"].values, float(data["epsilon_before_relaying"].max())
     total = f"in all, at δ = {summary['privacy']['delta']:g}"
     drawn = [
-        (data.epsilon_node, NETWORK, total),
-        (data.epsilon_node_relayed, AVERAGE, "from then on, given all before"),
+        (data["epsilon_node"], NETWORK, total),
+        (data["epsilon_node_relayed"], AVERAGE, "from then on, given all before"),
     ]
     for values, colour, label in drawn[: 2 if before > 0 else 1]:
         far = np.unique(hops[hops > 0])
@@ -198,39 +195,39 @@ def views(data: xr.Dataset, summary: Json) -> Figure | None:
     if before > 0:
         since = summary["privacy"]["views"]["relayed_from"]
         left.axhline(before, color=AGENT, label=f"before round {since}, on all links")
-    links = float(_worst(data.epsilon_proven_network)[-1])
+    links = float(_worst(data["epsilon_proven_network"])[-1])
     left.axhline(links, color="black", ls=":", label="in all, on all links")
     left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node", ylim=(0, None))
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.legend(fontsize=8)
     right.grid(visible=False)
-    mapped, what = (data.epsilon_node_relayed, "ε from then on") if before > 0 else (data.epsilon_node, "ε in all")
+    name, what = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
     for axis in (right.xaxis, right.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
-    shown = right.imshow(mapped.values, vmin=0, cmap="viridis")
+    shown = right.imshow(data[name].values, vmin=0, cmap="viridis")
     right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
     figure.colorbar(shown, ax=right, shrink=0.8, label=what)
     figure.suptitle(f"{summary['algorithm']}, {summary['topology']}: what one node learns of another", fontsize=10)
     return figure
 
 
-def _worst(epsilon: xr.DataArray) -> np.ndarray:
+def _worst(epsilon: Values) -> np.ndarray:
     """Over agents and repeats, by horizon."""
-    return np.asarray(epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False))
+    return epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False).values
 
 
-def accuracy(data: xr.Dataset, summary: Json) -> Figure | None:
+def accuracy(data: Drawn, summary: Json) -> Figure | None:
     """Accuracy of the running mean and of the last decision against rounds, on test data where there are some."""
     if "accuracy_train" not in data:
         return None
     figure, axes = drawing.axes()
-    t = data.horizon.values
+    t = data["horizon"].values
     if "accuracy" in data:
         drawing.line(
-            axes, t, 100 * data.accuracy, NETWORK, marker="o", ms=3, label="running mean of the decisions, test"
+            axes, t, 100 * data["accuracy"], NETWORK, marker="o", ms=3, label="running mean of the decisions, test"
         )
-        drawing.line(axes, t, 100 * data.accuracy_last, AVERAGE, marker="s", ms=3, label="last decision, test")
-    drawing.line(axes, t, 100 * data.accuracy_train, NETWORK, ls=":", label="running mean, training")
+        drawing.line(axes, t, 100 * data["accuracy_last"], AVERAGE, marker="s", ms=3, label="last decision, test")
+    drawing.line(axes, t, 100 * data["accuracy_train"], NETWORK, ls=":", label="running mean, training")
     drawing.log(axes, "x")
     axes.set(xlabel="rounds", ylabel="accuracy (%)")
     drawing.title(axes, summary)

@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 import networkx as nx
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mpinodes.results.report.drawing import NETWORK
+from mpinodes.results.report.reading import Drawn
 
 Json = dict[str, Any]
 
 
-def topology(data: xr.Dataset, summary: Json) -> Figure:
+def topology(data: Drawn, summary: Json) -> Figure:
     """The graph, one picture for each round of its period."""
     return draw_topology(json.loads(data.attrs["topology"]))
 

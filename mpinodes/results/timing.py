@@ -1,0 +1,54 @@
+"""Where the time of a command goes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
+
+
+class Stopwatch:
+    """Seconds that each part has taken so far; together, all since it began.
+
+    Args:
+        begun: by `time.perf_counter`; None: now.
+    """
+
+    def __init__(self, begun: float | None = None) -> None:
+        self._last = time.perf_counter() if begun is None else begun
+        self._seconds = dict.fromkeys(PARTS, 0.0)
+
+    def lap(self, part: str) -> None:
+        """What was done since the last lap was this part."""
+        now = time.perf_counter()
+        self._seconds[part] += now - self._last
+        self._last = now
+
+    def add(self, seconds: dict[str, float]) -> None:
+        """What another one has shown, up to now."""
+        for part in PARTS:
+            self._seconds[part] += seconds[part]
+        self._last = time.perf_counter()
+
+    def seconds(self) -> dict[str, float]:
+        """By part, and in all."""
+        return {**self._seconds, "total": sum(self._seconds.values())}
+
+
+def process_began() -> float:
+    """When this process was started, by `time.perf_counter`, where Linux tells; else now."""
+    now = time.perf_counter()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return now
+    return now - age if 0 <= age < 1e6 else now
+
+
+def in_words(seconds: dict[str, float]) -> str:
+    """The whole, and what parts of it can be felt."""
+    felt = [f"{part.replace('_', '-')} {seconds[part]:.1f}" for part in PARTS if seconds[part] >= 0.05]
+    return f"{seconds['total']:.1f} s in all: {', '.join(felt)}"
