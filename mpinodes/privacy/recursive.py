@@ -62,7 +62,7 @@ class Course:
         members: the groups.
         until: the last message that carries samples of any.
         above: at most how far above its own cost any will be at the end, relatively.
-        least: at most what any has cost by itself, pure ε.
+        least: no member has cost less by itself, pure ε; below 0 where the course has cost more than it.
     """
 
     members: set[int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 import sys
@@ -17,8 +18,8 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
-    "bench/audits.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py",
-    "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
+    "bench/audits.py", "bench/commands.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py",
+    "draw_topologies.py", "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
 }  # fmt: skip
 
 
@@ -53,6 +54,17 @@ def test_audits_of_sound_runs_and_of_planted_faults_are_counted(tmp_path):
     assert "none: exit 0" in out
     assert "a round without noise: found: " in out
     assert out.endswith("faults: 0 missed\n")
+
+
+def test_whole_commands_are_timed_part_by_part(tmp_path):
+    lines = run("bench/commands.py", "--quick", "--csv", "table.csv", cwd=tmp_path).out.splitlines()
+    assert [line[:22].strip() for line in lines[2:]] == ["default", "5 repeats"]
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert float(row["ratio"]) == pytest.approx(float(row["whole"]) / float(row["bare"]))
+        assert 0 < float(row["total"]) <= float(row["whole"])
+        assert float(row["pss_mb"]) > 8 * 10
 
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
