@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from hashlib import blake2b
 from itertools import chain
 from math import sqrt
 from struct import Struct
@@ -289,8 +290,8 @@ class Events:
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     def priced(self) -> bytes:
-        """All that a cost depends on, as bytes."""
+        """A hash of all that a cost depends on."""
         data = self.data.copy()
         for name in TELEMETRY:
             data["event"][name] = 0.0
-        return data.tobytes()
+        return blake2b(data.tobytes()).digest()

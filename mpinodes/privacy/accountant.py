@@ -102,7 +102,9 @@ class Accountant:
 
     def events(self) -> Events:
         """All events so far: (rounds, agents)."""
-        return Events.concatenate(self._chunks)
+        if len(self._chunks) > 1:
+            self._chunks = [Events.concatenate(self._chunks)]
+        return self._chunks[0]
 
     def ledgers(self, horizon: int) -> list[Ledger]:
         """By agent; those whose events and samples come alike share one. To be read at this horizon."""

@@ -49,6 +49,7 @@ class Meter(ABC):
         self._labelled: Mapping[str, Source] = setup.stream.labelled()
         self._constant = setup.experiment.data.get("batch") == "all"
         self._judged_by = setup.algorithm.judged_by
+        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
         self._seen, self._weight = 0, 0.0
         self._sum_x = np.zeros((deciders, d))
         self._sum_f = np.zeros(2 + setup.topology.agents)
@@ -113,6 +114,7 @@ class Meter(ABC):
         if self.horizons[at] != self._seen:
             self.horizons[at], self.total[at] = self._seen, self._sum_f
             self._judge(at, *self._latest)
+        self._judge_labels()
         kept = slice(at + 1)
         self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
         self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
@@ -120,13 +122,23 @@ class Meter(ABC):
 
     def _judge(self, at: int, last: Vector, average: Vector) -> None:
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
-        for name, source in self._labelled.items():
-            right = accuracy(np.concatenate([average, last]), source)
-            self.accuracy[name][at] = right.reshape(2, -1)
+        if self._labelled:
+            self._unjudged.append((at, np.concatenate([average, last])))
+            if len(self._unjudged) * self._unjudged[-1][1].size > NUMBERS_AT_ONCE:
+                self._judge_labels()
         if self._judged_by:
             self.judged[at] = last if self._judged_by == "last" else average
             summands = len(self._losses) * (1 if self._constant else self._rounds)
             self.whole[at] = [self._objective.value(point) / summands for point in self.judged[at]]
+
+    def _judge_labels(self) -> None:
+        """Accuracies of many horizons at once: the samples are read, unpacked or drawn for all together."""
+        if self._unjudged:
+            at = [horizon for horizon, _ in self._unjudged]
+            points = np.concatenate([points for _, points in self._unjudged])
+            for name, source in self._labelled.items():
+                self.accuracy[name][at] = accuracy(points, source).reshape(len(at), 2, -1)
+        self._unjudged.clear()
 
     def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
         """Losses of every sample of every owner at points, averaged or not as the problem has it.

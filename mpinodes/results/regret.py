@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
-from mpinodes.losses.linear import LinearLoss
 from mpinodes.results.meter import Meter
 
 NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
@@ -89,22 +88,34 @@ class Constant(Decomposable):
         self._own = [loss(1) for loss in self._losses]
 
     def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        once = self.everything.upto(1)
-        return np.array([
-            [self._sum_of_own(x), self._sum_of_own(mean), *self._everybodys(once, x)]
-            for x, mean in zip(decisions, averages, strict=True)
-        ])  # fmt: skip
+        own, averaged = (
+            np.array([self._own_losses(i, points[:, i]) for i in range(len(self._own))]).sum(axis=0)
+            for points in (decisions, averages)
+        )
+        return np.column_stack([own, averaged, self._everybodys(decisions)])
 
-    def _sum_of_own(self, points: Vector) -> float:
-        return float(sum(loss.value(point) for loss, point in zip(self._own, points, strict=True)))
+    def _own_losses(self, agent: int, points: Vector) -> Vector:
+        """F_i at an agent's points: (k, d) -> (k,)."""
+        data = self._own_samples(agent, points).sum(axis=1) / self._own[agent].divisor
+        return np.asarray(data + self._penalty(points))
 
-    def _everybodys(self, once: LinearLoss, points: Vector) -> Vector:
-        """Σ_i f_i at many points: (k, d) -> (k,)."""
-        data = type(once).values([once], points[None])[0]
-        return np.asarray(data @ (1 / once.divisor) + len(self._own) * self._penalty(points))
+    def _own_samples(self, agent: int, points: Vector) -> Vector:
+        """ℓ of an agent's own samples: (k, d) -> (k, samples)."""
+        return np.asarray(type(self._own[agent]).values([self._own[agent]], points[None])[0])
+
+    def _everybodys(self, decisions: Vector) -> Vector:
+        """Σ_i f_i at every agent's: (k, n, d) -> (k, n)."""
+        once, n = self.everything.upto(1), len(self._own)
+        points = decisions.reshape(-1, decisions.shape[2])
+        at_once = max(1, NUMBERS_AT_ONCE // len(once.targets))
+        data = [
+            type(once).values([once], points[None, start : start + at_once])[0] @ (1 / once.divisor)
+            for start in range(0, len(points), at_once)
+        ]
+        return (np.concatenate(data) + n * self._penalty(points)).reshape(-1, n)
 
     def _training_loss(self, decisions: Vector) -> Vector:
-        means = [type(loss).values([loss], decisions[None, :, i])[0].mean(axis=1) for i, loss in enumerate(self._own)]
+        means = [self._own_samples(i, decisions[:, i]).mean(axis=1) for i in range(len(self._own))]
         return np.asarray(np.mean(means, axis=0))
 
 

@@ -348,7 +348,8 @@ def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, c
         assert summary["reproducible"] is False
         drawn, other = mpinodes.load(directory), mpinodes.load(seeded)
         np.testing.assert_array_equal(drawn.receiver.values, other.receiver.values)
-        np.testing.assert_array_equal(drawn.comparator_value.values, other.comparator_value.values)
+        apart = np.abs(drawn.comparator_value.values - other.comparator_value.values)
+        assert (apart <= drawn.comparator_gap.values + other.comparator_gap.values + 1e-12).all()
     if "backend" not in how:
         page = (tmp_path / "one" / "report.html").read_text()
         assert "Not reproducible" in page
