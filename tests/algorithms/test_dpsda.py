@@ -75,6 +75,7 @@ def mean_accuracy(words: str) -> float:
     for seed in range(20):
         parts = setup_of(f"{words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
+        meter.end()
         found.append(meter.accuracy["test"][0, 0, 0])
     return 100 * float(np.mean(found))
 
