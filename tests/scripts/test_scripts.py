@@ -64,7 +64,7 @@ def test_whole_commands_are_timed_part_by_part(tmp_path):
     for row in rows:
         assert float(row["ratio"]) == pytest.approx(float(row["whole"]) / float(row["bare"]))
         assert 0 < float(row["total"]) <= float(row["whole"])
-        assert float(row["pss_mb"]) > 8 * 10
+        assert float(row["pss_mb"]) > 8 * 10 or not Path("/proc/self/smaps_rollup").exists()
 
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
