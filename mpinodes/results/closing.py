@@ -68,11 +68,11 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json
 
 def conclude(experiment: Experiment, directory: Path, summary: Json, watch: Stopwatch) -> None:
     """Write `summary.json` and, where asked for, draw the report, once the record is complete."""
-    summary["timing"] = watch.seconds()
-    _write(directory, summary)
     if experiment.report:
         from mpinodes.results.report import draw
 
+        summary["timing"] = watch.seconds()
+        _write(directory, summary)
         draw(directory)
     watch.lap("report")
     summary["timing"] = watch.seconds()

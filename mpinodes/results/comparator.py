@@ -1,10 +1,11 @@
 """The comparator: min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certificate of how far off it may be.
 
 Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
-Candès 2015), since all it needs of a set is its exact projection; the certificate is the Frank-Wolfe gap
-max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On a box it starts where scipy's L-BFGS-B ends.
-On all of R^d: Newton's method where F is regularized and d is moderate, else L-BFGS-B; losses are never negative, so
-F(x) itself bounds the error, and where F is μ-strongly convex so does ‖∇F‖²/(2μ).
+Candès 2015), since all it needs of a set is its exact projection; now and then Newton's method goes on from there, on
+the face of 𝒳 that has been found (`faces`). The certificate is the Frank-Wolfe gap
+max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: Newton's method where F is
+regularized and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where F is
+μ-strongly convex so does ‖∇F‖²/(2μ).
 
 Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
 gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
@@ -62,7 +63,7 @@ def best(total: LinearLoss, feasible: Set, start: Vector, regret: float = 0.0) -
     return _unconstrained(total, start)
 
 
-def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, float]] | None) -> Vector:
+def _quasi_newton(total: LinearLoss, start: Vector) -> Vector:
     """By scipy's L-BFGS-B, begun again from where it stops as long as that helps."""
     from scipy.optimize import minimize
 
@@ -74,7 +75,6 @@ def _quasi_newton(total: LinearLoss, start: Vector, bounds: list[tuple[float, fl
             x,
             jac=total.grad,
             method="L-BFGS-B",
-            bounds=bounds,
             options={"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12},
         ).x
     return x
@@ -93,7 +93,7 @@ def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
     if isinstance(total, SmoothLoss) and total.regularizer and len(start) <= DENSE:
         x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
     else:
-        x = _quasi_newton(total, start, None)
+        x = _quasi_newton(total, start)
     gradient, value = total.grad(x), total.value(x)
     modulus = _modulus(total)
     gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
