@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, Launcher, find_world, launcher, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -45,6 +45,7 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(f"{message}; see python -m mpinodes.audit --help")
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = _Parser(
@@ -56,9 +57,8 @@ def main(argv: list[str]) -> int:
         words = parser.parse_args(argv).words
         if started is None or started.size == 1:
             return _alone(words)
-    except BadInput as error:
-        say(f"error: {error}")
-        return BAD_INPUT
+    except BadInput:
+        raise
     except Exception as error:  # which is no verdict
         say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
         return FAILED
@@ -119,7 +119,7 @@ class AuditJob:
         if self._is_logger:
             try:
                 asked = own_run(words, self._world.size)
-                file.write_text(tomli_w.dumps(into(asked, self._folder / "own")))
+                file.write_text(tomli_w.dumps(into(asked, self._folder / "own")), "utf-8")
             except BadInput as problem:
                 error = str(problem)
                 say(f"error: {error}")
@@ -235,7 +235,7 @@ def report(
     name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
     again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
     view = read.setup.experiment.audit.view
-    told = json.loads((directory / "summary.json").read_text())["privacy"]["network"]
+    told = json.loads((directory / "summary.json").read_text("utf-8"))["privacy"]["network"]
     print(
         table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own, *left_out], rows, alpha, view),
         flush=True,

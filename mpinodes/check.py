@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.launching import command
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = argparse.ArgumentParser(
@@ -27,15 +29,11 @@ def main(argv: list[str]) -> int:
     from mpinodes.auditing.check import check, parts_called
     from mpinodes.results import sources
 
-    try:
-        if options.seed < 0:
-            raise BadInput("--seed must be at least 0")
-        file = Path(options.part).absolute() if options.part.endswith(".py") else None
-        digest = sources.digest_of(file) if file and file.is_file() else ""
-        found = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
-    except BadInput as error:
-        print(f"mpinodes: error: {error}", file=sys.stderr)
-        return 2
+    if options.seed < 0:
+        raise BadInput("--seed must be at least 0")
+    file = Path(options.part).absolute() if options.part.endswith(".py") else None
+    digest = sources.digest_of(file) if file and file.is_file() else ""
+    found = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
     for result in found:
         print("\n".join(result.lines()))
     if any(result.faults for result in found):

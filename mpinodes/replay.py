@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.launching import command
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m mpinodes.replay", description=__doc__)
@@ -27,16 +29,12 @@ def main(argv: list[str]) -> int:
     from mpinodes.auditing.replay import replay
     from mpinodes.auditing.transcripts import Recorded
 
-    try:
-        if options.rounds < 1 or options.seed < 0:
-            raise BadInput("--rounds must be at least 1, and --seed at least 0")
-        with threadpool_limits(1):
-            recorded = Recorded(options.run)
-            agents = range(recorded.setup.topology.agents)
-            findings = [replay(recorded, i, options.rounds, options.seed) for i in agents]
-    except BadInput as error:
-        print(f"mpinodes: error: {error}", file=sys.stderr)
-        return 2
+    if options.rounds < 1 or options.seed < 0:
+        raise BadInput("--rounds must be at least 1, and --seed at least 0")
+    with threadpool_limits(1):
+        recorded = Recorded(options.run)
+        agents = range(recorded.setup.topology.agents)
+        findings = [replay(recorded, i, options.rounds, options.seed) for i in agents]
     print("        largest realised/claimed change       messages moved")
     print("agent   carrying the sample   later    in round   by one sample   adjacent data sets")
     for f in findings:

@@ -6,20 +6,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from mpinodes.core.errors import BadInput
 from mpinodes.results.report import draw
+from mpinodes.simulation.launching import command
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
-    try:
-        for run in parser.parse_args(argv).runs:
-            print(draw(run))
-    except BadInput as error:
-        print(f"mpinodes: error: {error}", file=sys.stderr)
-        return 2
+    for run in parser.parse_args(argv).runs:
+        print(draw(run))
     return 0
 
 

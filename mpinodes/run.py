@@ -19,7 +19,17 @@ import traceback
 from typing import NoReturn
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, Launcher, find_world, in_words, launcher, say
+from mpinodes.simulation.launching import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    Launcher,
+    command,
+    find_world,
+    in_words,
+    launcher,
+    say,
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,6 +90,7 @@ def explained(word: str) -> str:
     return "\n".join(f"{key}: {keys[key]}" for key in wanted)
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     started = launcher()

@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.launching import command
 
 
+@command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = argparse.ArgumentParser(
@@ -25,13 +27,9 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from mpinodes.results import spent
 
-    try:
-        if options.delta is not None and not 0 < options.delta < 1:
-            raise BadInput("--delta must be above 0 and below 1")
-        print(spent.text(spent.read(options.runs), options.delta))
-    except BadInput as error:
-        print(f"mpinodes: error: {error}", file=sys.stderr)
-        return 2
+    if options.delta is not None and not 0 < options.delta < 1:
+        raise BadInput("--delta must be above 0 and below 1")
+    print(spent.text(spent.read(options.runs), options.delta))
     return 0
 
 

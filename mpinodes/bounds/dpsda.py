@@ -68,7 +68,9 @@ def _broken(setup: Setup, weights: Weights) -> str:
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
         "" if setup.feasible.bounded else "problem.set = 'none' is unbounded",
-        "the loss has a kink: its gradients are not Lipschitz" if loss_class(setup).curvature() == inf else "",
+        "the loss has a kink: its gradients are not Lipschitz"
+        if loss_class(setup).sample_smoothness(1.0, 1.0) == inf
+        else "",
         "gradients are taken at public points, not at y_i"
         if setup.experiment.algorithm["gradient_at"] == "public"
         else "",

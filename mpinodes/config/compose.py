@@ -246,6 +246,8 @@ def _typed(tree: Tree) -> Experiment:
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
+    if experiment.privacy.budget and experiment.privacy.budget.epsilon > 1e12:
+        raise BadInput(f"privacy.budget.epsilon = {experiment.privacy.budget.epsilon!r}: expected at most 1e12")
     if not (isinf(experiment.clip) or LEAST_CLIP <= experiment.clip <= 1 / LEAST_CLIP):
         raise BadInput(
             f"privacy.clip = {experiment.clip!r}: expected a number from {LEAST_CLIP:g} to {1 / LEAST_CLIP:g}, or inf"
@@ -255,7 +257,9 @@ def _typed(tree: Tree) -> Experiment:
 
 def _located(message: str, tree: Tree) -> str:
     """Msgspec's message with key and value in front."""
-    path = [part for part in message.partition(" - at `$")[2].strip(".`").split(".") if part]
+    # Of a list or a table whose keys are free, the whole is shown: `$.privacy.budget.stops[0]`, `$.step[...]`.
+    place = message.partition(" - at `$")[2].partition("[")[0]
+    path = [part for part in place.strip(".`").split(".") if part]
     if "missing required field" in message:
         return f"{'.'.join([*path, message.split('`')[1]])} is missing"
     value: Any = tree

@@ -314,7 +314,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     asked: Tree = {}
     if path is not None:
         try:
-            asked = tomllib.loads(Path(path).read_text())
+            asked = tomllib.loads(Path(path).read_text("utf-8"))
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -81,6 +81,8 @@ def _npz(path: Path, stated: Stated) -> Source:
         raise
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise BadInput(f"{path}: does not fit the memory: {error}") from error
     except (EOFError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(features) != len(targets):
@@ -90,8 +92,9 @@ def _npz(path: Path, stated: Stated) -> Source:
     return _source(path, features, targets)
 
 
-def _targets(path: Path, values: NDArray[Any], labels: Labels) -> NDArray[np.float64]:
+def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArray[np.float64]:
     """Numbers, or −1 and +1 for the labels that are stated, which may be words."""
+    values = np.asarray(values)  # what is no array comes as bytes
     if not labels:
         return _numbers(path, values, 1).astype(np.float64)
     if values.ndim != 1 or values.dtype.kind not in "biufU" or not values.size:
@@ -103,8 +106,9 @@ def _targets(path: Path, values: NDArray[Any], labels: Labels) -> NDArray[np.flo
     return signs[which]
 
 
-def _numbers(path: Path, values: NDArray[Any], dimensions: int) -> NDArray[Any]:
+def _numbers(path: Path, values: NDArray[Any] | bytes, dimensions: int) -> NDArray[Any]:
     """One array of the file, once it is checked."""
+    values = np.asarray(values)  # what is no array comes as bytes
     name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
     if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
         raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")

@@ -59,6 +59,8 @@ class Logger:
         """Take the next rounds of every agent: (agents, rounds, row)."""
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
+        if not self._directory.is_dir():
+            raise FileNotFoundError(f"{self._directory} is gone: a run directory stays where it is until the run ends")
         told = self._evaluator.take(estimates)
         self.accounting.take(events)
         self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})

@@ -23,7 +23,7 @@ def on_terminal() -> bool:
     pid = os.getppid()
     while pid > 1:
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
+            stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
             name, _, rest = stat.partition("(")[2].rpartition(")")
             if name in LAUNCHERS:
                 return os.readlink(f"/proc/{pid}/fd/2").startswith(("/dev/pts/", "/dev/tty"))
@@ -38,7 +38,7 @@ class Progress:
 
     def __init__(self, directory: Path, title: str, rounds: int) -> None:
         self._rounds, self._title = rounds, title
-        self._jsonl: TextIO = (directory / "progress.jsonl").open("w")
+        self._jsonl: TextIO = (directory / "progress.jsonl").open("w", encoding="utf-8")
         self._start = self._last_line = time.perf_counter()
         self._bar = (
             tqdm(total=rounds, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)

@@ -187,5 +187,5 @@ class Record:
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text)
+    draft.write_text(text, "utf-8")
     os.replace(draft, path)

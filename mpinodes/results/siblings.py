@@ -27,7 +27,7 @@ def _name(setup: Setup) -> str:
 def noise_of(file: Path) -> str:
     """What an experiment.toml names the noise of its run; empty: nothing."""
     try:
-        with file.open() as opened:
+        with file.open(encoding="utf-8") as opened:
             line = opened.readline(len(HEAD) + DIGITS + 1)
     except (OSError, UnicodeDecodeError):
         return ""
@@ -54,7 +54,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
 def _is_on_other_data(file: Path, setup: Setup) -> bool:
     own = setup.experiment
     try:
-        one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text()))
+        one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text("utf-8")))
         began = file.stat().st_mtime
         differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
         return bool(differ - {*setup.stream.lengthens} or touched_since(began, own.data, ("file", "dir")))

@@ -95,7 +95,7 @@ def stamp(path: Path, digest: str, tested: Json) -> None:
     place = stamp_of(digest)
     place.parent.mkdir(parents=True, exist_ok=True)
     said = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
-    place.write_text(json.dumps(said, indent=2) + "\n")
+    place.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
 
 
 @lru_cache

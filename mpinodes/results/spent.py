@@ -154,7 +154,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
 def _require_all(place: Path, found: int) -> None:
     """Refuse a job of which repeats are missing."""
     try:
-        wanted = json.loads((place / "summary.json").read_text()).get("repeats", 0)
+        wanted = json.loads((place / "summary.json").read_text("utf-8")).get("repeats", 0)
     except (OSError, ValueError, AttributeError):
         return  # which is refused, or a repeat, below
     if found < wanted:
@@ -163,7 +163,7 @@ def _require_all(place: Path, found: int) -> None:
 
 def _finished(place: Path) -> Finished:
     try:
-        summary = json.loads((place / "summary.json").read_text())
+        summary = json.loads((place / "summary.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"

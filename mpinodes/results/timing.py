@@ -41,7 +41,7 @@ def process_began() -> float:
     """When this process was started, by `time.perf_counter`, where Linux tells; else now."""
     now = time.perf_counter()
     try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        ticks = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, AttributeError):
         return now

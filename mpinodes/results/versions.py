@@ -22,7 +22,7 @@ def require_version(found: int | None, where: str) -> None:
     if found is None:
         what = "its record has no version: it was made before records had one"
     else:
-        what = f"its record has version {found}, {'older' if found < VERSION else 'newer'}"
+        what = f"its record has version {found}, {'newer' if isinstance(found, int) and found > VERSION else 'older'}"
     raise BadInput(
         f"{where}: {what}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with the "
         "mpinodes that its summary.json names under versions"

@@ -38,7 +38,7 @@ def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
             unmake_directory(directory)
             raise
         except Exception as error:
-            with (directory / "log.txt").open("a") as log:
+            with (directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
                 log.write(traceback.format_exc())
             error.add_note(f"(traceback in {directory / 'log.txt'})")
             raise

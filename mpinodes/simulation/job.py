@@ -46,11 +46,13 @@ class Job:
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
                 code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
-            self._report_failure(what)
-        sys.stdout.flush()
-        # Everything has been said: MPICH's own line about the abort would only be noise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        self._world.Abort(code)
+            try:
+                self._report_failure(what)
+                sys.stdout.flush()
+                # Everything has been said: MPICH's own line about the abort would only be noise.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            finally:  # whatever becomes of the report, no rank is left waiting
+                self._world.Abort(code)
         return code
 
     def _report_failure(self, what: str) -> None:
@@ -61,10 +63,10 @@ class Job:
             return
         try:
             self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
-            with (self._directory / "log.txt").open("a") as log:
+            with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
                 log.write(trace)
             # Where several ranks fail at once, the first to make this file is the one that speaks.
-            with (self._directory / "failed.txt").open("x") as failed:
+            with (self._directory / "failed.txt").open("x", encoding="utf-8", errors="backslashreplace") as failed:
                 failed.write(message + "\n")
         except FileExistsError:
             time.sleep(1)
@@ -177,7 +179,7 @@ class Job:
             return receive_chunks(comm, run.experiment.rounds, run.layout.width, run.experiment.record.chunk)
 
         text = summary.text(repeats.log(setup, self._directory, _library(), rows, process_began()), self._directory)
-        with (self._directory / "log.txt").open("a") as log:
+        with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(text + "\n")
         print(text, flush=True)
         assemble(comm)

@@ -7,13 +7,19 @@ import re
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from mpinodes.core.errors import BadInput
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 3, 130
+BAD_INPUT, FAILED, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+LONGEST = 480  # characters of a line that is said
 
 
 class Launcher(NamedTuple):
@@ -36,10 +42,48 @@ def launcher() -> Launcher | None:
     return None
 
 
+def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
+    """What all commands have in common: `BadInput` is said in a line, and the exit code is then 2.
+
+    What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
+    """
+
+    @wraps(main)
+    def whole(argv: list[str]) -> int:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            code = main(argv)
+            sys.stdout.flush()
+        except BadInput as error:
+            print(plain(f"mpinodes: error: {error}"), file=sys.stderr)
+            return BAD_INPUT
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return NOBODY_READS
+        return code
+
+    return whole
+
+
+def plain(text: str) -> str:
+    """Text with nothing in it that a terminal would act on, and no line that fills the screen."""
+    signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
+    return "\n".join(_shortened(line) for line in signs.split("\n"))
+
+
+def _shortened(line: str) -> str:
+    """The ends of a long line."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} [...] {line[-LONGEST // 2 :]}"
+
+
 def in_words(error: BaseException) -> str:
     """What went wrong, and what a file for an older mpinodes has to say instead."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, TypeError) and re.search(r"'leaks'|hidden_(gain|cap|keep)|'nominal'", str(error)):
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # of a user's own class
+        return f"{type(error).__name__}, which cannot be put into words"
+    if isinstance(error, TypeError) and re.search(r"'leaks'|hidden_(gain|cap|keep)|'nominal'", text):
         text += (
             "; every message must say what it leaks: leaks=RELEASED, Feedback(...), Hidden(...) or UNKNOWN (and "
             "calibration= where there was nominal=): see the README"
@@ -49,7 +93,7 @@ def in_words(error: BaseException) -> str:
 
 def say(message: str) -> None:
     """One line to stderr, whole."""
-    os.write(2, f"mpinodes: {message}\n".encode())
+    os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
 
 
 def find_world(started: Launcher | None) -> MPI.Comm | None:

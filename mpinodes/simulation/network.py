@@ -181,16 +181,20 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
     """
     agents, length = comm.size - 1, chunk_rounds(chunk, width, rounds)
     buffers = np.empty((2, agents, length, width))
-    sizes = [min(length, rounds - start) for start in range(0, rounds, length)]
+    last = (rounds - 1) // length
+
+    def size_of(k: int) -> int:
+        return min(length, rounds - k * length)
 
     def post(k: int) -> list[MPI.Request]:
-        return [comm.Irecv(buffers[k % 2, i, : sizes[k]], source=i) for i in range(agents)]
+        return [comm.Irecv(buffers[k % 2, i, : size_of(k)], source=i) for i in range(agents)]
 
     coming, status = post(0), [MPI.Status() for _ in range(agents)]
-    for k, size in enumerate(sizes):
+    for k in range(last + 1):
+        size = size_of(k)
         patient_wait(coming, comm, statuses=status)
         came = status[0].Get_count(MPI.DOUBLE) // width
-        coming = post(k + 1) if came == size and k + 1 < len(sizes) else []
+        coming = post(k + 1) if came == size and k < last else []
         if came:
             yield buffers[k % 2, :, :came]
         if came < size:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from mpinodes.bounds import bounds
 from mpinodes.config.compose import compose, rebuilt
+from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
 
@@ -18,8 +22,17 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
         BadInput: anything wrong with it, or no noise keeps the budget.
     """
     setup = compose(asked, ranks)
-    if setup.experiment.privacy.budget is None:
-        return setup
-    from mpinodes.simulation.budget import within_budget
+    if setup.experiment.privacy.budget is not None:
+        from mpinodes.simulation.budget import within_budget
 
-    return rebuilt(setup, within_budget(setup))
+        setup = rebuilt(setup, within_budget(setup))
+    _rehearse(setup)
+    return setup
+
+
+def _rehearse(setup: Setup) -> None:
+    """Ask in the beginning for what else would fail in the end, when all rounds are done."""
+    try:
+        bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
+    except Exception as error:
+        raise BadInput(f"what {setup.experiment.name} proves of it fails: {type(error).__name__}: {error}") from error

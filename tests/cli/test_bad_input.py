@@ -48,6 +48,9 @@ BAD = [
     (8, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
     (8, "privacy.epsilon=0", "privacy.epsilon = 0: expected float > 0.0"),
     (8, "privacy.epsilon=nan", "privacy.epsilon = nan: expected float > 0.0"),
+    (8, "privacy.budget.epsilon=1 privacy.budget.stops=[1e308]", "privacy.budget.stops = [1e+308]: expected int"),
+    (8, "privacy.budget.epsilon=1e100", "privacy.budget.epsilon = 1e+100: expected at most 1e12"),
+    (8, f"name={'x' * 5000}!", f"{'x' * 100} [...] x"),
     (8, "privacy.delta=2", "privacy.delta = 2: expected float < 1.0"),
     (8, "problem.set=sphere", "problem.set = 'sphere': choose from: box, ball, product-of-balls, none"),
     (8, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
@@ -212,6 +215,10 @@ import os, sys, signal
 from mpinodes.algorithms.dpsda_ps import DPSDAPS
 __all__ = ["Failing"]
 
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError
+
 @dataclass(frozen=True)
 class Failing(DPSDAPS):
     agent: int = 2
@@ -221,6 +228,15 @@ class Failing(DPSDAPS):
         if here.t == 5 and here.agent == self.agent or self.agent == 99:
             if self.how == "exit":
                 sys.exit(4)
+            if self.how == "rename":
+                while not os.path.exists("run/progress.jsonl"):
+                    pass
+                os.rename("run", "other")
+                return super().update(s, here, inbox, loss)
+            if self.how == "surrogate":
+                raise ValueError("a lone \\udcff, and an escape \\x1b[31m")
+            if self.how == "wordless":
+                raise Wordless
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ZeroDivisionError("planted")
@@ -234,6 +250,8 @@ class Failing(DPSDAPS):
         ("", "agent 2 (rank 2): ZeroDivisionError: planted (traceback in "),
         ("algorithm.how=exit", "agent 2 (rank 2): exit(4) (traceback in "),
         ("algorithm.agent=99", "ZeroDivisionError: planted (traceback in "),
+        ("algorithm.how=surrogate", "ValueError: a lone \\udcff, and an escape \\x1b[31m (traceback in "),
+        ("algorithm.how=wordless", "agent 2 (rank 2): Wordless, which cannot be put into words (traceback in "),
     ],
 )
 def test_a_rank_that_fails_ends_the_job_with_one_message_and_its_traceback_in_the_log(words, message, tmp_path):
@@ -253,3 +271,49 @@ def test_a_killed_rank_ends_the_job(tmp_path):
     done = run_mpi(8, "algorithm.path=failing.py", "algorithm.how=kill", cwd=tmp_path)
     assert done.code != 0
     assert left_behind(tmp_path) == []
+
+
+def test_a_locale_without_greek_letters_loses_no_result(tmp_path):
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    done = run_alone("--lockstep", "rounds=8", "output.dir=run", cwd=tmp_path, env=ascii_only)
+    assert done.code == 0, done.err
+    assert "label \\u03b5 = 1" in done.out
+    assert "ε" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_reader_that_has_seen_enough(tmp_path):
+    explained = f"{os.sys.executable} -m mpinodes.run --explain all | head -n 1"
+    done = command(["sh", "-c", explained], tmp_path)
+    assert (done.out.count("\n"), done.err) == (1, "")
+
+
+def test_what_only_finishing_asks_for_is_tried_before_the_first_round(tmp_path):
+    (tmp_path / "late.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from mpinodes.algorithms.dpsda_ps import DPSDAPS\n"
+        "__all__ = ['Late']\n"
+        "@dataclass(frozen=True)\n"
+        "class Late(DPSDAPS):\n"
+        "    def bounds(self, setup, horizons, minimizer):\n"
+        "        raise NotImplementedError('of this loss')\n"
+    )
+    done = run_alone("--dry-run", "algorithm.path=late.py", cwd=tmp_path)
+    check(done, "what late proves of it fails: NotImplementedError: of this loss", tmp_path)
+
+
+@pytest.mark.parametrize("loss", ["mean"])
+@pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])
+def test_bounds_of_a_loss_that_is_no_function_of_a_product(algorithm, loss, tmp_path):
+    words = (f"algorithm.name={algorithm}", f"data.name={loss}", "topology.name=ring", "topology.agents=3", "rounds=9")
+    done = run_alone("--lockstep", *words, "report=false", "output.dir=run", cwd=tmp_path)
+    assert done.code == 0, done.err
+
+
+def test_a_run_directory_that_vanishes_is_noticed_while_the_rounds_go_on(tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    words = ("algorithm.path=failing.py", "algorithm.how=rename", "output.dir=run", "record.chunk=4096")
+    done = run_mpi(8, *words, cwd=tmp_path)
+    assert done.code == 3, done.err
+    assert "run is gone: a run directory stays where it is" in done.err
+    assert len(done.err.splitlines()) == 1, done.err

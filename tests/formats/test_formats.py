@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import re
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -397,6 +399,26 @@ def test_a_bad_csv_says_which_line_and_column(tmp_path, text, message):
 )
 def test_a_bad_npz_says_which_entry(tmp_path, arrays, message):
     assert re.search(message, error(table.read, npz(tmp_path / "own.npz", **arrays)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "message"),
+    [
+        ("features.npy", None, r"own.npz: `features` is \|S5 of shape \(\)"),
+        ("features", None, r"own.npz: `features` is \|S5 of shape \(\)"),
+        ("features.npy", 10**5, r"own.npz: does not fit the memory: Unable to allocate|own.npz: not an .npz of"),
+        ("features.npy", 10**12, r"own.npz: not an .npz of .*array is too big"),
+    ],
+)
+def test_an_npz_whose_entries_are_not_what_they_claim(tmp_path, entry, size, message):
+    content = io.BytesIO(b"hello")
+    if size:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (size, size)}
+        np.lib.format.write_array_header_1_0(content, header)
+    with zipfile.ZipFile(tmp_path / "own.npz", "w") as file:
+        for name in (entry, entry.replace("features", "targets")):
+            file.writestr(name, content.getvalue())
+    assert re.search(message, error(table.read, tmp_path / "own.npz"))
 
 
 def test_a_pickle_is_never_opened(tmp_path):

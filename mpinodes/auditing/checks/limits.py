@@ -53,7 +53,7 @@ def over_mpi(run: Run, folder: Path, report: Report) -> Iterator[Fault]:
     e = run.setup.experiment
     rounds = min(FEW, e.rounds)
     asked, out = folder / "mpi.toml", folder / "mpi"
-    asked.write_text(msgspec.structs.replace(e, rounds=rounds).toml())
+    asked.write_text(msgspec.structs.replace(e, rounds=rounds).toml(), "utf-8")
     package = str(Path(__file__).parents[3])
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI", "HYDRA", "MPI"))

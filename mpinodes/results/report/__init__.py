@@ -19,8 +19,8 @@ def draw(directory: Path) -> Path:
     """
     try:
         data = Drawn(directory)
-        summary = json.loads((directory / "summary.json").read_text())
-        experiment = (directory / "experiment.toml").read_text()
+        summary = json.loads((directory / "summary.json").read_text("utf-8"))
+        experiment = (directory / "experiment.toml").read_text("utf-8")
     except BadInput:
         raise
     except (OSError, ValueError) as error:
@@ -36,3 +36,7 @@ def draw(directory: Path) -> Path:
         return page.write(directory, summary, experiment, drawn)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"{directory}: summary.json is not as a run leaves it: {type(error).__name__}: {error}"
+        ) from error

@@ -40,8 +40,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
 <h1>{escape(s["name"])}</h1>
-<p class="what">{escape(s["algorithm"])} on {escape(s["data"] + words.partition(s))}: {s["agents"]} agents,
-{words.rounds(s)}, d = {s["dimension"]}, {words.seeds(s)}; {escape(words.graph(s))}</p>
+<p class="what">{escape(_what(s))}</p>
 <h2>What it was worth</h2>
 {_table(["", "", "in summary.json"], [[r.label, " ".join(r.value.split()), r.key] for r in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
@@ -57,6 +56,13 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 """,
     )
     return path
+
+
+def _what(s: Json) -> str:
+    return (
+        f"{s['algorithm']} on {s['data']}{words.partition(s)}: {s['agents']} agents, {words.rounds(s)}, "
+        f"d = {s['dimension']}, {words.seeds(s)}; {words.graph(s)}"
+    )
 
 
 def _remarks(s: Json) -> str:
