@@ -132,7 +132,8 @@ def test_an_agent_starts_without_the_loggers_libraries():
     """What an agent of the main job imports, with all its parts built."""
     code = """
 import sys
-from mpinodes.config.compose import build, compose
+from mpinodes.config.building import build
+from mpinodes.config.compose import compose
 from mpinodes.simulation.step import Step
 import mpinodes.simulation.network, mpinodes.simulation.job, mpinodes.run
 Step(build(compose({}, ranks=8).experiment), 0)

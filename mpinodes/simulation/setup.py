@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mpinodes.config.compose import compose, rebuilt
+from mpinodes.config.building import rebuilt
+from mpinodes.config.compose import compose
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
 
