@@ -35,7 +35,7 @@ WALLS = {
     "bounds": Wall({"core", "losses", "streams", "topology"}),
     "privacy": Wall({"core", "losses"}),
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
-    "simulation": Wall({"core", "topology", "config", "privacy", "results"}),
+    "simulation": Wall({"core", "topology", "config", "privacy", "results"}, {"formats"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
     "auditing": Wall(
         {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}

@@ -49,6 +49,9 @@ class Job:
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
                 code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+            from mpinodes.formats import shelf
+
+            shelf.take_down()
             self._report_failure(what)
         sys.stdout.flush()
         # Everything has been said: MPICH's own line about the abort would only be noise.
@@ -107,24 +110,27 @@ class Job:
 
         from mpinodes.config.building import build
         from mpinodes.core.experiment import Experiment
+        from mpinodes.formats import shelf
         from mpinodes.simulation.network import hear, tell
 
-        setup, told = None, ("", b"", "")
+        setup, told = None, ("", b"", "", "")
         if self._is_logger:
             try:
                 setup, told = self._prepare(words)
             except BadInput as problem:
-                told = (str(problem), b"", "")
+                told = (str(problem), b"", "", "")
             tell(self._world, told)
         else:
             told = hear(self._world, self._logger_rank)
-        error, resolved, directory = told
+        error, resolved, directory, place = told
         if error:
+            shelf.take_down()
             return None, error
         self._directory = Path(directory)
         if self._is_logger:
             self._prepare_to_log()
         else:
+            shelf.put_up(Path(place))
             try:
                 setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
                 self._step = Step(setup, self._world.rank)  # which reads its samples
@@ -132,6 +138,7 @@ class Job:
             except BadInput as problem:
                 error = f"{self._name}: {problem}"
         error = self._agreed(error)
+        shelf.take_down()
         if error and self._is_logger:
             from mpinodes.results.record import unmake_directory
 
@@ -163,16 +170,21 @@ class Job:
 
         record.versions(_library())
 
-    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str]]:
+    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str, str]]:
+        import tempfile
+
         import msgspec
 
         from mpinodes.core.experiment import asked_for
+        from mpinodes.formats import shelf
         from mpinodes.results.record import make_directory
         from mpinodes.simulation.setup import set_up
 
+        place = tempfile.mkdtemp(prefix="mpinodes-")
+        shelf.put_up(Path(place))
         setup = set_up(asked_for(words), self._world.size)
         directory = make_directory(setup.experiment).absolute()
-        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory))
+        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory), place)
 
     def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
