@@ -16,7 +16,11 @@ from mpinodes.formats.source import content
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(shelf, "_held", {})
+    for name in "xy":
+        monkeypatch.chdir(tmp_path)
+        Path(name).write_text(name)
     shelf.put_up(tmp_path / "shelf")
     yield tmp_path / "shelf"
     shelf.take_down()
@@ -71,10 +75,10 @@ def test_packed_bytes_are_unpacked_once_and_outlive_the_folder(folder, tmp_path)
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
     first = content(path)
-    path.write_bytes(gzip.compress(b"changed\n"))
     second = content(path)
     assert isinstance(second, mmap)
     shelf.take_down()
+    path.write_bytes(gzip.compress(b"changed\n"))
     assert not folder.exists()
     assert first[:] == second[:] == b"one\ntwo\n"
     assert content(path)[:] == b"changed\n"
@@ -90,16 +94,33 @@ def test_what_is_wrong_with_a_file_is_said_to_each_who_reads_it(folder, tmp_path
     assert table.read(path).targets.tolist() == [2, 4]
 
 
-def test_where_nothing_can_be_shared_each_reads_for_itself(tmp_path):
-    (tmp_path / "file").write_text("")
-    reader = Reader(np.ones(2))
-    shelf.put_up(tmp_path / "file" / "shelf")
-    for _ in range(2):
-        assert shelf.once(Path("x"), "", reader)[0] is reader.arrays[0]
+def test_where_nothing_can_be_shared_each_reads_for_itself(folder, tmp_path):
     shelf.take_down()
+    reader = Reader(np.ones(2))
+    shelf.put_up(tmp_path / "x" / "shelf")  # within a file
+    assert shelf.once(Path("x"), "", reader)[0] is reader.arrays[0]
     gone = tmp_path / "gone"
     shelf.put_up(gone)
     gone.rmdir()
-    assert shelf.once(Path("x"), "", reader)[0] is reader.arrays[0]
+    assert shelf.once(Path("y"), "", reader)[0] is reader.arrays[0]
+    assert reader.times == 2
+
+
+def test_a_process_reads_a_small_file_once_for_all_its_runs_until_it_changes(folder, monkeypatch):
     shelf.take_down()
-    assert reader.times == 3
+    reader = Reader(np.ones(4))
+    for _ in range(2):
+        assert not shelf.once(Path("x"), "", reader)[0].flags.writeable
+    assert reader.times == 1
+    Path("x").write_text("more")
+    shelf.once(Path("x"), "", reader)
+    assert reader.times == 2
+    monkeypatch.setattr(shelf, "HELD", 50)
+    for name in "yxyx":  # 32 bytes each: one at a time
+        shelf.once(Path(name), "", reader)
+    assert reader.times == 6
+    monkeypatch.setattr(shelf, "HELD", 31)
+    monkeypatch.setattr(shelf, "_held", {})
+    for times in (7, 8):
+        shelf.once(Path("x"), "", reader)
+        assert reader.times == times
