@@ -6,17 +6,19 @@ N - 1 agents and, on the last rank, the logger. Without arguments: 7 agents (-n 
 
 from __future__ import annotations
 
+import gc
 import os
 
+if __name__ == "__main__":
+    gc.disable()  # until all is set up: nothing that is imported or built is garbage
 # Before numpy is imported: a matrix product may differ in its last bits between one thread and two.
 for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import sys
 import time
 import traceback
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.launching import (
@@ -28,17 +30,22 @@ from mpinodes.simulation.launching import (
     find_world,
     in_words,
     launcher,
+    leave,
     say,
 )
 
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{message}; see python -m mpinodes.run --help")
+if TYPE_CHECKING:
+    import argparse
 
 
-def _arguments() -> _Parser:
-    parser = _Parser(
+def _arguments() -> argparse.ArgumentParser:
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise BadInput(f"{message}; see python -m mpinodes.run --help")
+
+    parser = Parser(
         prog="python -m mpinodes.run", description=__doc__, add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -61,7 +68,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """
     from mpinodes.config import explaining
     from mpinodes.core.experiment import asked_for
-    from mpinodes.simulation.setup import set_up
+    from mpinodes.simulation.setup import rehearse, set_up
 
     if options.help:
         _arguments().print_help()
@@ -70,7 +77,9 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     elif options.explain:
         print(explained(options.explain))
     else:
-        print(set_up(asked_for(options.words), ranks).experiment.toml(), end="")
+        setup = set_up(asked_for(options.words), ranks)
+        rehearse(setup)
+        print(setup.experiment.toml(), end="")
 
 
 def explained(word: str) -> str:
@@ -97,13 +106,16 @@ def main(argv: list[str]) -> int:
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
     try:
-        options = _arguments().parse_args(argv)
-        if options.help or options.list or options.explain or options.dry_run:
-            if speaks:
-                inform(options, ranks)
-            return 0
-        if options.lockstep:
-            return _lockstep(options, started)
+        words = argv
+        if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
+            options = _arguments().parse_args(argv)
+            words = options.words
+            if options.help or options.list or options.explain or options.dry_run:
+                if speaks:
+                    inform(options, ranks)
+                return 0
+            if options.lockstep:
+                return _lockstep(words, started)
     except BadInput as error:
         if not speaks:
             time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
@@ -116,10 +128,10 @@ def main(argv: list[str]) -> int:
     from mpinodes.simulation.job import Job
 
     job = Job(world)
-    return job.guarded(lambda: job.run(options.words))
+    return job.guarded(lambda: job.run(words))
 
 
-def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
+def _lockstep(words: list[str], started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
     from mpinodes.core.experiment import asked_for
@@ -128,8 +140,9 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
     from mpinodes.results.timing import process_began
     from mpinodes.simulation import alone
 
+    gc.enable()
     try:
-        directory, result = alone.run(asked_for(options.words), process_began())
+        directory, result = alone.run(asked_for(words), process_began())
     except Diverged as error:
         say(f"error: {error}")
         return FAILED
@@ -147,4 +160,4 @@ def _lockstep(options: argparse.Namespace, started: Launcher | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

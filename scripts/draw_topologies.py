@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.core import Topology
 from mpinodes.results.report.graph import draw_topology
+from mpinodes.topology import files, stored
 
 SHOWN = 3  # rounds of a graph that never repeats
 
@@ -42,9 +42,9 @@ def draw(graph: Topology, picture: Path, dpi: int) -> None:
     draw_topology(shown).savefig(picture, dpi=dpi)
 
 
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else topology.folder()
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else stored.folder()
 for path in sorted(folder.glob("*.json")):
-    draw(topology.read(path), path.with_suffix(".png"), dpi=100)
+    draw(files.read(path), path.with_suffix(".png"), dpi=100)
 generated = folder / "generated"
 generated.mkdir(exist_ok=True)
 for name in registry.names(registry.TOPOLOGIES):

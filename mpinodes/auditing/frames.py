@@ -15,11 +15,11 @@ import numpy as np
 from numpy.linalg import norm
 
 from mpinodes.auditing.transcripts import Replayed, Transcript
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core import Relay, Start, Vector
 from mpinodes.core.messages import HEADER
 from mpinodes.simulation.step import RELEASE_FRAME
-from mpinodes.topology import diameter
+from mpinodes.topology.facts import diameter
 
 
 class Slip(NamedTuple):

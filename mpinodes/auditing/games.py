@@ -15,7 +15,7 @@ from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
 from mpinodes.auditing.views import LEARNT, Sight, best_test, learn
-from mpinodes.config.compose import seen_losses
+from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
 from mpinodes.simulation import alone, lockstep

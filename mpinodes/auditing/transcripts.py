@@ -18,7 +18,8 @@ import numpy as np
 
 from mpinodes import load
 from mpinodes.auditing.changes import Change, changed
-from mpinodes.config.compose import compose, rebuilt
+from mpinodes.config.building import rebuilt
+from mpinodes.config.compose import compose
 from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import TELEMETRY, Event, Events

@@ -30,7 +30,6 @@ from math import expm1, inf, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes import topology
 from mpinodes.bounds.constants import (
     Rounds,
     before,
@@ -47,6 +46,7 @@ from mpinodes.bounds.constants import (
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
+from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
@@ -110,7 +110,7 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
     across = setup.feasible.diameter(d)
     steep = steepness(setup)
     slow = log1p(-weights.least / (4 * m * m))
-    n = topology.connectivity(setup.topology, e.rounds)
+    n = facts.connectivity(setup.topology, e.rounds)
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
     modulus = _modulus(setup)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α

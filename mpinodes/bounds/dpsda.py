@@ -23,7 +23,6 @@ from math import expm1, inf, log, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes import topology
 from mpinodes.bounds.constants import (
     bound,
     clipped,
@@ -38,6 +37,7 @@ from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import InverseSqrt
 from mpinodes.core.sets import ProductOfBalls
+from mpinodes.topology import facts
 
 BETA = 2.0
 
@@ -80,7 +80,7 @@ def _broken(setup: Setup, weights: Weights) -> str:
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     n, phi = setup.topology.agents, weights.least
-    b = topology.connectivity(setup.topology, setup.experiment.rounds)
+    b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
     slow = -expm1(log(theta) / b)  # 1 − θ_B
     constants = {
@@ -98,7 +98,7 @@ def _q_3(setup: Setup, lip: float, s: float, k: float) -> float:
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
     n, d = setup.topology.agents, setup.dimension
-    b = topology.connectivity(setup.topology, setup.experiment.rounds)
+    b = facts.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # n = 64: underflows
     slow = -expm1(log1p(-least) / b) if n > 1 else 1.0  # 1 − λ
     gamma = weights.least_scale(setup.experiment.rounds)

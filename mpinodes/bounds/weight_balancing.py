@@ -38,7 +38,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes import topology
 from mpinodes.bounds.constants import (
     Rounds,
     before,
@@ -55,6 +54,7 @@ from mpinodes.bounds.constants import (
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import Doubling, StronglyConvex
+from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
@@ -77,11 +77,11 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 def _broken(setup: Setup, strong: bool) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
     graph, rounds, step = setup.topology, setup.experiment.rounds, setup.run.steps
-    sound = graph.period == 1 or topology.is_eulerian(graph, rounds)
+    sound = graph.period == 1 or facts.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(setup),
         "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",
-        "" if topology.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
+        "" if facts.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
         _unfit(step, setup.experiment.problem.regularizer)
         if strong
         else ("" if step == Doubling(1.0) else "steps are neither 1/(mu (t + 1)) nor doubling"),

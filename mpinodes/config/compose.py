@@ -5,20 +5,16 @@ asked (nested dictionaries) -> the experiment with every choice made -> its part
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isinf
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from mpinodes import topology
 from mpinodes.config import registry
-from mpinodes.config.constants import constants_of, graph_facts, samples_of
-from mpinodes.config.defaults import filled_in, mixing_class, schedule
+from mpinodes.config.building import Classes, assembled, make_loss_of, stream_of, topology_of
+from mpinodes.config.defaults import filled_in
 from mpinodes.config.metrics import metrics_of
 from mpinodes.config.requirements import (
     require_adjacency,
@@ -30,36 +26,10 @@ from mpinodes.config.requirements import (
 )
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
-from mpinodes.core.messages import Features, Vector
-from mpinodes.core.parts import Algorithm, Loss, Mechanism, SampleLoss, Setup, Stream, Topology
-from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.losses.enforced import enforced
-from mpinodes.losses.linear import NoisyGradient
+from mpinodes.core.parts import Setup, Stream
+from mpinodes.topology import facts
 
 LEAST_CLIP = 1e-100  # see `losses.clipping`
-
-Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
-
-
-class Classes(NamedTuple):
-    """What the parts of an experiment are made from."""
-
-    algorithm: type[Algorithm[Any]]
-    stream: type[Stream]
-    loss: type[SampleLoss]
-    mechanism: type[Mechanism]
-
-    @classmethod
-    def of(cls, e: Experiment) -> Classes:
-        """Those that an experiment names."""
-        problem = {"path": e.problem.path} if e.problem.path else {"loss": e.problem.loss}
-        noise = {"path": e.privacy.path} if e.privacy.path else {"mechanism": e.privacy.mechanism}
-        return cls(
-            registry.chosen(registry.ALGORITHMS, e.algorithm),
-            registry.chosen(registry.STREAMS, e.data),
-            registry.chosen(registry.LOSSES, problem),
-            registry.chosen(registry.MECHANISMS, noise if e.private else {"mechanism": "none"}),
-        )
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
@@ -74,9 +44,9 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     """
     tree = filled_in(asked, ranks)
     problem, privacy = (_section(tree, *which) for which in (("problem", Problem), ("privacy", Privacy)))
-    graph = _topology(tree["topology"], tree["seed"])
+    graph = topology_of(tree["topology"], tree["seed"])
     loss = registry.chosen(registry.LOSSES, {k: v for k, v in tree["problem"].items() if k in ("path", "loss")})
-    stream = _stream(tree["data"], tree["seed"], graph.agents, _make_loss(loss, problem, privacy))
+    stream = stream_of(tree["data"], tree["seed"], graph.agents, make_loss_of(loss, problem, privacy))
     require_labels(loss, stream, tree)
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
@@ -84,118 +54,12 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     classes = Classes.of(experiment)
     require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
-    setup = _assembled(experiment, classes, graph, stream)
+    require_set(classes.algorithm, experiment)
+    setup = assembled(experiment, classes, graph, stream)
     connected_over = require_fit(setup, ranks)
     for r in range(1, experiment.repeats):  # a graph drawn from another seed
-        topology.connectivity(_topology(experiment.topology, experiment.seed + r), experiment.rounds)
+        facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
     return replace(setup, connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
-
-
-def build(experiment: Experiment) -> Setup:
-    """The set-up of an experiment that has every choice made: on another rank, or for another seed.
-
-    Raises:
-        BadInput: a file is missing or malformed, or the parts do not fit together.
-    """
-    classes = Classes.of(experiment)
-    graph = _topology(experiment.topology, experiment.seed)
-    make_loss = _make_loss(classes.loss, experiment.problem, experiment.privacy)
-    return _assembled(experiment, classes, graph, _stream(experiment.data, experiment.seed, graph.agents, make_loss))
-
-
-def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """The set-up of an experiment that differs in its noise, its budget or its algorithm alone: graph and data stay."""
-    again = _assembled(experiment, Classes.of(experiment), setup.topology, setup.stream)
-    return replace(again, connected_over=setup.connected_over, metrics=setup.metrics)
-
-
-def _assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
-    """All parts, from those that are there already."""
-    require_set(classes.algorithm, experiment)
-    steps = _step(experiment.step) if classes.algorithm.takes_steps else None
-    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm.decomposable, steps)
-    told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
-    mixing = mixing_class(classes.algorithm, experiment.algorithm["mixing"])
-    hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
-    return Setup(
-        experiment, graph, stream,
-        algorithm=classes.algorithm(run=told, **hyper),
-        mixing=mixing(graph_facts(graph, None if mixing.anytime else experiment.rounds)),
-        mechanism=_mechanism(experiment, classes.mechanism),
-        loss=classes.loss,
-        run=run,
-        samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of, run.grad_sensitivity),
-    )  # fmt: skip
-
-
-def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]) -> Losses:
-    """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
-
-    Args:
-        experiment: says how they are clipped, and the error.
-        of: the losses, by agent.
-        sensitivity: `Run.grad_sensitivity`.
-    """
-    variance, seed = experiment.problem.gradient_noise, experiment.seed
-    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
-
-    def kept(agent: int) -> Callable[[int], Loss]:
-        own, most, regularizer = of(agent), sensitivity[agent] / 2, experiment.problem.regularizer
-        return own if isinf(clip) else lambda t: enforced(own(t), clip, most, whole, regularizer)
-
-    def seen(agent: int) -> Callable[[int], Loss]:
-        clean = kept(agent)
-        if variance == 0:
-            return clean
-        noise = Draws(seed, Purpose.GRADIENT_NOISE, agent)
-        return lambda t: NoisyGradient(clean(t), variance, t, noise)
-
-    return seen
-
-
-def _make_loss(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> Callable[[Features, Vector], SampleLoss]:
-    whole, clip = privacy.adjacency == "one-round", float(privacy.clip)
-
-    def make_loss(features: Features, targets: Vector) -> SampleLoss:
-        divisor = (len(targets) if problem.average else 1.0) / problem.weight
-        return loss(features, targets, clip, whole, divisor, problem.regularizer)
-
-    return make_loss
-
-
-def _mechanism(experiment: Experiment, part: type[Mechanism]) -> Mechanism:
-    if not experiment.private:
-        return part()
-    constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
-    return part(experiment.epsilon, constant, experiment.noise.backend)
-
-
-def _topology(section: Mapping[str, Any], seed: int) -> Topology:
-    """The graph that a resolved `topology` section names.
-
-    Raises:
-        BadInput: its file is missing or malformed.
-    """
-    if "file" in section:
-        return topology.read(Path(section["file"]), section["undirected"])
-    if "name" in section and section["name"] in topology.stored():
-        return topology.read(topology.folder() / f"{section['name']}.json", section["undirected"])
-    graph: Topology = registry.chosen(registry.TOPOLOGIES, section)(
-        seed=seed, **{k: v for k, v in section.items() if k not in ("name", "path")}
-    )
-    return graph
-
-
-def _stream(section: Mapping[str, Any], seed: int, agents: int, make_loss: Callable[..., SampleLoss]) -> Stream:
-    """The stream of losses that a resolved `data` section names.
-
-    Raises:
-        BadInput: files are missing or malformed.
-    """
-    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path", "identity")}
-    stream: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
-    return stream
 
 
 def _rounds(tree: Tree, stream: Stream) -> Any:
@@ -269,8 +133,3 @@ def _located(message: str, tree: Tree) -> str:
         section = SECTIONS.get(".".join(path[:depth]))
         kind = section or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
     return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
-
-
-def _step(section: Tree) -> Any:
-    """The step schedule, with its parameters."""
-    return schedule(section)(**{k: v for k, v in section.items() if k != "kind"})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
-from mpinodes import topology
 from mpinodes.core import sets
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
@@ -71,16 +70,17 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     """Public facts of the graphs of so many rounds, for a mixing; None: for one that is `anytime`: none."""
 
-    def over(fact: Callable[[Topology, int], Any]) -> Callable[[], Any]:
+    def over(fact: str) -> Callable[[], Any]:
         def found() -> Any:
+            from mpinodes.topology import facts  # which most agents do without
+
             if rounds is None:
                 raise ValueError("this mixing says that it is anytime, and asks for a fact of the graphs of all rounds")
-            return fact(graph, rounds)
+            return getattr(facts, fact)(graph, rounds)
 
         return found
 
-    facts = (topology.is_eulerian, topology.out_edges, topology.laplacian_max)
-    return GraphFacts(graph.agents, *map(over, facts))
+    return GraphFacts(graph.agents, *map(over, ("is_eulerian", "out_edges", "laplacian_max")))
 
 
 def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:

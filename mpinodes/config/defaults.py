@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
-from mpinodes.core import schedules
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, SOURCES, Experiment, Finite, Tree, merge
-from mpinodes.core.parts import Algorithm, Mixing, Stream
+from mpinodes.core.parts import Algorithm, Stream
+from mpinodes.topology import stored
 
 LOCKSTEP_AGENTS = 7
 
@@ -28,7 +27,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
         {} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {})
     )
     algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
-    algorithm_section = {"mixing": mixing_name(algorithm.mixings[0])} | algorithm_section
+    algorithm_section = {"mixing": registry.mixing_name(algorithm.mixings[0])} | algorithm_section
     data_section = _data_section(algorithm, asked)
     stream = registry.chosen(registry.STREAMS, data_section)
     require_all_at_once(algorithm, stream, data_section)
@@ -43,7 +42,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     if "path" in tree.get("problem", {}):
         tree["problem"].pop("loss", None)
     tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
-    mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
+    registry.mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
     tree["step"] = _step_section(tree, algorithm)
     tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed", "identity"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
@@ -108,7 +107,7 @@ def _step_section(tree: Tree, algorithm: Any) -> Tree:
             raise BadInput(f"unknown key step.{min(tree['step'])}; {tree['name']} takes no steps along a gradient")
         return {}
     section = {"kind": "inverse-sqrt"} | tree.get("step", {})
-    kind = schedule(section)
+    kind = registry.schedule(section)
     regularizer = tree.get("problem", {}).get("regularizer", 0.0)
     if "modulus" in registry.settings(None, kind) and "modulus" not in section:
         if not regularizer:
@@ -148,16 +147,6 @@ def _filled(kind: registry.Kind, part: Any, section: Tree, choosers: tuple[str, 
     return {k: section[k] for k in choosers if k in section} | registry.fill(kind, part, given, kind.section)
 
 
-def schedule(section: Tree) -> Any:
-    """The class that `step.kind` names."""
-    kind = text(section, "kind", "step")
-    if kind not in schedules.KINDS:
-        raise BadInput(
-            f"step.kind = {kind!r}: there is no such kind; {registry.suggest(kind, sorted(schedules.KINDS))}"
-        )
-    return schedules.KINDS[kind]
-
-
 def _topology_section(section: Tree, ranks: int | None) -> Tree:
     """The topology's keys, with the number of agents settled where the graph is generated."""
     if not {"name", "file", "path"} & section.keys():
@@ -166,8 +155,8 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
         if "name" in section:
             raise BadInput("topology.name and topology.file are both given; leave one out")
         section = section | {"file": str(Path(text(section, "file", "topology")).absolute())}
-    elif "path" in section or text(section, "name", "topology") not in (stored := topology.stored()):
-        kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else stored)
+    elif "path" in section or text(section, "name", "topology") not in (files := stored.names()):
+        kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else files)
         agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
         return _filled(registry.TOPOLOGIES, kind, {"agents": agents} | section, ("name", "path"))
     given = {k: v for k, v in section.items() if k not in ("name", "file")}
@@ -190,18 +179,3 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
             raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]")
         if inner is not None:
             _known(value, inner, f"{prefix}{key}.")
-
-
-def mixing_class(algorithm: type[Algorithm[Any]], name: str) -> type[Mixing]:
-    """The class of the weights called so: a part, or a class that the algorithm brings."""
-    for mixing in algorithm.mixings:
-        if name == mixing_name(mixing):
-            part: type[Mixing] = registry.find(registry.MIXINGS, mixing) if isinstance(mixing, str) else mixing
-            return part
-    choices = ", ".join(map(mixing_name, algorithm.mixings))
-    raise BadInput(f"algorithm.mixing = {name!r}: choose from: {choices}")
-
-
-def mixing_name(mixing: str | type[Mixing]) -> str:
-    """Of weights, or of a class of them."""
-    return mixing if isinstance(mixing, str) else mixing.__name__

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.core import schedules
 from mpinodes.core.experiment import SECTIONS, Experiment
 from mpinodes.core.parts import Algorithm, Stream
+from mpinodes.topology import stored
 
 
 def documented_keys() -> dict[str, str]:
@@ -47,9 +47,7 @@ def documented_keys() -> dict[str, str]:
         "the weights: " + ", ".join(registry.names(registry.MIXINGS)) + "; not every algorithm takes all"
     )
     keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
-    keys["topology.name"] = "the graph: " + ", ".join(
-        sorted([*registry.names(registry.TOPOLOGIES), *topology.stored()])
-    )
+    keys["topology.name"] = "the graph: " + ", ".join(sorted([*registry.names(registry.TOPOLOGIES), *stored.names()]))
     keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
     keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
     for section, part in (("data", "stream of losses"), ("topology", "topology")):
@@ -72,7 +70,7 @@ def listed() -> str:
         lines.append(f"{kind.section}.{kind.chooser}")
         lines += [f"  {name:27}{_first_line(registry.find(kind, name))}" for name in registry.names(kind)]
         if kind is registry.TOPOLOGIES:
-            lines += [f"  {name:27}a file of topologies/" for name in topology.stored()]
+            lines += [f"  {name:27}a file of topologies/" for name in stored.names()]
     return "\n".join(lines)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from mpinodes.core import parts
+from mpinodes.core import parts, schedules
 from mpinodes.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,6 +63,8 @@ KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS)
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
     """A tail for an error message: what the user may have meant, or all there is."""
+    from difflib import get_close_matches  # which a run that begins does without
+
     close = get_close_matches(word, choices, n=1)
     return f"did you mean {prefix}{close[0]}?" if close else f"choose from: {', '.join(choices)}"
 
@@ -90,6 +90,8 @@ def _entry_points(kind: Kind) -> EntryPoints:
 @lru_cache
 def names(kind: Kind) -> tuple[str, ...]:
     """The names of all parts of a kind that can be had."""
+    import pkgutil
+
     package = importlib.import_module(f"mpinodes.{kind.package}")
     modules = [info.name for info in pkgutil.iter_modules(package.__path__)]
     ours = [m for m in modules if _fits(kind, _public(importlib.import_module(f"mpinodes.{kind.package}.{m}")))]
@@ -203,6 +205,29 @@ def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{prefix}.{key} = {value!r}: expected a name")
     return value
+
+
+def mixing_class(algorithm: type[parts.Algorithm[Any]], name: str) -> type[parts.Mixing]:
+    """The class of the weights called so: a part, or a class that the algorithm brings."""
+    for mixing in algorithm.mixings:
+        if name == mixing_name(mixing):
+            part: type[parts.Mixing] = find(MIXINGS, mixing) if isinstance(mixing, str) else mixing
+            return part
+    choices = ", ".join(map(mixing_name, algorithm.mixings))
+    raise BadInput(f"algorithm.mixing = {name!r}: choose from: {choices}")
+
+
+def mixing_name(mixing: str | type[parts.Mixing]) -> str:
+    """Of weights, or of a class of them."""
+    return mixing if isinstance(mixing, str) else mixing.__name__
+
+
+def schedule(section: Mapping[str, Any]) -> Any:
+    """The class that `step.kind` names."""
+    kind = text(section, "kind", "step")
+    if kind not in schedules.KINDS:
+        raise BadInput(f"step.kind = {kind!r}: there is no such kind; {suggest(kind, sorted(schedules.KINDS))}")
+    return schedules.KINDS[kind]
 
 
 def settings(kind: Kind | None, part: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Algorithm, Mechanism, SampleLoss, Setup, Stream
+from mpinodes.topology import facts
 
 FURTHEST = 52  # hops that a stop spreads over: one bit each of a frame's number
 LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
@@ -188,7 +188,7 @@ def require_fit(setup: Setup, ranks: int | None) -> int:
         raise BadInput(
             f"d = {setup.dimension}: {name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
         )
-    connected_over = topology.connectivity(graph, rounds)
+    connected_over = facts.connectivity(graph, rounds)
     _require_stop(setup)
     return connected_over
 
@@ -202,7 +202,7 @@ def _require_graph(setup: Setup) -> None:
             f"{where}: it changes from round to round, and {weights} weights need a fixed graph: set "
             f"topology.name={'ring' if mixing.undirected else 'random-digraph'}, or another that stays"
         )
-    if mixing.undirected and (edge := topology.one_way_edge(graph, setup.experiment.rounds)):
+    if mixing.undirected and (edge := facts.one_way_edge(graph, setup.experiment.rounds)):
         t, j, i = edge
         remedy = "set topology.undirected=true" if graph.from_file else "take topology.name=ring or erdos-renyi"
         raise BadInput(
@@ -218,7 +218,7 @@ def _require_stop(setup: Setup) -> None:
         return
     if graph.period != 1:
         raise BadInput(f"{where}: algorithm.stop needs a fixed graph, over which the stop spreads")
-    if (hops := topology.diameter(graph)) > FURTHEST:
+    if (hops := facts.diameter(graph)) > FURTHEST:
         raise BadInput(
             f"{where}: agents are up to {hops} hops apart, and algorithm.stop spreads over {FURTHEST}: set it to 0, or "
             "take another graph"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from math import isinf
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-import tomli_w
 from msgspec import Meta, Struct, field
 
 from mpinodes.core.errors import BadInput
@@ -283,6 +281,8 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     def toml(self) -> str:
         """The experiment as a file that runs again."""
+        import tomli_w  # agents neither write nor read
+
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
         return tomli_w.dumps(tree)
 
@@ -311,6 +311,8 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     Raises:
         BadInput: the file is missing or malformed, or a pair is not one.
     """
+    import tomllib
+
     asked: Tree = {}
     if path is not None:
         try:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
+from mpinodes.formats.shelf import Arrays, once
 from mpinodes.formats.source import Source, content, lines, shown
 
 # The file's fields in order, with their values in the order of adult.names, or the bound that a number is divided by.
@@ -117,6 +118,12 @@ class _Rows:
 
 
 def _rows(path: Path) -> _Rows:
+    targets, codes = once(path, "adult", lambda: _read(path))
+    return _Rows(path, targets, codes)
+
+
+def _read(path: Path) -> Arrays:
+    """Targets (N,) and codes (N, 14) of the complete rows."""
     data = content(path)
     targets, codes = [], []
     for number, start, end in lines(data):
@@ -128,7 +135,7 @@ def _rows(path: Path) -> _Rows:
             codes.append(sample[1])
     if not targets:
         raise BadInput(f"{path}: empty: no line without a ?")
-    return _Rows(path, np.array(targets), np.array(codes, np.float64))
+    return np.array(targets), np.array(codes, np.float64)
 
 
 def read(path: Path) -> Source:

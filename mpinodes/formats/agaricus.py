@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
+from mpinodes.formats.shelf import Arrays, once
 from mpinodes.formats.source import Source, content, lines, shown
 
 # The values that occur, in the order of agaricus-lepiota.names.
@@ -63,6 +64,18 @@ def read(path: Path) -> Source:
     Raises:
         BadInput: missing, empty, truncated or not this file; names file, line and field.
     """
+    targets, ones = once(path, "agaricus", lambda: _read(path))
+
+    def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        table = np.zeros((len(rows), len(_NAMED)))
+        np.put_along_axis(table, ones[rows].astype(np.int64), 1.0, axis=1)
+        return table
+
+    return Source(targets, len(_NAMED), features, UPSTREAM, (path,))
+
+
+def _read(path: Path) -> Arrays:
+    """Targets (N,) and the features that are 1, (N, 21)."""
     data = content(path)
     targets, columns = [], []
     for number, start, end in lines(data):
@@ -76,11 +89,4 @@ def read(path: Path) -> Source:
         columns.append(_columns(place, values))
     if not targets:
         raise BadInput(f"{path}: empty: only blank lines")
-    ones = np.array(columns, np.int16)
-
-    def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        table = np.zeros((len(rows), len(_NAMED)))
-        np.put_along_axis(table, ones[rows].astype(np.int64), 1.0, axis=1)
-        return table
-
-    return Source(np.array(targets), len(_NAMED), features, UPSTREAM, (path,))
+    return np.array(targets), np.array(columns, np.int16)

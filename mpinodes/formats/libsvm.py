@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats.source import Bytes, Labels, Source, content, lines, shown, signed, unfit
+from mpinodes.formats.shelf import Arrays, Bytes, once
+from mpinodes.formats.source import Labels, Source, content, lines, shown, signed, unfit
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -60,8 +61,8 @@ def _check(place: str, last: int, dimension: int | None) -> None:
 def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Source:
     """Labels, and features as a sparse matrix that is never dense; plain, gzip or bzip2.
 
-    A rank holds the text unpacked (nothing of it, if the file is plain: that is mapped), the labels and three
-    numbers a line. A row is checked in full only when it is asked for; its label and its last pair are checked here.
+    The ranks of a host hold together the text unpacked, the labels and three numbers a line. A row is checked in full
+    only when it is asked for; its label and its last pair are checked here.
 
     Args:
         path: The file. Blank lines are left out, and so is what follows a `#`.
@@ -72,6 +73,18 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
         BadInput: missing, empty, truncated, or a line is malformed; names file and line.
     """
     data = content(path)
+    targets, table, largest = once(path, f"{dimension} {labels}", lambda: _index(path, data, dimension, labels))
+    size = dimension or int(largest)
+
+    def features(rows: NDArray[np.int64]) -> scipy.sparse.csr_array[np.float64, tuple[int, int]]:
+        return _sparse(path, data, table[rows], size)
+
+    name = path.name.removesuffix(".bz2").removesuffix(".gz")
+    return Source(targets, size, features, UPSTREAM.get(name), (path,))
+
+
+def _index(path: Path, data: Bytes, dimension: int | None, labels: Labels) -> Arrays:
+    """Of each line with a label: the target (N,), and its number, start and end (N, 3); then the largest index."""
     targets, places, largest = array("d"), array("q"), 0
     for number, start, end in lines(data):
         place = f"{path}: line {number}"
@@ -87,13 +100,7 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
         raise BadInput(f"{path}: empty: no line but blanks and comments")
     if not (dimension or largest):
         raise BadInput(f"{path}: line {places[0]} and all others have a label but no index:value")
-    size, table = dimension or largest, np.frombuffer(places, np.int64).reshape(-1, 3)
-
-    def features(rows: NDArray[np.int64]) -> scipy.sparse.csr_array[np.float64, tuple[int, int]]:
-        return _sparse(path, data, table[rows], size)
-
-    name = path.name.removesuffix(".bz2").removesuffix(".gz")
-    return Source(np.frombuffer(targets), size, features, UPSTREAM.get(name), (path,))
+    return np.frombuffer(targets), np.frombuffer(places, np.int64).reshape(-1, 3), np.array(largest)
 
 
 def _sparse(

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
+from mpinodes.formats.shelf import Bytes, unpacked_once
 
-Bytes: TypeAlias = bytearray | mmap
 Labels: TypeAlias = tuple[float | str, ...]  # the two that become −1 and +1; empty: targets are numbers, and stay so
 LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
@@ -53,8 +53,8 @@ class Source:
 def content(path: Path) -> Bytes:
     """The bytes of a file, unpacked if it is gzip or bzip2, whatever its name says.
 
-    A plain file is mapped, so that all ranks of a machine share one copy; a packed one takes its unpacked size
-    of memory on each rank, for as long as the `Source` lives.
+    The ranks of a host share one copy, for as long as the `Source` lives: a plain file is mapped, and so is what a
+    packed one is unpacked into (see `formats.shelf`).
 
     Raises:
         BadInput: missing, unreadable, empty, or its packed data are truncated or corrupt.
@@ -65,9 +65,9 @@ def content(path: Path) -> Bytes:
                 case b"":
                     raise BadInput(f"{path}: empty")
                 case b"BZh":
-                    return _unpacked(path, bz2.open(path))
+                    return unpacked_once(path, lambda: _unpacked(path, bz2.open(path)))
                 case start if start[:2] == b"\x1f\x8b":
-                    return _unpacked(path, gzip.open(path))
+                    return unpacked_once(path, lambda: _unpacked(path, gzip.open(path)))
             return mmap(file.fileno(), 0, access=ACCESS_READ)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import libsvm
+from mpinodes.formats.shelf import Arrays, once
 from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, shown, signed, unfit
 
 SPARSE = (".libsvm", ".svm", ".txt")
@@ -43,17 +44,18 @@ def read(path: Path, stated: Stated = NOTHING) -> Source:
 
     `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, the last of
     each line the target, perhaps with a line of names on top. `.libsvm`, `.svm`, `.txt`, also with `.gz` or
-    `.bz2`: LIBSVM text. A rank holds all numbers of an .npz or .csv for as long as the `Source` lives.
+    `.bz2`: LIBSVM text. All numbers of an .npz or .csv are held for as long as the `Source` lives,
+    by the ranks of a host together.
 
     Raises:
         BadInput: missing, empty, malformed, an entry that is not finite, not what is stated, or another kind; names
             file and place.
     """
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
-    if path.suffix == ".npz":
-        return _npz(path, stated)
-    if path.suffix == ".csv":
-        return _csv(path, stated)
+    if path.suffix in (".npz", ".csv"):
+        read_all = _npz if path.suffix == ".npz" else _csv
+        features, targets = once(path, repr(stated), lambda: read_all(path, stated))
+        return _source(path, features, targets)
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     raise BadInput(
@@ -68,7 +70,7 @@ def _source(path: Path, features: NDArray[Any], targets: NDArray[np.float64]) ->
     return Source(targets, features.shape[1], chosen, None, (path,))
 
 
-def _npz(path: Path, stated: Stated) -> Source:
+def _npz(path: Path, stated: Stated) -> Arrays:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if not {"features", "targets"} <= set(file):
@@ -89,7 +91,7 @@ def _npz(path: Path, stated: Stated) -> Source:
         raise BadInput(f"{path}: {len(features)} rows in `features`, but {len(targets)} in `targets`")
     if stated.columns and features.shape[1] != stated.columns:
         raise BadInput(f"{path}: `features` has {features.shape[1]} columns; {stated.columns} expected (data.columns)")
-    return _source(path, features, targets)
+    return features, targets
 
 
 def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArray[np.float64]:
@@ -126,7 +128,7 @@ def _finite(text: str) -> bool:
         return False
 
 
-def _csv(path: Path, stated: Stated) -> Source:
+def _csv(path: Path, stated: Stated) -> Arrays:
     data = content(path)
     numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
     for line, start, end in lines(data):
@@ -158,4 +160,4 @@ def _csv(path: Path, stated: Stated) -> Source:
         targets.append(signed(place, entries[-1], stated.labels) if stated.labels else row[-1])
     if not targets:
         raise BadInput(f"{path}: empty: no line of numbers")
-    return _source(path, np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets))
+    return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets)

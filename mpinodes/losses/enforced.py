@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from mpinodes.core import ALL, Loss, SampleLoss, Vector
 from mpinodes.losses.clipping import ROUNDING, reclipped
 from mpinodes.losses.linear import Around, LinearLoss
-from mpinodes.losses.squared_distance import SquaredDistance
 
-CLIPPED = (LinearLoss.data_grad, SquaredDistance.data_grad)  # by `losses.clipping`, for any doubles
+# By `losses.clipping`, for any doubles; where they are, for few runs have both.
+CLIPPED = ("mpinodes.losses.linear.LinearLoss.data_grad", "mpinodes.losses.squared_distance.SquaredDistance.data_grad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Reclipped(Around):
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if not isinstance(loss, SampleLoss) or self.whole:
             return reclipped(loss.data_grad(x, block), most)
-        if type(loss).data_grad in CLIPPED:
+        if _is_clipped(type(loss)):
             return loss.data_grad(x, block)
         shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
         if len(shares) == 1:
@@ -67,5 +68,12 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
         loss = replace(loss, features=loss.features.astype(np.float64), clip=clip, whole=whole)
     kind = type(loss)
-    ours = isinstance(loss, LinearLoss) and kind.grad is LinearLoss.grad and kind.data_grad in CLIPPED
+    ours = isinstance(loss, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
     return loss if ours else Reclipped(loss, clip, whole, regularizer)
+
+
+@lru_cache
+def _is_clipped(kind: type[Loss]) -> bool:
+    """Whether the samples' gradients of a class of losses keep the clip."""
+    made = kind.data_grad
+    return f"{made.__module__}.{made.__qualname__}" in CLIPPED

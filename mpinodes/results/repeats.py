@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import single_run
 from mpinodes.privacy.together import Together, other_data

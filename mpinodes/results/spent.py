@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mpinodes.config import registry
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events

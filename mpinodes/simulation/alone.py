@@ -15,7 +15,7 @@ from mpinodes.core.experiment import Tree
 from mpinodes.results import repeats
 from mpinodes.results.record import make_directory, unmake_directory
 from mpinodes.simulation.lockstep import simulate
-from mpinodes.simulation.setup import set_up
+from mpinodes.simulation.setup import rehearse, set_up
 
 
 def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
@@ -31,6 +31,7 @@ def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
     begun = time.perf_counter() if begun is None else begun
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = set_up(asked, ranks=None)
+        rehearse(setup)
         directory = make_directory(setup.experiment)
         try:
             return directory, repeats.log(setup, directory, "none (lockstep)", simulate, begun)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config.compose import build, rebuilt
+from mpinodes.config.building import build, rebuilt
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ class Job:
         self._name = "logger" if self._is_logger else f"agent {world.rank}"
         self._directory: Path | None = None
         self._step: Step | None = None  # of the first run
+        self._ranks_here = world.size  # on this host
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
@@ -46,7 +49,10 @@ class Job:
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
                 code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+            from mpinodes.formats import shelf
+
             try:
+                shelf.take_down()
                 self._report_failure(what)
                 sys.stdout.flush()
                 # Everything has been said: MPICH's own line about the abort would only be noise.
@@ -87,13 +93,14 @@ class Job:
             if self._is_logger:
                 say(f"error: {error}")
             return BAD_INPUT
+        gc.freeze()  # what is there now stays to the end
+        gc.enable()
         agents = self._world.Split(int(self._is_logger))
         channel = self._world.Dup()
-        wait = make_wait(self._world)
         if self._is_logger:
             self._log(setup, channel)
         else:
-            self._act(setup, agents, channel, wait)
+            self._act(setup, agents, channel, make_wait(self._world, self._ranks_here))
         return 0
 
     def _set_up(self, words: list[str]) -> tuple[Setup | None, str]:
@@ -103,60 +110,91 @@ class Job:
         """
         import msgspec
 
-        from mpinodes.config.compose import build
+        from mpinodes.config.building import build
         from mpinodes.core.experiment import Experiment
-        from mpinodes.simulation.network import assemble
+        from mpinodes.formats import shelf
+        from mpinodes.simulation.network import hear, tell
 
-        setup, told = None, ("", b"", "")
+        setup, told = None, ("", b"", "", "")
         if self._is_logger:
             try:
                 setup, told = self._prepare(words)
             except BadInput as problem:
-                told = (str(problem), b"", "")
-        assemble(self._world)
-        error, resolved, directory = self._world.bcast(told, root=self._logger_rank)
+                told = (str(problem), b"", "", "")
+            tell(self._world, told)
+        else:
+            told = hear(self._world, self._logger_rank)
+        error, resolved, directory, place = told
         if error:
+            shelf.take_down()
             return None, error
         self._directory = Path(directory)
-        if self._is_logger:
-            self._prepare_to_log()
-        if setup is None:
-            try:
+        try:
+            if setup:
+                self._prepare_to_log(setup)
+            else:
+                shelf.put_up(Path(place))
                 setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
                 self._step = Step(setup, self._world.rank)  # which reads its samples
                 setup.stream.forget()
-            except BadInput as problem:
-                error = f"{self._name}: {problem}"
-        assemble(self._world)
-        errors = [e for e in self._world.allgather(error) if e]
-        if errors and self._is_logger:
+        except BadInput as problem:
+            error = str(problem) if self._is_logger else f"{self._name}: {problem}"
+        error = self._agreed(error)
+        shelf.take_down()
+        if error and self._is_logger:
             from mpinodes.results.record import unmake_directory
 
             unmake_directory(self._directory)
-        return (None, errors[0]) if errors else (setup, "")
+        return (None, error) if error else (setup, "")
 
-    def _prepare_to_log(self) -> None:
+    def _agreed(self, error: str) -> str:
+        """What some rank met, once all have come as far; empty: nothing. The logger counts who shares which host, too.
+
+        Args:
+            error: what this rank met.
+        """
+        from mpinodes.simulation.network import hear, tell
+
+        host = os.uname().nodename
+        if self._is_logger:
+            heard = [*(hear(self._world, agent) for agent in range(self._logger_rank)), (error, host)]
+            said = next((what for what, _ in heard if what), ""), Counter(where for _, where in heard)
+            tell(self._world, said)
+        else:
+            self._world.send((error, host), dest=self._logger_rank)
+            said = hear(self._world, self._logger_rank)
+        self._ranks_here = said[1][host]
+        return said[0]
+
+    def _prepare_to_log(self, setup: Setup) -> None:
         """What the logger needs, while the agents read their samples."""
         from mpinodes.results import record, repeats  # noqa: F401
+        from mpinodes.simulation.setup import rehearse
 
         record.versions(_library())
+        rehearse(setup)
 
-    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str]]:
+    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str, str]]:
+        import tempfile
+
         import msgspec
 
         from mpinodes.core.experiment import asked_for
+        from mpinodes.formats import shelf
         from mpinodes.results.record import make_directory
         from mpinodes.simulation.setup import set_up
 
+        place = tempfile.mkdtemp(prefix="mpinodes-")
+        shelf.put_up(Path(place))
         setup = set_up(asked_for(words), self._world.size)
         directory = make_directory(setup.experiment).absolute()
-        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory))
+        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory), place)
 
     def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
         """The agent's whole life."""
-        from mpinodes.config.compose import build
+        from mpinodes.config.building import build
         from mpinodes.core.experiment import single_run
-        from mpinodes.simulation.network import Channel, assemble, run_agent
+        from mpinodes.simulation.network import Channel, hear, run_agent
 
         for r in range(setup.experiment.repeats):
             mine = setup if r == 0 else build(single_run(setup.experiment, r))
@@ -165,13 +203,13 @@ class Job:
             mine.stream.forget()
             channel = Channel(comm, e.rounds, mine.layout.width, e.record.chunk)
             run_agent(step, mine, agents, channel, wait)
-        assemble(comm)  # the logger comes once the report is written
+        hear(self._world, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
 
     def _log(self, setup: Setup, comm: MPI.Comm) -> None:
         """The logger's."""
         from mpinodes.results import repeats, summary
         from mpinodes.results.timing import process_began
-        from mpinodes.simulation.network import assemble, receive_chunks
+        from mpinodes.simulation.network import receive_chunks, tell
 
         assert self._directory is not None
 
@@ -182,7 +220,7 @@ class Job:
         with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(text + "\n")
         print(text, flush=True)
-        assemble(comm)
+        tell(self._world, None)
 
 
 def _library() -> str:

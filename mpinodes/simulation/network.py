@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -22,21 +23,19 @@ Wait = Callable[[Sequence[MPI.Request]], object]
 
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
 PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
+LOOKS = 4e-4  # the same of one that waits for what may take seconds
 
 
 class RoundMismatch(RuntimeError):
     """A frame of another round or kind than the receiver is in."""
 
 
-def make_wait(world: MPI.Comm) -> Wait:
-    """How this rank waits: it yields the core where the ranks of its host outnumber the cores.
+def make_wait(world: MPI.Comm, ranks: int) -> Wait:
+    """How this rank waits: it yields the core where the ranks of its host, so many, outnumber the cores.
 
     Where what it waits for is long in coming it sleeps: 64 agents that spin, each yielding, leave a logger that has
     work to do a fair share of the cores, which is next to nothing.
     """
-    host = world.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = host.size
-    host.Free()
     if ranks <= len(os.sched_getaffinity(0)):
         return MPI.Request.Waitall
     _shorten_time_slice()
@@ -221,3 +220,20 @@ def patient_wait(
 def assemble(comm: MPI.Comm) -> None:
     """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
     patient_wait([comm.Ibarrier()], comm, longest=0.02)
+
+
+def tell(comm: MPI.Comm, word: Any) -> None:
+    """Say something to every other rank, each of which will `hear` it.
+
+    In a collective call each waits for some of the others, which sleep.
+    """
+    patient_wait([comm.isend(word, dest=rank) for rank in range(comm.size) if rank != comm.rank], comm)
+
+
+def hear(comm: MPI.Comm, source: int) -> Any:
+    """What another rank says, waited for patiently."""
+    pause, longest = 5e-5, LOOKS * comm.size
+    while (message := comm.improbe(source=source)) is None:
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
+    return message.recv()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mpinodes.bounds import bounds
-from mpinodes.config.compose import compose, rebuilt
+from mpinodes.config.building import rebuilt
+from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
@@ -26,12 +27,15 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
         from mpinodes.simulation.budget import within_budget
 
         setup = rebuilt(setup, within_budget(setup))
-    _rehearse(setup)
     return setup
 
 
-def _rehearse(setup: Setup) -> None:
-    """Ask in the beginning for what else would fail in the end, when all rounds are done."""
+def rehearse(setup: Setup) -> None:
+    """Ask in the beginning for what else would fail in the end, when all rounds are done.
+
+    Raises:
+        BadInput: it fails.
+    """
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:

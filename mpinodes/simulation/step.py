@@ -35,7 +35,6 @@ from mpinodes.core.messages import (
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology import diameter
 
 RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
 
@@ -91,6 +90,13 @@ class State(NamedTuple):
     left: bool = False
 
 
+def _hops(setup: Setup) -> int:
+    """From one agent to any other, at least one."""
+    from mpinodes.topology.facts import diameter  # which most agents do without
+
+    return max(1, diameter(setup.topology))
+
+
 class Step:
     """The step of agent `agent`, with what it needs at hand.
 
@@ -107,7 +113,7 @@ class Step:
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
         self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
-        self._hops = max(1, diameter(setup.topology)) if self._settled_below else 0
+        self._hops = _hops(setup) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
         self._last_telling = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript

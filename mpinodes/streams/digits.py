@@ -13,8 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from mpinodes.core import Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
+from mpinodes.formats.shelf import once
 from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 
 __all__ = ["Digits"]
@@ -26,6 +28,17 @@ def _file() -> Path:
     if package is None or not package.submodule_search_locations:
         raise BadInput('data.name = "digits" reads a file of scikit-learn, which is missing: pip install scikit-learn')
     return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+
+
+def _table(path: Path) -> Vector:
+    try:
+        with gzip.open(path, "rt") as lines:
+            table = np.loadtxt(lines, delimiter=",")
+    except (OSError, EOFError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be read as scikit-learn's digits: {error}") from error
+    if table.ndim != 2 or table.shape[1] != 65:
+        raise BadInput(f"{path}: rows of 64 pixels and a digit expected, found shape {table.shape}")
+    return table
 
 
 @dataclass(frozen=True)
@@ -55,13 +68,7 @@ class Digits(LabelledStream):
             BadInput: scikit-learn's file is missing or not what it should be.
         """
         path = _file()
-        try:
-            with gzip.open(path, "rt") as lines:
-                table = np.loadtxt(lines, delimiter=",")
-        except (OSError, EOFError, ValueError) as error:
-            raise BadInput(f"{path}: cannot be read as scikit-learn's digits: {error}") from error
-        if table.ndim != 2 or table.shape[1] != 65:
-            raise BadInput(f"{path}: rows of 64 pixels and a digit expected, found shape {table.shape}")
+        (table,) = once(path, "", lambda: [_table(path)])
         digit = table[:, -1]
         rows = table[(digit == 6) | (digit == 8)]
         labels = np.where(rows[:, -1] == 8, 1.0, -1.0)

@@ -46,18 +46,6 @@ class FromFile(Periodic):
         return tuple(map(both_ways, self.given)) if self.undirected else self.given
 
 
-def folder() -> Path:
-    """Where the topologies that come with the package lie: inside it, or beside it in a checkout."""
-    package = Path(__file__).parent.parent
-    inside = package / "topologies"
-    return inside if inside.is_dir() else package.parent / "topologies"
-
-
-def stored() -> list[str]:
-    """The names of the topologies in that folder."""
-    return sorted(path.stem for path in folder().glob("*.json"))
-
-
 class _Node(Struct):
     id: int
 

@@ -270,7 +270,7 @@ def main() -> int:
     if world.size != 8:
         print("start it with mpirun -n 8", file=sys.stderr)
         return 2
-    wait = make_wait(world)
+    wait = make_wait(world, world.size)
     for case in options.case or CASES:
         setup = setup_of(case, options.quick)
         taken = []

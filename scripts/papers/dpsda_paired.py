@@ -26,7 +26,8 @@ from matplotlib.axes import Axes
 from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
-from mpinodes.config.compose import build, compose
+from mpinodes.config.building import build
+from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment, parse, single_run
 from mpinodes.simulation.lockstep import simulate

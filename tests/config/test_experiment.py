@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mpinodes.config import explaining, registry
-from mpinodes.config.compose import build, compose
+from mpinodes.config.building import build
+from mpinodes.config.compose import compose
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose

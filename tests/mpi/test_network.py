@@ -42,7 +42,7 @@ def test_frames_arrive_whole_on_changing_graphs(world):
 
     graph = ErdosRenyiEachRound(world.size, 0.4, seed=3)
     frame = np.empty(HEADER + 50)
-    network = Network(world, of_dimension(48), frame, make_wait(world))
+    network = Network(world, of_dimension(48), frame, make_wait(world, world.size))
 
     def check():
         for t in range(1, 301):
@@ -67,7 +67,7 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
 
     pair = world.Split(world.rank // 2)
     frame = np.zeros(HEADER + 2)
-    network = Network(pair, of_dimension(2), frame, make_wait(world))
+    network = Network(pair, of_dimension(2), frame, make_wait(world, world.size))
     frame[:2] = (5.0, 1.0) if pair.rank else header
 
     def check():

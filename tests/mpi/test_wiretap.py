@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from tests.helpers.admm import UNLIKE
 from tests.helpers.parts import setup_of, told
 from tests.helpers.records import frames_foretold
 
-SET_UP = {"bcast", "allgather", "Split", "Dup", "Split_type", "Ibarrier", "Free"}
+SET_UP = {"Split", "Dup", "Free"}
+WORDS = {"isend", "send", "improbe"}  # of set-up and end: from the logger, or that an agent met no error, and where
 TO_THE_LOGGER = {"Isend", "Irecv"}
 
 
@@ -71,12 +73,12 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
             to_logger = (method == "Isend" and kwargs["dest"] == logger) or (method == "Irecv" and me == logger)
             if name != "world.Dup" or not to_logger:
                 errors.append(f"{method} on {name} to {kwargs}")
-        elif method == "bcast":
-            if kwargs["root"] != logger:
-                errors.append("a broadcast that does not come from the logger")
-        elif method == "allgather":
-            if args != ("",):
-                errors.append(f"agents told each other {args}")
+        elif method in WORDS:
+            said = method != "improbe" and me != logger
+            if name != "world" or (said and (args != (("", os.uname().nodename),) or kwargs != {"dest": logger})):
+                errors.append(f"an agent said {args} on {name} to {kwargs}")
+            if method == "improbe" and logger not in (me, kwargs["source"]):
+                errors.append(f"agents listened to each other: {kwargs}")
         elif method not in SET_UP | {"Recv_init"}:
             errors.append(f"{method} on {name}")
     return errors

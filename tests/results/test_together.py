@@ -10,7 +10,7 @@ import pytest
 
 from mpinodes.auditing import check as checking
 from mpinodes.auditing.statistics import told_apart
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core.experiment import single_run
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu, laplace_rdp, rdp_epsilon

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mpinodes import topology
 from mpinodes.config import registry
+from mpinodes.topology import stored
 from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
@@ -126,7 +126,7 @@ def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):
 
 def test_topologies_are_drawn_beside_their_files(tmp_path):
     """Given a folder, from there instead of from the package's."""
-    shutil.copy(topology.folder() / "seven-agent-digraph.json", tmp_path)
+    shutil.copy(stored.folder() / "seven-agent-digraph.json", tmp_path)
     run("draw_topologies.py", str(tmp_path), cwd=tmp_path)
     pictures = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
     assert pictures == sorted(

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpinodes import topology
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
-from mpinodes.topology import base, drawn
+from mpinodes.topology import base, drawn, facts, files, stored
 from mpinodes.topology.b_connected import BConnected
 from mpinodes.topology.barabasi_albert import BarabasiAlbert
 from mpinodes.topology.complete import Complete
@@ -41,10 +40,10 @@ from mpinodes.topology.torus import Torus
 from scripts import write_topology
 
 KINDS = {name: registry.find(registry.TOPOLOGIES, name) for name in registry.names(registry.TOPOLOGIES)}
-SEVEN = topology.folder() / "seven-agent-digraph.json"
+SEVEN = stored.folder() / "seven-agent-digraph.json"
 
 
-def union(graph: topology.Topology, rounds: range) -> nx.DiGraph:
+def union(graph: base.Topology, rounds: range) -> nx.DiGraph:
     digraph = nx.DiGraph()
     digraph.add_nodes_from(range(graph.agents))
     for t in rounds:
@@ -53,31 +52,31 @@ def union(graph: topology.Topology, rounds: range) -> nx.DiGraph:
 
 
 def test_the_seven_agent_digraph_is_connected_over_any_four_rounds_and_in_no_single_one():
-    graph = topology.read(SEVEN)
+    graph = files.read(SEVEN)
     assert (graph.agents, graph.period) == (7, 4)
     for start in range(1, 9):
         assert nx.is_strongly_connected(union(graph, range(start, start + 4)))
         assert not nx.is_strongly_connected(union(graph, range(start, start + 1)))
-    assert topology.connectivity(graph, 100) == 4
+    assert facts.connectivity(graph, 100) == 4
 
 
 def test_its_undirected_form_goes_both_ways():
-    graph = topology.read(SEVEN, undirected=True)
+    graph = files.read(SEVEN, undirected=True)
     for t in range(1, 5):
-        assert graph.edges(t) == {e for j, i in topology.read(SEVEN).edges(t) for e in ((j, i), (i, j))}
-    assert topology.one_way_edge(graph, 100) is None
-    assert topology.one_way_edge(topology.read(SEVEN), 100) is not None
+        assert graph.edges(t) == {e for j, i in files.read(SEVEN).edges(t) for e in ((j, i), (i, j))}
+    assert facts.one_way_edge(graph, 100) is None
+    assert facts.one_way_edge(files.read(SEVEN), 100) is not None
 
 
 def test_networkx_reads_the_files():
-    for path in topology.folder().glob("*.json"):
+    for path in stored.folder().glob("*.json"):
         graph = nx.node_link_graph(json.loads(path.read_text()), edges="edges")
         assert nx.is_strongly_connected(graph)
-        assert graph.number_of_nodes() == topology.read(path).agents
+        assert graph.number_of_nodes() == files.read(path).agents
 
 
 def test_neighbours_are_the_edges_seen_from_an_agent():
-    graph = topology.read(SEVEN)
+    graph = files.read(SEVEN)
     for t in range(1, 9):
         seen = {(j, i) for i in range(7) for j in graph.neighborhood(t, i).in_neighbors}
         said = {(j, i) for j in range(7) for i in graph.neighborhood(t, j).out_neighbors}
@@ -101,15 +100,15 @@ def test_neighbours_are_the_edges_seen_from_an_agent():
 )
 def test_generated_graphs(kind, edges):
     assert len(kind.edges(1)) == edges
-    assert topology.connectivity(kind, 10) == 1
+    assert facts.connectivity(kind, 10) == 1
 
 
 def test_a_random_graph_is_connected_and_comes_from_the_seed():
     one, same, other = (ErdosRenyi(12, 0.25, seed=seed) for seed in (1, 1, 2))
     assert one.edges(1) == same.edges(5)
     assert one.edges(1) != other.edges(1)
-    assert topology.connectivity(one, 10) == 1
-    assert topology.one_way_edge(one, 10) is None
+    assert facts.connectivity(one, 10) == 1
+    assert facts.one_way_edge(one, 10) is None
 
 
 def test_a_random_graph_that_is_never_connected_is_an_error():
@@ -122,7 +121,7 @@ def test_graphs_drawn_each_round_have_the_stated_density_and_are_random_access()
     counts = [len(graph.edges(t)) / 2 for t in range(1, 1001)]
     assert np.mean(counts) == pytest.approx(45 * 0.3, abs=4 * np.sqrt(45 * 0.3 * 0.7 / 1000))
     assert graph.edges(7) == ErdosRenyiEachRound(10, 0.3, seed=3).edges(7)
-    assert topology.connectivity(graph, 1000) > 1
+    assert facts.connectivity(graph, 1000) > 1
 
 
 def written(tmp_path, **changes):
@@ -138,10 +137,10 @@ def written(tmp_path, **changes):
 
 
 def test_a_file_of_ones_own(tmp_path):
-    graph = topology.read(written(tmp_path))
+    graph = files.read(written(tmp_path))
     assert graph.edges(1) == {(0, 1), (2, 0)}
     assert graph.edges(2) == graph.edges(4) == {(1, 2)}
-    assert topology.connectivity(graph, 10) == 2
+    assert facts.connectivity(graph, 10) == 2
 
 
 @pytest.mark.parametrize(
@@ -165,68 +164,68 @@ def test_a_file_of_ones_own(tmp_path):
 )
 def test_a_malformed_file_says_where(tmp_path, changes, message):
     with pytest.raises(BadInput, match=message):
-        topology.read(written(tmp_path, **changes))
+        files.read(written(tmp_path, **changes))
 
 
 def test_a_file_that_is_not_json(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
     with pytest.raises(BadInput, match=r"x.json: not JSON"):
-        topology.read(path)
+        files.read(path)
     path.write_text("[1, 2]")
     with pytest.raises(BadInput, match=r"x.json: not networkx node-link JSON"):
-        topology.read(path)
+        files.read(path)
     with pytest.raises(BadInput, match=r"y.json: cannot be read"):
-        topology.read(tmp_path / "y.json")
+        files.read(tmp_path / "y.json")
 
 
 def test_a_graph_that_is_not_connected_names_two_agents(tmp_path):
     edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}, {"source": 2, "target": 1}]
-    graph = topology.read(written(tmp_path, edges=edges))
+    graph = files.read(written(tmp_path, edges=edges))
     with pytest.raises(
         BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"
     ):
-        topology.connectivity(graph, 10)
+        facts.connectivity(graph, 10)
 
 
 def test_a_graph_that_is_connected_only_after_the_run_is_refused():
-    graph = topology.read(SEVEN)
-    assert topology.connectivity(graph, 4) == 4
+    graph = files.read(SEVEN)
+    assert facts.connectivity(graph, 4) == 4
     with pytest.raises(
         BadInput,
         match=r"not connected in a run of only 3 rounds: in the union of rounds 1 to 3 .* set rounds=4 or more",
     ):
-        topology.connectivity(graph, 3)
+        facts.connectivity(graph, 3)
     with pytest.raises(BadInput, match=r"spread over 9 rounds, .* run of only 2 rounds: .* set rounds=8 or more"):
-        topology.connectivity(BConnected(8, 0.0, 9, seed=1), 2)
+        facts.connectivity(BConnected(8, 0.0, 9, seed=1), 2)
     with pytest.raises(
         BadInput, match=r"each round, p = 1e-05': not connected: .* rounds 1 to 9 .*; add edges or rounds"
     ):
-        topology.connectivity(ErdosRenyiEachRound(9, 1e-5, seed=1), 9)
+        facts.connectivity(ErdosRenyiEachRound(9, 1e-5, seed=1), 9)
 
 
 @given(st.integers(1, 8), st.integers(1, 5), st.data())
 def test_connectivity_is_what_networkx_finds_window_by_window(n, period, data):
     pairs = st.sampled_from([(j, i) for j in range(n) for i in range(n) if i != j] or [None])
     phases = [frozenset(data.draw(st.sets(pairs, max_size=2 * n))) - {None} for _ in range(period)]
-    graph = topology.FromFile(n, "f", "f", tuple(phases))
+    graph = files.FromFile(n, "f", "f", tuple(phases))
 
     def connected(start, b):
         return nx.is_strongly_connected(union(graph, range(start, start + b)))
 
     good = [b for b in range(1, period + 1) if all(connected(t, b) for t in range(1, period + 1))]
     if good:
-        assert topology.connectivity(graph, 5) == good[0]
+        assert facts.connectivity(graph, 5) == good[0]
     else:
         with pytest.raises(BadInput, match="not connected: "):
-            topology.connectivity(graph, 5)
-        j, i = topology.unreached(np.any([graph.sends(t) for t in range(1, period + 1)], axis=0))
+            facts.connectivity(graph, 5)
+        j, i = facts.unreached(np.any([graph.sends(t) for t in range(1, period + 1)], axis=0))
         assert i not in nx.descendants(union(graph, range(1, period + 1)), j)
 
 
 def test_connectivity_of_a_graph_that_never_repeats_holds_for_every_window_of_the_run_and_no_shorter_one():
     graph = ErdosRenyiEachRound(8, 0.05, seed=3)
-    b = topology.connectivity(graph, 300)
+    b = facts.connectivity(graph, 300)
     connected = {
         length: [nx.is_strongly_connected(union(graph, range(t, t + length))) for t in range(1, 302 - length)]
         for length in (b - 1, b)
@@ -240,7 +239,7 @@ def test_connectivity_counts_the_rounds_at_the_end_that_are_not_connected():
         def sends(self, t):
             return ~np.eye(3, dtype=bool) if t == 1 else np.zeros((3, 3), dtype=bool)
 
-    assert topology.connectivity(Late(3), 10) == 10
+    assert facts.connectivity(Late(3), 10) == 10
 
 
 LEAST = {"small-world": 3, "barabasi-albert": 2}
@@ -255,7 +254,7 @@ EACH_ROUND = ["erdos-renyi-each-round", "random-digraph-each-round", "eulerian",
 DIRECTED = ["exponential", "random-digraph", "b-connected", "random-digraph-each-round", "eulerian"]
 
 
-def generated(name: str, agents: int, seed: int = 1, **keys) -> topology.Topology:
+def generated(name: str, agents: int, seed: int = 1, **keys) -> base.Topology:
     """A graph of a kind, with keys that the least number of agents can do with."""
     if name in ("torus", "grid"):
         keys = {"rows": min(k for k in range(1, agents + 1) if agents % k == 0)} | keys
@@ -286,9 +285,9 @@ def test_every_kind_is_a_graph_of_its_agents_alike_for_the_same_seed(name, data)
             place = graph.neighborhood(t, i)
             inn, out = np.flatnonzero(sends[:, i]), np.flatnonzero(sends[i])
             assert place == (t, i, tuple(inn), tuple(out))
-    assert (topology.one_way_edge(graph, 10) is None) or name in DIRECTED
+    assert (facts.one_way_edge(graph, 10) is None) or name in DIRECTED
     if name not in EACH_ROUND:
-        assert topology.connectivity(graph, 40) <= graph.period
+        assert facts.connectivity(graph, 40) <= graph.period
         assert graph.edges(1) == graph.edges(1 + graph.period)
 
 
@@ -331,7 +330,7 @@ def test_eulerian_digraphs_have_more_than_the_ring_and_degrees_that_differ():
     degrees = np.concatenate([Eulerian(16, seed=1).sends(t).sum(axis=1) for t in range(1, 201)])
     assert set(degrees.tolist()) == {1, 2, 3}
     assert (Eulerian(16, 0, seed=1).sends(1).sum(axis=1) == 1).all()
-    assert topology.is_eulerian(Eulerian(16, seed=1), 100)
+    assert facts.is_eulerian(Eulerian(16, seed=1), 100)
 
 
 @given(n=st.integers(1, 40), t=st.integers(1, 10**9))
@@ -378,7 +377,7 @@ def test_a_hypercube_has_one_neighbour_for_each_binary_digit(k):
     graph = Hypercube(2**k)
     assert (graph.sends(1).sum(axis=1) == k).all()
     assert all((j ^ i).bit_count() == 1 for j, i in graph.edges(1))
-    assert topology.connectivity(graph, 1) == 1
+    assert facts.connectivity(graph, 1) == 1
 
 
 @given(st.integers(1, 40))
@@ -389,9 +388,9 @@ def test_an_exponential_graph_sends_to_all_powers_of_two_or_to_one_in_turn(n):
     assert turns.period == max(1, hops)
     for t in range(1, 2 * hops + 1):
         assert turns.edges(t) == {(j, (j + 2 ** ((t - 1) % hops)) % n) for j in range(n)}
-    assert topology.is_eulerian(static, 99)
-    assert topology.is_eulerian(turns, 99)
-    assert topology.connectivity(turns, 99) <= max(1, hops)
+    assert facts.is_eulerian(static, 99)
+    assert facts.is_eulerian(turns, 99)
+    assert facts.connectivity(turns, 99) <= max(1, hops)
 
 
 def test_a_geometric_graph_joins_whoever_is_near():
@@ -404,9 +403,9 @@ def test_a_geometric_graph_joins_whoever_is_near():
 
 
 def test_a_small_world_keeps_the_number_of_edges_and_a_scale_free_graph_adds_some_for_each_agent():
-    assert topology.out_edges(SmallWorld(20, 4, 0.3, seed=1), 9) == 20 * 4
+    assert facts.out_edges(SmallWorld(20, 4, 0.3, seed=1), 9) == 20 * 4
     assert SmallWorld(20, 4, 0.0, seed=1).edges(1) != SmallWorld(20, 4, 0.3, seed=1).edges(1)
-    assert topology.out_edges(BarabasiAlbert(20, 3, seed=1), 9) == 2 * (3 + 16 * 3)
+    assert facts.out_edges(BarabasiAlbert(20, 3, seed=1), 9) == 2 * (3 + 16 * 3)
 
 
 def test_a_random_digraph_has_a_ring_and_the_stated_density_besides():
@@ -423,7 +422,7 @@ def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one
     for start in range(1, 11):
         assert nx.is_strongly_connected(union(graph, range(start, start + 5)))
         assert not everywhere(graph.sends(start))
-    assert 1 < topology.connectivity(graph, 100) <= 5
+    assert 1 < facts.connectivity(graph, 100) <= 5
 
 
 @pytest.mark.parametrize(
@@ -457,14 +456,14 @@ def test_agents_draw_their_graphs_without_networkx():
     """Except for the two kinds that are networkx's own."""
     code = """
 import sys
-from mpinodes import topology
 from mpinodes.config import registry
+from mpinodes.topology import facts
 for name in registry.names(registry.TOPOLOGIES):
     if name not in ("small-world", "barabasi-albert"):
         graph = registry.find(registry.TOPOLOGIES, name)(8, seed=1)
         graph.neighborhood(1, 0)
         for fact in ("connectivity", "one_way_edge", "out_edges", "laplacian_max", "is_eulerian"):
-            getattr(topology, fact)(graph, 100)
+            getattr(facts, fact)(graph, 100)
 print("networkx" in sys.modules or "scipy" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -472,32 +471,32 @@ print("networkx" in sys.modules or "scipy" in sys.modules)
 
 
 def test_eulerian_looks_at_every_round():
-    assert not topology.is_eulerian(topology.read(SEVEN), 100)
-    assert topology.is_eulerian(topology.read(SEVEN, undirected=True), 100)
-    assert not topology.is_eulerian(RandomDigraphEachRound(6, seed=1), 100)
-    late = topology.FromFile(2, "f", "f", (frozenset({(0, 1), (1, 0)}), frozenset({(0, 1)})))
-    assert [topology.is_eulerian(late, rounds) for rounds in (1, 2)] == [True, False]
-    assert [topology.one_way_edge(late, rounds) for rounds in (1, 2)] == [None, (2, 0, 1)]
+    assert not facts.is_eulerian(files.read(SEVEN), 100)
+    assert facts.is_eulerian(files.read(SEVEN, undirected=True), 100)
+    assert not facts.is_eulerian(RandomDigraphEachRound(6, seed=1), 100)
+    late = files.FromFile(2, "f", "f", (frozenset({(0, 1), (1, 0)}), frozenset({(0, 1)})))
+    assert [facts.is_eulerian(late, rounds) for rounds in (1, 2)] == [True, False]
+    assert [facts.one_way_edge(late, rounds) for rounds in (1, 2)] == [None, (2, 0, 1)]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_facts_of_a_run_are_those_of_its_rounds(name):
     graph, rounds = generated(name, 8), 60
     graphs = [union(graph, range(t, t + 1)) for t in range(1, rounds + 1)]
-    assert topology.out_edges(graph, rounds) == max(g.number_of_edges() for g in graphs)
-    assert topology.is_eulerian(graph, rounds) == all(g.in_degree(i) == g.out_degree(i) for g in graphs for i in g)
+    assert facts.out_edges(graph, rounds) == max(g.number_of_edges() for g in graphs)
+    assert facts.is_eulerian(graph, rounds) == all(g.in_degree(i) == g.out_degree(i) for g in graphs for i in g)
     eigenvalues = [nx.laplacian_spectrum(g.to_undirected())[-1] for g in graphs]
     if graph.period is None:
-        assert topology.laplacian_max(graph, rounds) == 8 >= max(eigenvalues) - 1e-12
+        assert facts.laplacian_max(graph, rounds) == 8 >= max(eigenvalues) - 1e-12
     else:
-        assert topology.laplacian_max(graph, rounds) == pytest.approx(max(eigenvalues), rel=1e-12)
+        assert facts.laplacian_max(graph, rounds) == pytest.approx(max(eigenvalues), rel=1e-12)
 
 
 def test_a_graph_that_never_repeats_is_looked_at_for_so_many_rounds_only(monkeypatch):
     graph, asked = Matchings(4, seed=1), set()
     sends = graph.sends
     monkeypatch.setattr(Matchings, "sends", lambda self, t: asked.add(t) or sends(t))
-    for fact in (topology.connectivity, topology.is_eulerian, topology.out_edges, topology.one_way_edge):
+    for fact in (facts.connectivity, facts.is_eulerian, facts.out_edges, facts.one_way_edge):
         asked.clear()
         fact(graph, 10**9)
         assert asked == set(range(1, LONGEST_CHECK + 1))
@@ -506,7 +505,7 @@ def test_a_graph_that_never_repeats_is_looked_at_for_so_many_rounds_only(monkeyp
 def test_one_agent_alone_is_connected_and_has_no_edges():
     for name in KINDS.keys() - LEAST.keys():
         graph = generated(name, 1)
-        assert (graph.edges(1), topology.connectivity(graph, 9), topology.out_edges(graph, 9)) == (frozenset(), 1, 0)
+        assert (graph.edges(1), facts.connectivity(graph, 9), facts.out_edges(graph, 9)) == (frozenset(), 1, 0)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -514,7 +513,7 @@ def test_a_generated_graph_written_to_a_file_reads_back_with_the_same_edges(name
     keys = {"agents": 8, "seed": 3} | ({"rounds": 12} if name in EACH_ROUND else {})
     file = tmp_path / "graph.json"
     assert write_topology.main([name, *(f"{k}={v}" for k, v in keys.items()), str(file)]) == 0
-    found, kind = topology.read(file), KINDS[name]
+    found, kind = files.read(file), KINDS[name]
     wanted = kind(8, seed=3)
     assert (found.title, found.agents, found.period) == (wanted.title, 8, wanted.period or 12)
     for t in range(1, found.period + 1):
@@ -552,12 +551,12 @@ registry.find(registry.TOPOLOGIES, "random-digraph")
 print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if name.startswith("mpinodes.topology.")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["base", "drawn", "facts", "files", "random_digraph"]
+    assert done.stdout.split() == ["base", "drawn", "facts", "random_digraph"]
 
 
 def test_the_names_are_those_of_the_classes_and_of_the_files():
     assert sorted(registry.names(registry.TOPOLOGIES)) == sorted(KINDS)
-    assert sorted(topology.stored()) == ["five-agent-chord", "seven-agent-digraph"]
+    assert sorted(stored.names()) == ["five-agent-chord", "seven-agent-digraph"]
     assert len(KINDS) == 16
     with pytest.raises(BadInput, match=r"topology.name = 'base': there is no such name"):
         registry.find(registry.TOPOLOGIES, "base")
@@ -576,11 +575,11 @@ def test_a_topology_of_ones_own_is_as_small_as_the_documentation_says(tmp_path):
     assert (star.title, star.source, star.period, star.from_file) == ("star", "topology 'star'", 1, False)
     assert star.neighborhood(3, 0) == (3, 0, (1, 2, 3, 4), (1, 2, 3, 4))
     assert star.neighborhood(3, 2) == (3, 2, (0,), (0,))
-    assert topology.connectivity(star, 9) == 1
-    assert topology.one_way_edge(star, 9) is None
-    assert topology.is_eulerian(star, 9)
-    assert (topology.out_edges(star, 9), topology.diameter(star)) == (8, 2)
-    assert topology.laplacian_max(star, 9) == pytest.approx(5)
+    assert facts.connectivity(star, 9) == 1
+    assert facts.one_way_edge(star, 9) is None
+    assert facts.is_eulerian(star, 9)
+    assert (facts.out_edges(star, 9), facts.diameter(star)) == (8, 2)
+    assert facts.laplacian_max(star, 9) == pytest.approx(5)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -17,7 +17,7 @@ import msgspec
 
 from mpinodes.auditing.checks.faults import Fault
 from mpinodes.auditing.checks.walks import Run, Walk
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core.experiment import Experiment
 
 Digests = dict[tuple[int, int], list[str]]  # by run and agent, of every round

@@ -14,7 +14,7 @@ from mpinodes.config import registry
 from mpinodes.config.constants import graph_facts
 from mpinodes.core import Diverged, Topology
 from mpinodes.core.errors import BadInput
-from mpinodes.topology import one_way_edge
+from mpinodes.topology.facts import one_way_edge
 
 ROUNDS = 30
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round", "eulerian")

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpinodes.auditing.checks.faults import Fault, Report
 from mpinodes.auditing.checks.walks import Run, Walk, made, release_of
-from mpinodes.config.compose import rebuilt
+from mpinodes.config.building import rebuilt
 from mpinodes.core import Query
 
 FEW = 6  # rounds over MPI

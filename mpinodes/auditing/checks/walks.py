@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.auditing.checks.faults import image
-from mpinodes.config.compose import build
+from mpinodes.config.building import build
 from mpinodes.core import Inbox, Loss, Message, Neighborhood, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.messages import HEADER
