@@ -156,10 +156,11 @@ def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]
 
 def _make_loss(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> Callable[[Features, Vector], SampleLoss]:
     whole, clip = privacy.adjacency == "one-round", float(privacy.clip)
+    average, weight, regularizer = problem.average, problem.weight, problem.regularizer
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
-        divisor = (len(targets) if problem.average else 1.0) / problem.weight
-        return loss(features, targets, clip, whole, divisor, problem.regularizer)
+        divisor = (len(targets) if average else 1.0) / weight
+        return loss(features, targets, clip, whole, divisor, regularizer)
 
     return make_loss
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +44,14 @@ class Draws:
 
     def __init__(self, source: int | bytes, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
         self.agent = agent
-        self._bits = np.random.Philox(key=_philox_key(source, purpose, agent))
-        self._state = self._bits.state
-        self._counter = self._state["state"]["counter"]
-        self._counter[3] = part
+        key = _philox_key(source, purpose, agent)
+        self._bits = np.random.Philox(key=key)
+        self._counter = [0, 0, 0, part]
+        # As lists: it is read entry by entry, which of arrays takes twice as long, and thrice with cold caches.
+        self._state: Any = self._bits.state | {
+            "state": {"counter": self._counter, "key": key.tolist()},
+            "buffer": [0] * 4,
+        }
         self._generator = np.random.Generator(self._bits)
 
     def at(self, t: int) -> np.random.Generator:

@@ -193,15 +193,16 @@ class LabelledStream(Stream):
         size, batches = self.batch, self._batches(agent)
         # One copy of the samples in the order of the current epoch: a round is then a view of it.
         epoch, shuffled = -1, (features, targets)
+        shuffle, make_loss = self.shuffle, self.make_loss
 
         def loss(t: int) -> Loss:
             nonlocal epoch, shuffled
             now, place = divmod(t - 1, batches)
-            if self.shuffle and now != epoch:
+            if now != epoch and shuffle:
                 permutation = self._order(agent, now)
                 epoch, shuffled = now, (features[permutation], targets[permutation])
             rows = slice(place * size, (place + 1) * size)
-            return self.make_loss(shuffled[0][rows], shuffled[1][rows])
+            return make_loss(shuffled[0][rows], shuffled[1][rows])
 
         return loss
 
