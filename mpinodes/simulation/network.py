@@ -86,8 +86,9 @@ class Network:
         if requests:
             MPI.Prequest.Startall(requests)
             self._wait(requests)
+        t = here.t
         for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
-            if frame[0] != here.t or frame[1] != RELEASE_FRAME:
+            if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
                 raise RoundMismatch(
                     f"agent {self._agent} in round {here.t} got a frame of round {frame[0]:g}, kind {frame[1]:g}, "
                     f"from agent {j}"
