@@ -205,5 +205,7 @@ class NoisyGradient(Around):
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:
-        gradient += self.noise.at(self.t).normal(0.0, sqrt(self.variance), len(gradient))
+        error = self.noise.standard("standard_normal", self.t, len(gradient))
+        error *= sqrt(self.variance)
+        gradient += error
         return gradient

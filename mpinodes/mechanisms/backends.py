@@ -44,11 +44,9 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus floating-point noise, into `out`: (d,)."""
-    draws = noise.at(t)
-    if law.kind == _LAPLACE:
-        np.add(query.value, draws.laplace(0.0, law.scale, len(out)), out)
-    else:
-        np.add(query.value, law.scale * draws.standard_normal(len(out)), out)
+    drawn = noise.standard("laplace" if law.kind == _LAPLACE else "standard_normal", t, len(out))
+    drawn *= law.scale
+    np.add(query.value, drawn, out)
     return Event.of(query, *law)
 
 

@@ -104,7 +104,7 @@ class Step:
         self._setup, self._agent = setup, agent
         self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.topology
         self._layout, self._width = setup.layout, setup.mixing.width
-        self._pack = Struct(f"{self._width}d").pack_into
+        self._pack: Callable[..., None] = Struct(f"{self._width}d").pack_into
         vectors = setup.algorithm.vectors
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension

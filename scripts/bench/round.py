@@ -50,7 +50,11 @@ CASES = {
         *(f"privacy.{word}" for word in ("clip=5", "scale=1")),
         "rounds=400",
     ],
-    "ring": [*(f"topology.{word}" for word in ("name=ring", "agents={agents}")), "algorithm.name=dola", "rounds=200"],
+    "ring": [
+        *(f"topology.{word}" for word in ("name=ring", "agents={agents}")),
+        "algorithm.name=dola",
+        "rounds={rounds}",
+    ],
 }
 QUICK = 40  # rounds
 
@@ -70,7 +74,7 @@ class Images(LabelledStream):
 
 
 def setup_of(case: str, ranks: int, quick: bool) -> Setup:
-    words = [word.format(agents=ranks - 1) for word in CASES[case]]
+    words = [word.format(agents=ranks - 1, rounds=16_000 // (ranks - 1)) for word in CASES[case]]
     return compose(parse(None, [*words, *[f"rounds={QUICK}"] * quick]), ranks)
 
 
