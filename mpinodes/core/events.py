@@ -69,10 +69,10 @@ class Event(NamedTuple):
         if lattice:
             d = len(query.value)
             rounding_l1, rounding_l2 = (sqrt(d) if kind == _GAMMA_NORM else d) * lattice, sqrt(d) * lattice
-        return cls(
+        return tuple.__new__(cls, (  # as a named tuple's own __new__, which is one more call
             kind, scale, 1.0, l1, query.l2, query.uses, 0.0, rounding_l1, rounding_l2,
             query.residual, query.solver_steps,
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
