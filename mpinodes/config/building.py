@@ -91,16 +91,16 @@ def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]
     variance, seed = experiment.problem.gradient_noise, experiment.seed
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
 
-    def kept(agent: int) -> Callable[[int], Loss]:
-        own, most, regularizer = of(agent), sensitivity[agent] / 2, experiment.problem.regularizer
-        return own if isinf(clip) else lambda t: enforced(own(t), clip, most, whole, regularizer)
+    regularizer = experiment.problem.regularizer
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        clean = kept(agent)
-        if variance == 0:
-            return clean
-        noise = Draws(seed, Purpose.GRADIENT_NOISE, agent)
-        return lambda t: NoisyGradient(clean(t), variance, t, noise)
+        own, most, noise = of(agent), sensitivity[agent] / 2, Draws(seed, Purpose.GRADIENT_NOISE, agent)
+
+        def loss(t: int) -> Loss:
+            kept = own(t) if isinf(clip) else enforced(own(t), clip, most, whole, regularizer)
+            return NoisyGradient(kept, variance, t, noise) if variance else kept
+
+        return loss
 
     return seen
 
@@ -108,10 +108,11 @@ def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]
 def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> MakeLoss:
     """What makes the loss of a round from its samples."""
     whole, clip = privacy.adjacency == "one-round", float(privacy.clip)
+    average, weight, regularizer = problem.average, problem.weight, problem.regularizer
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
-        divisor = (len(targets) if problem.average else 1.0) / problem.weight
-        return loss(features, targets, clip, whole, divisor, problem.regularizer)
+        divisor = (len(targets) if average else 1.0) / weight
+        return loss(features, targets, clip, whole, divisor, regularizer)
 
     return make_loss
 

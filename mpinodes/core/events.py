@@ -33,6 +33,9 @@ class Kind(IntEnum):
     GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), of a shift that does not depend on it
 
 
+_GAMMA_NORM = Kind.GAMMA_NORM  # a member is looked up for as long as two numbers are added
+
+
 class Event(NamedTuple):
     """What the release of one vector was.
 
@@ -62,12 +65,14 @@ class Event(NamedTuple):
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
         """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
-        d = len(query.value)
-        l1, stretch = (query.l2, sqrt(d)) if kind == Kind.GAMMA_NORM else (query.l1, d)
-        return cls(
-            kind, scale, 1.0, l1, query.l2, query.uses, 0.0, stretch * lattice, sqrt(d) * lattice,
+        l1, rounding_l1, rounding_l2 = (query.l2 if kind == _GAMMA_NORM else query.l1), 0.0, 0.0
+        if lattice:
+            d = len(query.value)
+            rounding_l1, rounding_l2 = (sqrt(d) if kind == _GAMMA_NORM else d) * lattice, sqrt(d) * lattice
+        return tuple.__new__(cls, (  # as a named tuple's own __new__, which is one more call
+            kind, scale, 1.0, l1, query.l2, query.uses, 0.0, rounding_l1, rounding_l2,
             query.residual, query.solver_steps,
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
@@ -137,7 +142,8 @@ class Layout:
         """Put what a message was into a row: (width,)."""
         # Packing bytes takes a third of the time that NumPy takes over a tuple.
         pack, start, hidden, vectors = self._pack
-        pack(row, start, *chain.from_iterable(events), *leakage.numbers(hidden, vectors))
+        numbers = events[0] if len(events) == 1 else chain.from_iterable(events)
+        pack(row, start, *numbers, *leakage.numbers(hidden, vectors))
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""

@@ -64,7 +64,7 @@ class Released(NamedTuple):
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
         """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
-        return (RELEASED_KIND, *_zeros(hidden, vectors))
+        return _alone(RELEASED_KIND, hidden, vectors)
 
 
 class Unknown(NamedTuple):
@@ -72,7 +72,7 @@ class Unknown(NamedTuple):
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
         """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
-        return (UNKNOWN_KIND, *_zeros(hidden, vectors))
+        return _alone(UNKNOWN_KIND, hidden, vectors)
 
 
 class Hidden(NamedTuple):
@@ -186,11 +186,11 @@ def leakage_width(hidden: int, vectors: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _zeros(hidden: int, vectors: int) -> tuple[float, ...]:
-    return (0.0,) * leakage_width(hidden, vectors)
+def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
+    return (kind,) + (0.0,) * leakage_width(hidden, vectors)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as all that is made in every round: a frozen one takes three times as long
 class Query:
     """A vector that an algorithm wants to say, with what the mechanism must know to release it.
 
@@ -233,7 +233,7 @@ class Payload(NamedTuple):
     calibration: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Queries:
     """Several vectors of one message, noised each by itself, sent in one frame and accounted for jointly.
 
@@ -247,7 +247,7 @@ class Queries:
     leaks: Leakage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Solve:
     """A minimizer that an algorithm wants to say: of f(x) + ‖x − center − e‖²/(2·step), e the mechanism's noise.
 
@@ -306,7 +306,7 @@ class Solved(NamedTuple):
     steps: int
 
 
-@dataclass(slots=True)  # made in every round: a frozen one takes twice as long
+@dataclass(slots=True)
 class Inbox:
     """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
 
@@ -328,8 +328,10 @@ class Inbox:
         """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
         # One elementwise product at a time, not a gemv: the order of summation, and so every bit, is then
         # the same in lockstep, under any MPI and on any BLAS.
-        mixed = self.weights[0] * self.releases[0]
-        for weight, release in zip(self.weights[1:], self.releases[1:], strict=True):
+        terms = zip(self.weights, self.releases, strict=True)
+        weight, release = next(terms)
+        mixed = weight * release
+        for weight, release in terms:
             mixed += weight * release
         return mixed
 

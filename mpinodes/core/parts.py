@@ -116,7 +116,7 @@ class Run:
     steps: Any
     gdp: Callable[[float, float], float] = field(repr=False)
 
-    @property
+    @cached_property
     def step(self) -> Step:
         """α: the step of round t = 1, 2, ...
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from enum import IntEnum
 from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+AHEAD = 1024  # numbers that are drawn at once
+Law: TypeAlias = Literal["laplace", "standard_normal"]
 
 
 class Purpose(IntEnum):
@@ -43,17 +47,36 @@ class Draws:
 
     def __init__(self, source: int | bytes, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
         self.agent = agent
-        self._bits = np.random.Philox(key=_philox_key(source, purpose, agent))
-        self._state = self._bits.state
-        self._counter = self._state["state"]["counter"]
-        self._counter[3] = part
+        key = _philox_key(source, purpose, agent)
+        self._bits = np.random.Philox(key=key)
+        self._counter = [0, 0, 0, part]
+        # As lists: it is read entry by entry, which of arrays takes twice as long, and thrice with cold caches.
+        self._state: Any = self._bits.state | {
+            "state": {"counter": self._counter, "key": key.tolist()},
+            "buffer": [0] * 4,
+        }
         self._generator = np.random.Generator(self._bits)
+        self._ahead: list[NDArray[np.float64]] = []  # of the rounds from the next one on, that one last
+        self._next, self._drawn = 1, ("", 0)
 
     def at(self, t: int) -> np.random.Generator:
         """The generator at the beginning of round t; the one object is set back at each call."""
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
+
+    def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
+        """The first draws of round t by a law of location 0 and scale 1, as a new array: (size,).
+
+        Where rounds are asked for in turn, short ones are drawn several at a time: caches are warm for all but the
+        first, where many agents share a core.
+        """
+        if t != self._next or (law, size) != self._drawn or not self._ahead:
+            many = max(1, AHEAD // size) if t == self._next else 1
+            self._drawn = law, size
+            self._ahead = [getattr(self.at(s), law)(size=size) for s in range(t + many - 1, t - 1, -1)]
+        self._next = t + 1
+        return self._ahead.pop()
 
 
 def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np.uint64]:

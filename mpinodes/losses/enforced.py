@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from mpinodes.core import ALL, Loss, SampleLoss, Vector
 from mpinodes.losses.clipping import ROUNDING, reclipped
 from mpinodes.losses.linear import Around, LinearLoss
 
+DOUBLE = np.dtype(np.float64)
 # By `losses.clipping`, for any doubles; where they are, for few runs have both.
 CLIPPED = ("mpinodes.losses.linear.LinearLoss.data_grad", "mpinodes.losses.squared_distance.SquaredDistance.data_grad")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reclipped(Around):
     """A loss whose samples' gradients are clipped once more, each by itself: what the clip says holds whatever it does.
 
@@ -62,17 +64,28 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         whole: as in `SampleLoss`.
         regularizer: λ.
     """
-    if not isinstance(loss, SampleLoss):
-        return Reclipped(loss, opaque, whole, regularizer)
-    if loss.clip != clip or loss.whole != whole or loss.features.dtype != np.float64:
-        # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
-        loss = replace(loss, features=loss.features.astype(np.float64), clip=clip, whole=whole)
     kind = type(loss)
-    ours = isinstance(loss, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
-    return loss if ours else Reclipped(loss, clip, whole, regularizer)
+    if not _shows_samples(kind):
+        return Reclipped(loss, opaque, whole, regularizer)
+    sample: Any = loss
+    if sample.clip != clip or sample.whole != whole or sample.features.dtype != DOUBLE:
+        # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
+        sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
+    return sample if _clips(kind) else Reclipped(sample, clip, whole, regularizer)
 
 
-@lru_cache
+@cache
+def _shows_samples(kind: type[Loss]) -> bool:
+    return issubclass(kind, SampleLoss)
+
+
+@cache
+def _clips(kind: type[Loss]) -> bool:
+    """Whether its gradients are by `losses.clipping`."""
+    return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
+
+
+@cache
 def _is_clipped(kind: type[Loss]) -> bool:
     """Whether the samples' gradients of a class of losses keep the clip."""
     made = kind.data_grad

@@ -26,7 +26,8 @@ class Logistic(SmoothLoss):
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
         """−b / (1 + exp(b m)), written with tanh so that no exponential overflows."""
-        return -0.5 * target * (1.0 - np.tanh(0.5 * target * prediction))
+        half = 0.5 * target
+        return -half * (1.0 - np.tanh(half * prediction))
 
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:

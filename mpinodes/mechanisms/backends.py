@@ -28,6 +28,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
 FINENESS = 20
+_LAPLACE = Kind.LAPLACE
 REACH = 2.0**52  # to which entries are clamped, in multiples of g: with noise, at most 45 scales, they stay below 2^53
 
 
@@ -43,11 +44,9 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus floating-point noise, into `out`: (d,)."""
-    draws = noise.at(t)
-    if law.kind == Kind.LAPLACE:
-        np.add(query.value, draws.laplace(0.0, law.scale, out.shape), out=out)
-    else:
-        np.add(query.value, law.scale * draws.standard_normal(out.shape), out=out)
+    drawn = noise.standard("laplace" if law.kind == _LAPLACE else "standard_normal", t, len(out))
+    drawn *= law.scale
+    np.add(query.value, drawn, out)
     return Event.of(query, *law)
 
 

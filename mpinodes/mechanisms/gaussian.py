@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.seeds import Draws
 from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Gaussian"]
+
+_law = partial(Law, Kind.GAUSSIAN)
 
 
 @dataclass(frozen=True)
@@ -20,4 +23,4 @@ class Gaussian(Additive):
         if query.calibration is None:
             raise ValueError("Gaussian noise needs a query with a calibration: its standard deviation")
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
-        return self._draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)
+        return self._draw(query, _law(scale), t, noise, out)

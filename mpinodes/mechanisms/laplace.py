@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.seeds import Draws
 from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Laplace"]
+
+_law = partial(Law, Kind.LAPLACE)
 
 
 @dataclass(frozen=True)
@@ -19,4 +22,4 @@ class Laplace(Additive):
         """`query.value` plus noise, into `out`: (d,)."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
-        return self._draw(query, Law(Kind.LAPLACE, scale), t, noise, out)
+        return self._draw(query, _law(scale), t, noise, out)

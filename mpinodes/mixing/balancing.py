@@ -48,7 +48,7 @@ class Balancing(Mixing):
                 f"out-degree {d}): weight balancing diverges on this graph; take a fixed strongly connected digraph, "
                 "or one with in-degree = out-degree in every round (topology.name=eulerian)"
             )
-        weights = [float(scalars[0]) for scalars in incoming]
+        weights = [scalars.item(0) for scalars in incoming]
         weights[own] = 0.0
         heard = sum(weights)
         weights[own] = rest

@@ -33,6 +33,6 @@ class LazyMetropolis(Mixing):
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The weights of agent `here.agent`."""
         mine, own = len(here.in_neighbors), here.senders.index(here.agent)
-        weights = [0.0 if k == own else 0.5 / max(mine, float(scalars[0])) for k, scalars in enumerate(incoming)]
+        weights = [0.0 if k == own else 0.5 / max(mine, scalars.item(0)) for k, scalars in enumerate(incoming)]
         weights[own] = 1.0 - sum(weights)
         return None, weights, 1.0

@@ -32,7 +32,7 @@ class Metropolis(Mixing):
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The weights of agent `here.agent`."""
         mine = len(here.in_neighbors)
-        weights = [1 / (1 + max(mine, float(scalars[0]))) for scalars in incoming]
+        weights = [1 / (1 + max(mine, scalars.item(0))) for scalars in incoming]
         own = here.senders.index(here.agent)
         weights[own] = 0.0
         weights[own] = 1.0 - sum(weights)

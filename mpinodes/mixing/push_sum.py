@@ -34,6 +34,9 @@ class PushSum(Mixing):
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
         """w_i of the next round, the weights, and the same w_i as the scale."""
-        pairs = [scalars.tolist() for scalars in incoming]
-        w = sum(share * w_j for share, w_j in pairs)
-        return w, [share for share, _ in pairs], w
+        w, shares = 0.0, []
+        for scalars in incoming:
+            share, w_j = scalars.tolist()
+            shares.append(share)
+            w += share * w_j
+        return w, shares, w

@@ -85,8 +85,9 @@ class Network:
         if requests:
             MPI.Prequest.Startall(requests)
             self._wait(requests)
+        t = here.t
         for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
-            if frame[0] != here.t or frame[1] != RELEASE_FRAME:
+            if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
                 raise RoundMismatch(
                     f"agent {self._agent} in round {here.t} got a frame of round {frame[0]:g}, kind {frame[1]:g}, "
                     f"from agent {j}"
@@ -131,20 +132,21 @@ class Channel:
         self._length = chunk_rounds(chunk, width, rounds)
         self._chunks = np.empty((2, self._length, width))
         self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
+        self._filled, self._place = self._chunks[0], 0
 
     def row(self, t: int) -> Vector:
         """Where the row of round t is to be written."""
-        chunk, place = divmod(t - 1, self._length)
-        if place == 0:
+        chunk, self._place = divmod(t - 1, self._length)
+        if self._place == 0:
             patient_wait([self._sending[chunk % 2]], self._comm)
-        row: Vector = self._chunks[chunk % 2, place]
+            self._filled = self._chunks[chunk % 2]
+        row: Vector = self._filled[self._place]
         return row
 
     def done(self, t: int) -> None:
         """The row of round t is complete; send the chunk if it is full or the last."""
-        chunk, place = divmod(t - 1, self._length)
-        if place == self._length - 1 or t == self._rounds:
-            self._send(chunk, place + 1)
+        if self._place == self._length - 1 or t == self._rounds:
+            self._send((t - 1) // self._length, self._place + 1)
 
     def _send(self, chunk: int, rows: int) -> None:
         patient_wait([self._sending[chunk % 2]], self._comm)

@@ -90,7 +90,8 @@ class Periodic(Topology):
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """An agent's place in round t."""
-        inn, out = self._neighbors[(t - 1) % len(self._neighbors)]
+        phases = self._neighbors
+        inn, out = phases[(t - 1) % len(phases)]
         return Neighborhood(t, agent, inn[agent], out[agent])
 
 

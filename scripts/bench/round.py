@@ -1,10 +1,11 @@
 """Rounds per second of mpinodes beside a bare loop that does the same work: mpirun -n 8 python scripts/bench/round.py.
 
-The bare loop is DPSDA-PS without mpinodes: the same typed exchange (persistent requests on preallocated float64
-frames, the same way of waiting), the same NumPy work (noise, mixing, gradient, projection) and the same logger
-arithmetic, written out by hand. Both run in turn within one job, several times, so that a machine whose speed drifts
-slows both; what is printed is the median of the ratios. Where the rest goes is printed below: the CPU time of a round
-by stage, summed over the ranks, from one more run with a clock around every stage.
+The bare loop is DPSDA-PS of 7 agents, or DOLA on a ring of as many as there are ranks but one (other numbers of ranks
+run this alone), without mpinodes: the same typed exchange (persistent requests on preallocated float64 frames, the same
+way of waiting), the same NumPy work (noise, mixing, gradient, projection) and the same logger arithmetic, written out
+by hand. Both run in turn within one job, several times, so that a machine whose speed drifts slows both; what is
+printed is the median of the ratios. Where the rest goes is printed below: the CPU time of a round by stage, summed over
+the ranks, from one more run with a clock around every stage.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ CASES = {
         *(f"privacy.{word}" for word in ("clip=5", "scale=1")),
         "rounds=400",
     ],
+    "ring": [
+        *(f"topology.{word}" for word in ("name=ring", "agents={agents}")),
+        "algorithm.name=dola",
+        "rounds={rounds}",
+    ],
 }
 QUICK = 40  # rounds
 
@@ -67,15 +73,16 @@ class Images(LabelledStream):
         return in_memory(features, np.where(rng.random(8000) < 0.5, 1.0, -1.0)), None
 
 
-def setup_of(case: str, quick: bool) -> Setup:
-    return compose(parse(None, [*CASES[case], *[f"rounds={QUICK}"] * quick]), ranks=8)
+def setup_of(case: str, ranks: int, quick: bool) -> Setup:
+    words = [word.format(agents=ranks - 1, rounds=16_000 // (ranks - 1)) for word in CASES[case]]
+    return compose(parse(None, [*words, *[f"rounds={QUICK}"] * quick]), ranks)
 
 
 def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
-    agents, comm = world.Split(int(world.rank == 7)), world.Dup()
+    agents, comm = world.Split(int(world.rank == world.size - 1)), world.Dup()
     e = setup.experiment
-    if world.rank == 7:
+    if world.rank == world.size - 1:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
@@ -99,75 +106,134 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
 
 def bare(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds of the same work written out by hand."""
-    agents, comm = world.Split(int(world.rank == 7)), world.Dup()
-    e, d, n, me = setup.experiment, setup.dimension, 7, world.rank
-    rounds, radius, scale = e.rounds, e.problem.radius, float(e.privacy.scale)
-    losses = [(f.features, f.targets) for f in map(setup.stream.of(0), range(1, rounds + 1))]
-    batch, end = len(losses[0][1]), HEADER + d
+    logger = world.size - 1
+    agents, comm = world.Split(int(world.rank == logger)), world.Dup()
+    e, d, me = setup.experiment, setup.dimension, world.rank
+    rounds, end = e.rounds, HEADER + d
     length = chunk_rounds(e.record.chunk, d + 4, rounds)
+    owners = range(logger) if setup.algorithm.decomposable else [0]
+    losses = [
+        [(f.features, f.targets) for f in map(setup.stream.of(i), range(1, rounds + 1))]
+        for i in (owners if me == logger else [me])
+    ]
     world.Barrier()
     start = time.perf_counter()
-    if me == 7:
-        _bare_logger(comm, losses, setup.blocks, rounds, length, d)
+    if me == logger:
+        _bare_logger(comm, setup, losses, length)
     else:
-        frames = {j: np.zeros(end + 2) for j in range(n)}
-        receives = {j: agents.Recv_init(frames[j], source=j) for j in range(n) if j != me}
-        sends = {i: agents.Send_init(frames[me], dest=i) for i in range(n) if i != me}
-        hears = [setup.topology.neighborhood(t, me) for t in range(1, 5)]
-        requests = [[receives[j] for j in r.in_neighbors] + [sends[i] for i in r.out_neighbors] for r in hears]
-        senders = [r.senders for r in hears]
-        shares = [1 / (len(r.out_neighbors) + 1) for r in hears]
-        block, size = setup.blocks[me], setup.blocks[me].stop - setup.blocks[me].start
-        clip, sigma = e.clip, np.sqrt(e.problem.gradient_noise)
-        noise, xi = Draws(0, Purpose.NOISE, me), Draws(0, Purpose.GRADIENT_NOISE, me)
-        z, y, w = np.zeros(d), np.zeros(d), 1.0
+        frames = {j: np.zeros(end + setup.mixing.width) for j in range(logger)}
+        receives = {j: agents.Recv_init(frames[j], source=j) for j in range(logger) if j != me}
+        sends = {i: agents.Send_init(frames[me], dest=i) for i in range(logger) if i != me}
+        places = [setup.topology.neighborhood(t, me) for t in range(1, setup.topology.period + 1)]
+        requests = [[receives[j] for j in r.in_neighbors] + [sends[i] for i in r.out_neighbors] for r in places]
+        heard = [[frames[j] for j in r.senders] for r in places]
         chunks, sending = np.zeros((2, length, d + 4)), [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
         frame = frames[me]
+        say, hear = (_dola if setup.algorithm.decomposable else _dpsda)(setup, me, places, losses[0])
         for t in range(1, rounds + 1):
             k, place = divmod(t - 1, length)
             if place == 0:
                 wait([sending[k % 2]])
-            phase = (t - 1) % 4
-            np.add(z, noise.at(t).laplace(0.0, scale, d), out=frame[HEADER:end])
-            frame[0], frame[1], frame[end], frame[end + 1] = t, 1, shares[phase], w
-            chunks[k % 2, place, :d] = y
-            chunks[k % 2, place, d:] = (scale, 1.0, 1.0, 1.0)
+            phase = (t - 1) % len(places)
+            frame[0], frame[1] = t, 1
+            say(t, phase, frame, chunks[k % 2, place])
             if place == length - 1 or t == rounds:
-                sending[k % 2] = comm.Isend(chunks[k % 2, : place + 1], dest=7)
+                sending[k % 2] = comm.Isend(chunks[k % 2, : place + 1], dest=logger)
             if requests[phase]:
                 MPI.Prequest.Startall(requests[phase])
                 wait(requests[phase])
-            z, w = np.zeros(d), 0.0
-            for j in senders[phase]:
-                f = frames[j]
-                z += f[end] * f[HEADER:end]
-                w += f[end] * f[end + 1]
-            a, b = losses[t - 1]
-            slope = -0.5 * b * (1.0 - np.tanh(0.5 * b * (a @ y)))
-            own = a[:, block]
-            norms = np.abs(slope) * np.sqrt(np.vecdot(own, own))
-            u = (slope * (clip / np.maximum(norms, clip))) @ own
-            z[block] += n * (u + xi.at(t).normal(0.0, sigma, size))
-            y = z * (-1 / np.sqrt(t) / w)
-            norm = np.sqrt(y @ y)
-            if norm > radius:
-                y *= radius / norm
+            hear(t, phase, heard[phase])
         wait(sending)
     seconds = time.perf_counter() - start
     world.Barrier()
-    assert batch == len(losses[-1][1])
     agents.Free(), comm.Free()
     return world.allreduce(seconds, MPI.MAX)
 
 
-def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: int) -> None:
-    """Receive, and add up f^t at the network's decision, at its running mean and at every agent's estimate."""
-    buffers, sum_x, sum_f = np.empty((2, 7, length, d + 4)), np.zeros(d), np.zeros(9)
-    starts = list(range(0, rounds, length))
+Kernel = tuple[Callable[..., None], Callable[..., None]]  # what an agent says, and what it makes of what it hears
+
+
+def _dpsda(setup: Setup, me: int, places: list, losses: list) -> Kernel:
+    """DPSDA-PS on logistic losses in a ball."""
+    e, d, n = setup.experiment, setup.dimension, setup.topology.agents
+    radius, scale, clip, end = e.problem.radius, float(e.privacy.scale), e.clip, HEADER + d
+    shares = [1 / (len(r.out_neighbors) + 1) for r in places]
+    block, size = setup.blocks[me], setup.blocks[me].stop - setup.blocks[me].start
+    noise, xi, sigma = Draws(0, Purpose.NOISE, me), Draws(0, Purpose.GRADIENT_NOISE, me), e.problem.gradient_noise**0.5
+    z, y, w = np.zeros(d), np.zeros(d), 1.0
+
+    def say(t: int, phase: int, frame: np.ndarray, row: np.ndarray) -> None:
+        np.add(z, noise.at(t).laplace(0.0, scale, d), out=frame[HEADER:end])
+        frame[end], frame[end + 1] = shares[phase], w
+        row[:d] = y
+        row[d:] = (scale, 1.0, 1.0, 1.0)
+
+    def hear(t: int, phase: int, frames: list) -> None:
+        nonlocal z, y, w
+        z, w = np.zeros(d), 0.0
+        for f in frames:
+            z += f[end] * f[HEADER:end]
+            w += f[end] * f[end + 1]
+        a, b = losses[t - 1]
+        slope = -0.5 * b * (1.0 - np.tanh(0.5 * b * (a @ y)))
+        own = a[:, block]
+        norms = np.abs(slope) * np.sqrt(np.vecdot(own, own))
+        u = (slope * (clip / np.maximum(norms, clip))) @ own
+        z[block] += n * (u + xi.at(t).normal(0.0, sigma, size))
+        y = z * (-1 / np.sqrt(t) / w)
+        norm = np.sqrt(y @ y)
+        if norm > radius:
+            y *= radius / norm
+
+    return say, hear
+
+
+def _dola(setup: Setup, me: int, places: list, losses: list) -> Kernel:
+    """DOLA on hinge losses in a ball, by Metropolis weights."""
+    e, d, run = setup.experiment, setup.dimension, setup.run
+    radius, clip, end = e.problem.radius, e.clip, HEADER + d
+    each = np.sqrt(d) * run.grad_sensitivity[me] / e.epsilon
+    noise, x, made_with = Draws(0, Purpose.NOISE, me), np.zeros(d), 0.0
+
+    def say(t: int, phase: int, frame: np.ndarray, row: np.ndarray) -> None:
+        np.add(x, noise.at(t).laplace(0.0, each * made_with, d), out=frame[HEADER:end])
+        frame[end] = len(places[phase].out_neighbors)
+        row[:d] = x
+        row[d:] = (each * made_with, 1.0, 1.0, 1.0)
+
+    def hear(t: int, phase: int, frames: list) -> None:
+        nonlocal x, made_with
+        here = places[phase]
+        weights = [1 / (1 + max(f[end], len(here.in_neighbors))) for f in frames]
+        weights[here.senders.index(me)] += 1 - sum(weights)
+        mixed = np.zeros(d)
+        for weight, f in zip(weights, frames, strict=True):
+            mixed += weight * f[HEADER:end]
+        a, b = losses[t - 1]
+        slope = np.where(b * (a @ mixed) < 1.0, -b, 0.0)
+        norms = np.abs(slope) * np.sqrt(np.vecdot(a, a))
+        g = (slope * (clip / np.maximum(norms, clip))) @ a + run.regularizer * mixed
+        made_with = run.steps(t)
+        x = mixed - made_with * g
+        norm = np.sqrt(x @ x)
+        if norm > radius:
+            x *= radius / norm
+
+    return say, hear
+
+
+def _bare_logger(comm: MPI.Comm, setup: Setup, losses: list[list], length: int) -> None:
+    """Receive, and add up all losses at what was decided, at its running mean and at every agent's estimate."""
+    rounds, d, n = setup.experiment.rounds, setup.dimension, setup.topology.agents
+    own = setup.algorithm.decomposable
+    a = [np.concatenate([of[t][0] for of in losses]) for t in range(rounds)]
+    b = [np.concatenate([of[t][1] for of in losses]) for t in range(rounds)]
+    starts, total = list(range(0, rounds, length)), 0.0
+    buffers, before = np.empty((2, n, length, d + 4)), 0.0
 
     def post(k: int) -> list:
         r = min(length, rounds - starts[k])
-        return [comm.Irecv(buffers[k % 2, i, :r], source=i) for i in range(7)]
+        return [comm.Irecv(buffers[k % 2, i, :r], source=i) for i in range(n)]
 
     coming = post(0)
     for k, first in enumerate(starts):
@@ -175,14 +241,13 @@ def _bare_logger(comm: MPI.Comm, losses, blocks, rounds: int, length: int, d: in
         coming = post(k + 1) if k + 1 < len(starts) else []
         r = min(length, rounds - first)
         estimates = buffers[k % 2, :, :r, :d].transpose(1, 0, 2)
-        x = np.concatenate([estimates[:, i, block] for i, block in enumerate(blocks)], axis=1)
-        sums = sum_x + np.cumsum(x, axis=0)
-        mean = sums / np.arange(first + 1, first + r + 1)[:, None]
-        a = np.stack([losses[t][0] for t in range(first, first + r)])
-        b = np.stack([losses[t][1] for t in range(first, first + r)])[:, None, :]
-        points = np.concatenate([x[:, None], mean[:, None], estimates], axis=1)
-        sum_f += np.logaddexp(0, -b * (points @ a.transpose(0, 2, 1))).sum(axis=(0, 2))
-        sum_x = sums[-1]
+        decided = estimates if own else np.concatenate([estimates[:, [i], s] for i, s in enumerate(setup.blocks)], -1)
+        sums = before + np.cumsum(decided, axis=0)
+        means = sums / np.arange(first + 1, first + r + 1)[:, None, None]
+        points = np.concatenate([means, estimates] if own else [decided, means, estimates], axis=1)
+        margins = np.stack(b[first : first + r])[:, None] * (points @ np.stack(a[first : first + r]).transpose(0, 2, 1))
+        total += (np.maximum(0.0, 1.0 - margins) if own else np.logaddexp(0, -margins)).sum(axis=(0, 2))
+        before = sums[-1]
 
 
 class Clock:
@@ -221,10 +286,10 @@ STAGES = ("hear", "mix", "update", "speak", "message", "release", "exchange and 
 
 def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
     """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
-    agents, comm = world.Split(int(world.rank == 7)), world.Dup()
+    agents, comm = world.Split(int(world.rank == world.size - 1)), world.Dup()
     e, clock = setup.experiment, Clock(STAGES)
     world.Barrier()
-    if world.rank == 7:
+    if world.rank == world.size - 1:
         from mpinodes.results.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
@@ -267,12 +332,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, once: whether it runs, not how fast")
     options = parser.parse_args()
     world = MPI.COMM_WORLD
-    if world.size != 8:
-        print("start it with mpirun -n 8", file=sys.stderr)
-        return 2
     wait = make_wait(world, world.size)
-    for case in options.case or CASES:
-        setup = setup_of(case, options.quick)
+    for case in options.case or (CASES if world.size == 8 else ["ring"]):
+        setup = setup_of(case, world.size, options.quick)
         taken = []
         for _ in range(2 if options.quick else options.repeats + 1):
             taken.append((with_mpinodes(world, setup, wait), bare(world, setup, wait)))
@@ -281,7 +343,7 @@ def main() -> int:
             ratios = sorted(a / b for a, b in rates)
             ours, theirs = (statistics.median(r) for r in zip(*rates, strict=True))
             print(
-                f"{case}: mpinodes {ours:.0f} rounds/s, bare loop {theirs:.0f} rounds/s, "
+                f"{case}, {world.size - 1} agents: mpinodes {ours:.0f} rounds/s, bare loop {theirs:.0f} rounds/s, "
                 f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
         spent = stages(world, setup, wait)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.losses.logistic import Logistic
@@ -90,3 +91,24 @@ def test_gradient_noise_has_the_stated_variance_and_does_not_depend_on_the_data(
     errors = [NoisyGradient(f, 0.1, 5, noise).grad(x) - f.grad(x) for f in (one, other)]
     assert errors[0].var() == pytest.approx(0.1, abs=4 * 0.1 * np.sqrt(2 / 20_000))
     np.testing.assert_allclose(errors[0], errors[1], atol=1e-13)
+
+
+def test_the_hinge_has_no_slope_at_its_kink_beyond_it_or_where_there_is_no_number():
+    prediction, target = np.array([0.5, -2.0, 1.0, -1.5, np.nan]), np.array([1.0, 1.0, 1.0, -1.0, 1.0])
+    np.testing.assert_array_equal(Hinge.slope(prediction, target), [-1.0, -1.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(target, [1.0, 1.0, 1.0, -1.0, 1.0])
+
+
+@pytest.mark.parametrize("loss", [Logistic, Hinge, LeastSquares])
+@pytest.mark.parametrize("clip", [1e300, 0.3])
+@pytest.mark.parametrize("divisor", [1.0, 3.0, np.array([2.0])])
+def test_a_round_of_one_sample_has_the_gradient_of_the_same_sample_among_others_of_no_weight(loss, clip, divisor):
+    """One sample takes a way of its own; beside rows of zeros it takes that of many."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        features, targets = sample(rng, 3)
+        features[1:] = 0.0
+        x, block = rng.standard_normal(8), slice(2, 7)
+        many = loss(features, targets, clip, divisor=np.broadcast_to(divisor, 3)).grad(x, block)
+        one = loss(features[:1], targets[:1], clip, divisor=divisor).grad(x, block)
+        np.testing.assert_allclose(one, many, rtol=1e-14)

@@ -54,7 +54,7 @@ def run(tmp_path, name: str = "run", **experiment):
 def test_no_two_streams_have_the_same_key():
     seeds = [*range(4), *(2**32 + k for k in range(4)), 3 * 2**32 + 1, 2**63 - 1]
     place = [(seed, purpose, agent) for seed in seeds for purpose in Purpose for agent in range(100)]
-    keys = {Draws(*of)._state["state"]["key"].tobytes() for of in place}
+    keys = {tuple(Draws(*of)._state["state"]["key"]) for of in place}
     assert len(keys) == len(place) == 11_000
 
 

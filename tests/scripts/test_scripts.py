@@ -69,9 +69,10 @@ def test_whole_commands_are_timed_part_by_part(tmp_path):
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
     out = run("bench/round.py", "--quick", cwd=tmp_path, before=(*mpirun(), "-n", "8")).out
-    found = re.findall(r"^(\w+): mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)", out, re.MULTILINE)
-    assert [case for case, *_ in found] == ["default", "d784"]
-    for ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
+    line = r"^(\w+), (\d+) agents: mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)"
+    found = re.findall(line, out, re.MULTILINE)
+    assert [case for case, *_ in found] == ["default", "d784", "ring"]
+    for _, ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
         assert ratio == pytest.approx(ours / bare, abs=0.01 + 0.01 * ratio)
 
 

@@ -57,6 +57,18 @@ def test_an_epoch_shows_every_training_sample_once_and_epochs_differ():
     np.testing.assert_array_equal(rows(plain, range(1, 285)), train)
 
 
+@pytest.mark.parametrize("settings", [{}, {"batch": 7}, {"shuffle": False}, {"partition": "even"}])
+def test_losses_made_ahead_are_those_made_one_by_one(settings):
+    """In turn over the end of an epoch, and out of turn: rounds again, back, and far ahead."""
+    stream = digits(epochs=5, **settings)
+    period = stream.rounds // 5
+    in_turn = stream.of(1)
+    for t in [*range(1, 2 * period + 3), 4, 4, 5, 3 * period, 3 * period + 1, 1]:
+        one, other = in_turn(t), stream.of(1)(t)
+        np.testing.assert_array_equal(one.features, other.features)
+        np.testing.assert_array_equal(one.targets, other.targets)
+
+
 def test_batches_leave_the_rest_out():
     stream = digits(batch=100, epochs=3)
     assert stream.rounds == 6
