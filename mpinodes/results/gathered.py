@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # of features turned into numbers
+IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
 
 
 class Gathered(NamedTuple):
@@ -39,6 +41,23 @@ class Gathered(NamedTuple):
             return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
         rows = slice((first - 1) * self.samples, rounds * self.samples)
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
+
+
+def values_at(loss: LinearLoss, points: Vector) -> Vector:
+    """The loss at many points, by blocks of samples: (k, d) -> (k,)."""
+    found = 0.5 * loss.regularizer * np.vecdot(points, points)
+    shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
+    for rows in blocks(len(loss.targets), len(points) if isinstance(loss.features, np.ndarray) else 1):
+        values = type(loss).values(loss.features[rows], loss.targets[None, rows], points[None])[0]
+        found += values @ shares[rows]
+    return np.asarray(found)
+
+
+def blocks(total: int, width: int) -> list[slice]:
+    """`total` rows in equal parts, so small that results of so many numbers a row stay in the cache."""
+    number = max(1, -(-total * width // IN_CACHE))
+    edges = np.linspace(0, total, number + 1).astype(int).tolist()
+    return [slice(*ends) for ends in pairwise(edges)]
 
 
 def accuracy(points: Vector, source: Source) -> Vector:
