@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core import Vector
+from mpinodes.core import Features, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
@@ -60,11 +60,26 @@ def blocks(total: int, width: int) -> list[slice]:
     return [slice(*ends) for ends in pairwise(edges)]
 
 
-def accuracy(points: Vector, source: Source) -> Vector:
-    """Share of samples whose label ±1 is the sign of a·x, for every point x: (k, d) -> (k,)."""
-    right = np.zeros(len(points))
-    for start in range(0, len(source.targets), ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(source.targets)))
-        signs = np.asarray(source.features(rows) @ points.T) > 0
-        right += (signs == (source.targets[rows] > 0)[:, None]).sum(axis=0)
-    return right / len(source.targets)
+class Labelled:
+    """A set of samples with labels ±1; sparse ones are read once, for as numbers they take no more than as text."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept: dict[int, Features] = {}
+
+    def accuracy(self, points: Vector) -> Vector:
+        """Share of samples whose label is the sign of a·x, for every point x, a column: (d, k) -> (k,)."""
+        targets, right = self._source.targets, np.zeros(points.shape[1])
+        for start in range(0, len(targets), ROWS_AT_ONCE):
+            features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
+            signs = np.asarray(features @ points) > 0
+            right += (signs == (targets[start : start + ROWS_AT_ONCE] > 0)[:, None]).sum(axis=0)
+        return right / len(targets)
+
+    def _rows(self, start: int, end: int) -> Features:
+        if start in self._kept:
+            return self._kept[start]
+        features = self._source.features(np.arange(start, end))
+        if not isinstance(features, np.ndarray):
+            self._kept[start] = features
+        return features

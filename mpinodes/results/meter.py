@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
-from mpinodes.formats import Source
-from mpinodes.results.gathered import Gathered, accuracy, values_at
+from mpinodes.results.gathered import Gathered, Labelled, values_at
 
 NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
 
@@ -37,10 +35,7 @@ class Lost(NamedTuple):
 
 
 class Losses(ABC):
-    """The losses of all deciders."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._regularizer = setup.experiment.problem.regularizer
+    """The losses of all deciders, without regularizers."""
 
     @property
     @abstractmethod
@@ -54,12 +49,6 @@ class Losses(ABC):
     @abstractmethod
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """What is lost in rounds `first` on; columns: those that the points are of."""
-
-    def penalty(self, points: Vector) -> Vector:
-        """(λ/2)‖·‖²: (..., d) -> (...)."""
-        if not self._regularizer:
-            return np.zeros(points.shape[:-1])
-        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
 
 
 class Rounds(NamedTuple):
@@ -89,9 +78,9 @@ class Meter:
         self._blocks = None if setup.algorithm.decomposable else setup.blocks
         self._deciders = k = n if self._blocks is None else 1
         self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
-        self._losses = losses
+        self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled: Mapping[str, Source] = setup.stream.labelled()
+        self._labelled = {name: Labelled(source) for name, source in setup.stream.labelled().items()}
         self._judged_by = setup.algorithm.judged_by
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
         self._seen, self._weight = 0, 0.0
@@ -115,8 +104,11 @@ class Meter:
         x = self._decisions(estimates)
         columns = self._losses.columns(first, last)
         judged = slice(-self._seen % self._every, None, self._every)
-        points = Points(x[..., columns], self._averages(x, columns), estimates[judged][..., columns], judged)
+        averages, penalties = self._averages(x, columns)
+        points = Points(x[..., columns], averages, estimates[judged][..., columns], judged)
         lost = self._losses.at(first, columns, points)
+        if self._regularizer:
+            lost = self._regularized(lost, x, penalties, estimates[judged])
         summands = np.column_stack([lost.own, lost.averaged, self._of_agents(lost, judged)])
         totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
         for at in self._horizons_within(first, last):
@@ -130,20 +122,38 @@ class Meter:
             return estimates
         return np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)[:, None]
 
-    def _averages(self, decisions: Vector, columns: Columns) -> Vector:
-        """Go on to the end of these rounds: (rounds, k, d) -> the running averages' coordinates (rounds, k, c)."""
+    def _regularized(self, lost: Lost, decisions: Vector, of_averages: Vector, estimates: Vector) -> Lost:
+        """With every decider's regularizer."""
+        own, agents = self._penalty(decisions).sum(axis=1), self._deciders * self._penalty(estimates)
+        return lost._replace(
+            own=lost.own + own, averaged=lost.averaged + of_averages, everybodys=lost.everybodys + agents
+        )
+
+    def _penalty(self, points: Vector) -> Vector:
+        """(λ/2)‖·‖²: (..., d) -> (...)."""
+        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
+
+    def _averages(self, decisions: Vector, columns: Columns) -> tuple[Vector, Vector]:
+        """Go on to the end of these rounds, (rounds, k, d), and tell of the running averages.
+
+        Returns:
+            Their coordinates (rounds, k, c), and what their regularizers come to together (rounds,).
+        """
         horizons = {int(self.horizons[at]): at for at in range(len(self.horizons))}
         averages = np.empty((len(decisions), self._deciders, self._sum_x[0, columns].size))
-        for x, average in zip(decisions, averages, strict=True):
+        penalties = np.zeros(len(decisions))
+        for row, x in enumerate(decisions):
             self._seen += 1
             weight = float(self._seen) if self._linear else 1.0
             self._sum_x += weight * x if self._linear else x
             self._weight += weight
-            np.divide(self._sum_x[:, columns], self._weight, out=average)
+            np.divide(self._sum_x[:, columns], self._weight, out=averages[row])
+            if self._regularizer:
+                penalties[row] = self._penalty(self._sum_x).sum() / self._weight**2
             if self._seen in horizons:
                 self._keep(horizons[self._seen], x)
         self._latest = decisions[-1]
-        return averages
+        return averages, penalties
 
     def _of_agents(self, lost: Lost, judged: slice) -> Vector:
         """What agents lost, (rounds, n): where it was not looked at, the network's loss and what set them apart."""
@@ -187,9 +197,9 @@ class Meter:
         """Accuracies of many horizons at once: the samples are read, unpacked or drawn for all together."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
-            points = np.concatenate([points for _, points in self._unjudged])
-            for name, source in self._labelled.items():
-                self.accuracy[name][at] = accuracy(points, source).reshape(len(at), 2, -1)
+            points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)
+            for name, labelled in self._labelled.items():
+                self.accuracy[name][at] = labelled.accuracy(points).reshape(len(at), 2, -1)
         self._unjudged.clear()
 
     def _judge_whole(self) -> None:

@@ -50,7 +50,6 @@ class Changing(Losses):
     """Losses that come anew in every round, with as many samples each time."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
 
     @property
@@ -59,9 +58,9 @@ class Changing(Losses):
         return self._samples.everything()
 
     def columns(self, first: int, last: int) -> Columns:
-        """See `Losses`: of sparse samples those that they have, unless a regularizer is of all."""
+        """See `Losses`: of sparse samples those that they have."""
         features, _ = self._samples.of(first, last)
-        if isinstance(features, np.ndarray) or self._regularizer:
+        if isinstance(features, np.ndarray):
             return ALL
         return np.unique(features.indices)
 
@@ -72,7 +71,7 @@ class Changing(Losses):
         if not isinstance(columns, slice):
             features = _renumbered(features, columns)
         own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
-        lost = self._sums(features, targets.reshape(len(own), -1), own) + self.penalty(own)
+        lost = self._sums(features, targets.reshape(len(own), -1), own)
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
         if not len(points.estimates):
             return Lost(lost[:, 0], lost[:, 1], np.empty(points.estimates.shape[:2]), None)
@@ -80,7 +79,7 @@ class Changing(Losses):
         if rows.size < len(targets):
             features = features[rows.ravel()]
         everybodys = self._sums(features, targets[rows], points.estimates)
-        return Lost(lost[:, 0], lost[:, 1], everybodys + samples.owners * self.penalty(points.estimates), None)
+        return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, points: Vector) -> Vector:
         """Of the samples of every group, at its points: (g, p)."""
@@ -92,7 +91,6 @@ class Constant(Losses):
     """Losses that stay the same, over as many samples as each owner has."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
         self._decomposable = setup.algorithm.decomposable
@@ -114,8 +112,8 @@ class Constant(Losses):
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """See `Losses`."""
         rounds, owners, _ = points.decisions.shape
-        lost, training = self.penalty(np.stack([points.decisions, points.averages])).sum(axis=2), np.zeros(rounds)
-        everybodys = owners * self.penalty(points.estimates)
+        lost, training = np.zeros((2, rounds)), np.zeros(rounds)
+        everybodys = np.zeros(points.estimates.shape[:2])
         others = np.delete(np.arange(rounds), points.judged)
         for i in range(owners):
             for some, estimates in ((points.judged, points.estimates), (others, points.estimates[:0, :0])):

@@ -290,7 +290,8 @@ def test_sparse_samples_are_judged_in_the_coordinates_they_have(tmp_path):
     estimates = rng.standard_normal((20, 3, 200))
     for rest in ("algorithm.name=dola data.batch=3", "algorithm.name=dola data.batch=all rounds=6", "rounds=20"):
         for regularizer in (0, 0.3):
-            words = f"{rest} topology.name=ring topology.agents=3 problem.loss=logistic problem.regularizer={regularizer} step.kind=inverse-sqrt data.file="
+            rest = f"{rest} problem.regularizer={regularizer} step.kind=inverse-sqrt topology.agents=3"
+            words = f"{rest} topology.name=ring problem.loss=logistic data.file="
             totals = []
             for name in ("samples.txt", "samples.npz"):
                 setup = setup_of(f"{words}{tmp_path}/{name} data.columns=200")
