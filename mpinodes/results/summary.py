@@ -100,7 +100,7 @@ def _row(s: Json, metric: Json) -> Row:
     if "regret" in metric["variable"] and _is_nothing(s, metric["variable"]):
         shown += "    (0, as far as the comparator's certificate tells)"
     if metric["variable"] == "agent_regret":
-        shown += "   " * (s["agent_regret_every"] > 1) + estimated(s)
+        shown += estimated(s)
     if metric["variable"] in JUDGED:
         shown += f"    of the {s['judged']} decision"
     if metric["variable"] == "comparator_value":
@@ -110,7 +110,7 @@ def _row(s: Json, metric: Json) -> Row:
 
 def estimated(s: Json) -> str:
     """What to add where agent regret is told of that was not found in every round."""
-    every = s["agent_regret_every"]
+    every = s.get("agent_regret_every", 1)  # older runs do not say
     return f" (estimated from one round in {every})" if every > 1 else ""
 
 
