@@ -168,6 +168,15 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     dynamic_regret: Annotated[
         bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
     ] = False
+    agent_regret_every: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="K: in every K-th round alone it is found what each agent's estimate would have lost; the K "
+            "rounds from it on count as being as far from the network's loss. Agent regret is then an estimate, and "
+            "costs the logger a K-th",
+        ),
+    ] = 1
     metrics: Annotated[
         tuple[str, ...],
         Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),

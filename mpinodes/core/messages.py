@@ -27,6 +27,17 @@ HEADER = 3  # floats of a frame before its releases: round, kind, and who is kno
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
+def stack(rows: Sequence[Features]) -> Features:
+    """Feature matrices on top of each other."""
+    if len(rows) == 1:
+        return rows[0]
+    if isinstance(rows[0], np.ndarray):
+        return np.concatenate(rows)
+    from scipy.sparse import vstack
+
+    return vstack(rows, format="csr")
+
+
 class Diverged(RuntimeError):
     """The run has left what its method is sound for; the message says where and why."""
 

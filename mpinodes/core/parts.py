@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.keys import noise_key
-from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector
+from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector, stack
 from mpinodes.core.seeds import Draws
 
 S = TypeVar("S")
@@ -424,10 +424,15 @@ class SampleLoss(Loss):
 
     @classmethod
     @abstractmethod
-    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
-        """Losses of every sample of round t at many points, unclipped, unaveraged, unregularized.
+    def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
+        """Losses of single samples, unclipped, unaveraged, unregularized, at many points: (g, p, k).
 
-        (rounds, points, d) -> (rounds, points, samples)
+        Of g groups of points, each is for k samples of its own; or all are for the same k.
+
+        Args:
+            features: (g k, d), group by group, or (k, d); dense or a sparse CSR array.
+            targets: (g, k), or (1, k).
+            points: (g, p, d).
         """
 
 
@@ -512,6 +517,21 @@ class Stream(ABC):
     @abstractmethod
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses that this agent sees, by round from 1."""
+
+    def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
+        """By first and last round, the losses of these rounds as one: their samples, round by round.
+
+        All else is as in the first of them. Who judges a run reads its samples so, many rounds at a time.
+        """
+        losses: Callable[[int], Any] = self.of(agent)
+
+        def read(first: int, last: int) -> SampleLoss:
+            seen = [losses(t) for t in range(first, last + 1)]
+            features, targets = stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen])
+            merged: SampleLoss = replace(seen[0], features=features, targets=targets)
+            return merged
+
+        return read
 
     @abstractmethod
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
@@ -664,7 +684,8 @@ class Stretch:
         estimates: (r, n, d) every agent's.
         decisions: (r, k, d) every decider's.
         losses: (r,) what the network lost.
-        agent_losses: (r, n) what it would have lost with each agent's estimate.
+        agent_losses: (r, n) what it would have lost with each agent's estimate; where `record.agent_regret_every` has
+            it found in some rounds alone, estimated in the others.
         training_losses: (r,) the mean over agents of the mean loss of their own samples; None: losses change by round.
     """
 

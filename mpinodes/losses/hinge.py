@@ -22,7 +22,9 @@ class Hinge(PiecewiseLinearLoss):
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
         """ℓ."""
-        return np.maximum(0.0, 1.0 - target * prediction)
+        short = np.asarray(target * prediction)
+        np.subtract(1.0, short, out=short)
+        return np.maximum(0.0, short, out=short)
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:

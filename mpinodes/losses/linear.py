@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import ClassVar
@@ -82,19 +81,9 @@ class LinearLoss(SampleLoss):
         raise NotImplementedError(f"{type(self).__name__} has kinks, which Newton's method does not get over")
 
     @classmethod
-    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
-        """Losses ℓ(a_k·x, b_k) of every sample of round t at many points, unclipped, unaveraged, unregularized.
-
-        (rounds, points, d) -> (rounds, points, samples), by one batched product where features are dense.
-        """
-        targets = np.stack([loss.targets for loss in losses])[:, None, :]
-        if isinstance(losses[0].features, np.ndarray):
-            features = np.stack([loss.features for loss in losses])
-            predictions = points @ features.transpose(0, 2, 1)
-        else:
-            pairs = zip(losses, points, strict=True)
-            predictions = np.stack([np.asarray(loss.features @ x.T).T for loss, x in pairs])
-        return cls.point(predictions, targets)
+    def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
+        """See `SampleLoss.values`: ℓ(a_k·x, b_k)."""
+        return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
 
 class SmoothLoss(LinearLoss):
@@ -155,15 +144,24 @@ class PiecewiseLinearLoss(LinearLoss):
         """The least and the largest slope, elementwise."""
 
 
-def stack(rows: Sequence[Features]) -> Features:
-    """Feature matrices on top of each other."""
-    if len(rows) == 1:
-        return rows[0]
-    if isinstance(rows[0], np.ndarray):
-        return np.concatenate(rows)
-    from scipy.sparse import vstack
+def predictions(features: Features, points: Vector, groups: int) -> Vector:
+    """Every a_k·x of a group: features (groups k, d), and points (g, p, d) of as many groups or of one -> (g, p, k).
 
-    return vstack(rows, format="csr")
+    What a dense product of a group comes to does not depend, to the bit, on how many groups there are.
+    """
+    g, p, d = points.shape
+    k = features.shape[0] // groups
+    if isinstance(features, np.ndarray):
+        return points @ features.reshape(groups, k, d).transpose(0, 2, 1)
+    if groups == 1:
+        return np.ascontiguousarray((features @ points.reshape(-1, d).T).T).reshape(g, p, k)
+    # One product with a matrix of the groups' blocks, side by side on its diagonal.
+    group = np.repeat(np.arange(groups) * d, np.diff(features.indptr[::k]))
+    diagonal = type(features)(
+        (features.data, features.indices + group, features.indptr), shape=(features.shape[0], groups * d)
+    )
+    found = diagonal @ points.transpose(0, 2, 1).reshape(-1, p)
+    return np.ascontiguousarray(found.reshape(groups, k, p).transpose(0, 2, 1))
 
 
 @dataclass(slots=True)  # as are those below: made in every round, and a frozen one takes twice as long

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
-from mpinodes.core import ALL, SampleLoss, Vector
+from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.linear import SmoothLoss
 
@@ -59,9 +58,9 @@ class SquaredDistance(SmoothLoss):
         return np.eye(len(x)) * (self.weight + self.regularizer)
 
     @classmethod
-    def values(cls, losses: Sequence[SampleLoss], points: Vector) -> Vector:
-        """See `LinearLoss.values`."""
-        a = np.stack([loss.features for loss in losses])
+    def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
+        """See `SampleLoss.values`."""
+        a = features.reshape(*targets.shape, -1)
         squares = np.vecdot(points, points)[:, :, None] + np.vecdot(a, a)[:, None, :]
         return np.asarray(0.5 * squares - points @ a.transpose(0, 2, 1))
 

@@ -22,8 +22,8 @@ Json = dict[str, Any]
 FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
-    "seed": least, "reproducible": same, "judged": same, "bounds": theorems.combine, "versions": same,
-    "checked": same, "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
+    "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
+    "versions": same, "checked": same, "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 
@@ -47,6 +47,7 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "seed": e.seed,
         "reproducible": e.reproducible,
         "judged": setup.algorithm.judged_by,
+        "agent_regret_every": e.record.agent_regret_every,
         "checked": sources.checked(e),
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core import Vector
+from mpinodes.core import Features, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # of features turned into numbers
+IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
 
 
 class Gathered(NamedTuple):
@@ -41,11 +43,43 @@ class Gathered(NamedTuple):
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
 
 
-def accuracy(points: Vector, source: Source) -> Vector:
-    """Share of samples whose label ±1 is the sign of a·x, for every point x: (k, d) -> (k,)."""
-    right = np.zeros(len(points))
-    for start in range(0, len(source.targets), ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(source.targets)))
-        signs = np.asarray(source.features(rows) @ points.T) > 0
-        right += (signs == (source.targets[rows] > 0)[:, None]).sum(axis=0)
-    return right / len(source.targets)
+def values_at(loss: LinearLoss, points: Vector) -> Vector:
+    """The loss at many points, by blocks of samples: (k, d) -> (k,)."""
+    found = 0.5 * loss.regularizer * np.vecdot(points, points)
+    shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
+    for rows in blocks(len(loss.targets), len(points) if isinstance(loss.features, np.ndarray) else 1):
+        values = type(loss).values(loss.features[rows], loss.targets[None, rows], points[None])[0]
+        found += values @ shares[rows]
+    return np.asarray(found)
+
+
+def blocks(total: int, width: int) -> list[slice]:
+    """`total` rows in equal parts, so small that results of so many numbers a row stay in the cache."""
+    number = max(1, -(-total * width // IN_CACHE))
+    edges = np.linspace(0, total, number + 1).astype(int).tolist()
+    return [slice(*ends) for ends in pairwise(edges)]
+
+
+class Labelled:
+    """A set of samples with labels ±1; sparse ones are read once, for as numbers they take no more than as text."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept: dict[int, Features] = {}
+
+    def accuracy(self, points: Vector) -> Vector:
+        """Share of samples whose label is the sign of a·x, for every point x, a column: (d, k) -> (k,)."""
+        targets, right = self._source.targets, np.zeros(points.shape[1])
+        for start in range(0, len(targets), ROWS_AT_ONCE):
+            features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
+            signs = np.asarray(features @ points) > 0
+            right += (signs == (targets[start : start + ROWS_AT_ONCE] > 0)[:, None]).sum(axis=0)
+        return right / len(targets)
+
+    def _rows(self, start: int, end: int) -> Features:
+        if start in self._kept:
+            return self._kept[start]
+        features = self._source.features(np.arange(start, end))
+        if not isinstance(features, np.ndarray):
+            self._kept[start] = features
+        return features

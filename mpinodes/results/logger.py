@@ -51,6 +51,7 @@ class Logger:
             for chunk in chunks:
                 self.take(chunk)
         finally:
+            self._record.write()
             self._seconds = time.perf_counter() - begun
             self._watch.lap("rounds")
             self._progress.close()

@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
-from mpinodes.formats import Source
-from mpinodes.losses.linear import LinearLoss, stack
-from mpinodes.results.gathered import Gathered, accuracy
+from mpinodes.results.gathered import Gathered, Labelled, values_at
 
-NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
+NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
+
+Columns = slice | NDArray[np.int64]
+
+
+class Points(NamedTuple):
+    """Where losses are asked for, in r rounds of k deciders and n agents, in the coordinates asked for."""
+
+    decisions: Vector  # (r, k, c)
+    averages: Vector  # (r, k, c) running
+    estimates: Vector  # (j, n, c) in the rounds whose agents are judged
+    judged: slice  # these, of the r
+
+
+class Lost(NamedTuple):
+    """What is lost there, by all deciders' losses together."""
+
+    own: Vector  # (r,) at each decider's own decision
+    averaged: Vector  # (r,) at each one's own average
+    everybodys: Vector  # (j, n) at every agent's estimate
+    training: Vector | None  # (r,) the mean loss of an owner's samples at its decision; None: losses change by round
+
+
+class Losses(ABC):
+    """The losses of all deciders, without regularizers."""
+
+    @property
+    @abstractmethod
+    def everything(self) -> Gathered:
+        """All samples of the run; those that come in every round once."""
+
+    @abstractmethod
+    def columns(self, first: int, last: int) -> Columns:
+        """The coordinates of points that the losses of some rounds depend on, ascending."""
+
+    @abstractmethod
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """What is lost in rounds `first` on; columns: those that the points are of."""
 
 
 class Rounds(NamedTuple):
@@ -26,7 +59,7 @@ class Rounds(NamedTuple):
     training_loss: Vector | None  # (rounds,)
 
 
-class Meter(ABC):
+class Meter:
     """Adds up losses chunk by chunk, and keeps them at the horizons.
 
     With k deciders, a loss each (the network of a nondecomposable objective, or the n agents of a decomposable one):
@@ -37,90 +70,121 @@ class Meter(ABC):
         last, mean: (h, d) last and average decision, averaged over the deciders.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
         judged: (h, k, d) the decisions that an offline method is judged by.
-        whole: (h, k) F there, F the mean over rounds and agents.
+        whole: (h, k) F there, F the mean over rounds and agents; once the run has ended.
     """
 
-    def __init__(self, setup: Setup, horizons: NDArray[np.int64], deciders: int) -> None:
-        d, h = setup.dimension, len(horizons)
-        self._rounds = setup.experiment.rounds
-        self._losses: list[Any] = [setup.stream.of(i) for i in range(deciders)]
-        self._regularizer = setup.experiment.problem.regularizer
+    def __init__(self, setup: Setup, horizons: NDArray[np.int64], losses: Losses) -> None:
+        d, h, n = setup.dimension, len(horizons), setup.topology.agents
+        self._blocks = None if setup.algorithm.decomposable else setup.blocks
+        self._deciders = k = n if self._blocks is None else 1
+        self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
+        self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled: Mapping[str, Source] = setup.stream.labelled()
-        self._constant = setup.experiment.data.get("batch") == "all"
+        self._labelled = {name: Labelled(source) for name, source in setup.stream.labelled().items()}
         self._judged_by = setup.algorithm.judged_by
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
         self._seen, self._weight = 0, 0.0
-        self._sum_x = np.zeros((deciders, d))
-        self._sum_f = np.zeros(2 + setup.topology.agents)
+        self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
+        self._apart = np.zeros((1, n))  # what agents lost more than the network, when it was last found
         self.horizons = horizons
-        self.total = np.zeros((h, len(self._sum_f)))
+        self.total = np.zeros((h, 2 + n))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
-        self.accuracy = {name: np.zeros((h, 2, deciders)) for name in self._labelled}
-        self.judged = np.zeros((h if self._judged_by else 0, deciders, d))
-        self.whole = np.zeros((h, deciders))
+        self.accuracy = {name: np.zeros((h, 2, k)) for name in self._labelled}
+        self.judged = np.zeros((h if self._judged_by else 0, k, d))
+        self.whole = np.zeros((h, k))
 
-    @cached_property
+    @property
     def everything(self) -> Gathered:
         """All samples of the run; those that come in every round once."""
-        rounds = 1 if self._constant else self._rounds
-        seen = [loss(t) for t in range(1, rounds + 1) for loss in self._losses]
-        one, owners = seen[0], len(self._losses)
-        of_each = np.concatenate([np.full(len(loss.targets), loss.divisor) for loss in seen])
-        return Gathered(
-            type(one), stack([loss.features for loss in seen]), np.concatenate([loss.targets for loss in seen]),
-            samples=0 if self._constant else owners * len(one.targets),
-            divisor=of_each if self._constant else one.divisor, regularizer=owners * one.regularizer,
-        )  # fmt: skip
-
-    @abstractmethod
-    def _decisions(self, estimates: Vector) -> Vector:
-        """(rounds, agents, d) -> (rounds, k, d)."""
-
-    @cached_property
-    def _objective(self) -> LinearLoss:
-        return self.everything.upto(1 if self._constant else self._rounds)
-
-    @abstractmethod
-    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        """The summands of the sums, of round `first` on: (rounds, 2 + n)."""
+        return self._losses.everything
 
     def take(self, estimates: Vector) -> Rounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
-        rounds = np.arange(self._seen + 1, self._seen + 1 + len(estimates))
+        first, last = self._seen + 1, self._seen + len(estimates)
         x = self._decisions(estimates)
-        weight = rounds.astype(float) if self._linear else np.ones(len(rounds))
-        sums = self._sum_x + np.cumsum(weight[:, None, None] * x, axis=0)
-        weights = self._weight + np.cumsum(weight)
-        average = sums / weights[:, None, None]
-        values = self._values(int(rounds[0]), x, average, estimates)
-        totals = self._sum_f + np.cumsum(values, axis=0)
-        for at in np.flatnonzero(np.isin(self.horizons, rounds)):
-            row = self.horizons[at] - rounds[0]
-            self.total[at] = totals[row]
-            self._judge(int(at), x[row], average[row])
-        self._latest = x[-1], average[-1]
-        self._seen, self._weight = int(rounds[-1]), float(weights[-1])
-        self._sum_x, self._sum_f = sums[-1], totals[-1]
-        return Rounds(x, values, self._training_loss(x))
+        columns = self._losses.columns(first, last)
+        judged = slice(-self._seen % self._every, None, self._every)
+        averages, penalties = self._averages(x, columns)
+        points = Points(x[..., columns], averages, estimates[judged][..., columns], judged)
+        lost = self._losses.at(first, columns, points)
+        if self._regularizer:
+            lost = self._regularized(lost, x, penalties, estimates[judged])
+        summands = np.column_stack([lost.own, lost.averaged, self._of_agents(lost, judged)])
+        totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
+        for at in self._horizons_within(first, last):
+            self.total[at] = totals[self.horizons[at] - first]
+        self._sum_f = totals[-1]
+        return Rounds(x, summands, lost.training)
 
-    def _training_loss(self, decisions: Vector) -> Vector | None:
-        """(rounds, k, d) -> (rounds,), of losses that stay the same."""
-        return None
+    def _decisions(self, estimates: Vector) -> Vector:
+        """(rounds, agents, d) -> (rounds, k, d)."""
+        if self._blocks is None:
+            return estimates
+        return np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)[:, None]
+
+    def _regularized(self, lost: Lost, decisions: Vector, of_averages: Vector, estimates: Vector) -> Lost:
+        """With every decider's regularizer."""
+        own, agents = self._penalty(decisions).sum(axis=1), self._deciders * self._penalty(estimates)
+        return lost._replace(
+            own=lost.own + own, averaged=lost.averaged + of_averages, everybodys=lost.everybodys + agents
+        )
+
+    def _penalty(self, points: Vector) -> Vector:
+        """(λ/2)‖·‖²: (..., d) -> (...)."""
+        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
+
+    def _averages(self, decisions: Vector, columns: Columns) -> tuple[Vector, Vector]:
+        """Go on to the end of these rounds, (rounds, k, d), and tell of the running averages.
+
+        Returns:
+            Their coordinates (rounds, k, c), and what their regularizers come to together (rounds,).
+        """
+        horizons = {int(self.horizons[at]): at for at in range(len(self.horizons))}
+        averages = np.empty((len(decisions), self._deciders, self._sum_x[0, columns].size))
+        penalties = np.zeros(len(decisions))
+        for row, x in enumerate(decisions):
+            self._seen += 1
+            weight = float(self._seen) if self._linear else 1.0
+            self._sum_x += weight * x if self._linear else x
+            self._weight += weight
+            np.divide(self._sum_x[:, columns], self._weight, out=averages[row])
+            if self._regularizer:
+                penalties[row] = self._penalty(self._sum_x).sum() / self._weight**2
+            if self._seen in horizons:
+                self._keep(horizons[self._seen], x)
+        self._latest = decisions[-1]
+        return averages, penalties
+
+    def _of_agents(self, lost: Lost, judged: slice) -> Vector:
+        """What agents lost, (rounds, n): where it was not looked at, the network's loss and what set them apart."""
+        if self._every == 1:
+            return lost.everybodys
+        apart = np.concatenate([self._apart, lost.everybodys - lost.own[judged, None]])
+        rounds = np.arange(len(lost.own))
+        held = np.searchsorted(rounds[judged], rounds, side="right")
+        self._apart = apart[-1:]
+        return np.asarray(lost.own[:, None] + apart[held])
+
+    def _horizons_within(self, first: int, last: int) -> list[int]:
+        return np.flatnonzero((self.horizons >= first) & (self.horizons <= last)).tolist()
 
     def end(self) -> None:
         """No round will follow: of a run that ended before its time, the last one is the last horizon."""
         at = int(np.searchsorted(self.horizons, self._seen))
         if self.horizons[at] != self._seen:
             self.horizons[at], self.total[at] = self._seen, self._sum_f
-            self._judge(at, *self._latest)
+            self._keep(at, self._latest)
         self._judge_labels()
         kept = slice(at + 1)
         self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
         self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
         self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
+        if self._judged_by:
+            self._judge_whole()
 
-    def _judge(self, at: int, last: Vector, average: Vector) -> None:
+    def _keep(self, at: int, last: Vector) -> None:
+        """What is judged at a horizon, which has just been reached."""
+        average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         if self._labelled:
             self._unjudged.append((at, np.concatenate([average, last])))
@@ -128,31 +192,18 @@ class Meter(ABC):
                 self._judge_labels()
         if self._judged_by:
             self.judged[at] = last if self._judged_by == "last" else average
-            summands = len(self._losses) * (1 if self._constant else self._rounds)
-            self.whole[at] = [self._objective.value(point) / summands for point in self.judged[at]]
 
     def _judge_labels(self) -> None:
         """Accuracies of many horizons at once: the samples are read, unpacked or drawn for all together."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
-            points = np.concatenate([points for _, points in self._unjudged])
-            for name, source in self._labelled.items():
-                self.accuracy[name][at] = accuracy(points, source).reshape(len(at), 2, -1)
+            points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)
+            for name, labelled in self._labelled.items():
+                self.accuracy[name][at] = labelled.accuracy(points).reshape(len(at), 2, -1)
         self._unjudged.clear()
 
-    def _sample_losses(self, rounds: Sequence[int], points: Vector) -> Vector:
-        """Losses of every sample of every owner at points, averaged or not as the problem has it.
-
-        (rounds, points, d) -> (rounds, points, owners, samples of one)
-        """
-        seen = [[loss(t) for loss in self._losses] for t in rounds]
-        one = seen[0][0]
-        features = [stack([loss.features for loss in row]) for row in seen]
-        targets = [np.concatenate([loss.targets for loss in row]) for row in seen]
-        together = [type(one)(a, b) for a, b in zip(features, targets, strict=True)]
-        values = type(one).values(together, points) / one.divisor
-        return np.asarray(values.reshape(*values.shape[:2], len(self._losses), -1))
-
-    def _penalty(self, points: Vector) -> Vector:
-        """(λ/2)‖·‖²: (..., d) -> (...)."""
-        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
+    def _judge_whole(self) -> None:
+        """F, at all horizons at once."""
+        rounds = self._rounds if self.everything.samples else 1
+        values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
+        self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)

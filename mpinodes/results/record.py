@@ -1,7 +1,7 @@
-"""The record of a run: one HDF5 file that xarray opens, appended and flushed chunk by chunk.
+"""The record of a run: one HDF5 file that xarray opens, appended and flushed as the run goes on.
 
 netCDF-4 convention by plain h5py: every dimension is a dimension scale with a coordinate. A killed run loses
-at most the chunk in flight. An open HDF5 file cannot be read from outside; `progress.jsonl` is for that.
+at most its last second. An open HDF5 file cannot be read from outside; `progress.jsonl` is for that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -28,6 +29,8 @@ from mpinodes.results.versions import VERSION
 
 RUNS = "runs"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
+SECONDS_BETWEEN_WRITES = 1.0  # HDF5 takes as long for ten rounds of a variable as for a thousand
+BYTES_AT_ONCE = 4_000_000
 
 
 def make_directory(experiment: Experiment) -> Path:
@@ -128,6 +131,8 @@ class Record:
         self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._file.attrs["version"] = VERSION
         self._rounds = 0
+        self._waiting: list[Variables] = []
+        self._bytes, self._written = 0, time.monotonic()
         # Looking a dataset up by its name costs as much as a small write to it.
         self._growing = {"round": self._dimension("round", 0)}
         self._dimension("agent", agents)
@@ -165,19 +170,36 @@ class Record:
             self._growing[name] = dataset
 
     def append(self, variables: Variables) -> None:
-        """Add rounds to variables that are by round, the same ones every time."""
-        start, self._rounds = self._rounds, self._rounds + len(next(iter(variables.values())).values)
-        numbers = Variable(("round",), np.arange(start + 1, self._rounds + 1))
-        for name, variable in {**variables, "round": numbers}.items():
+        """Add rounds to variables that are by round, the same ones every time; they are copied."""
+        kept = {name: v._replace(values=np.array(v.values, np.float64)) for name, v in variables.items()}
+        self._waiting.append(kept)
+        self._bytes += sum(v.values.nbytes for v in kept.values())
+        if self._bytes > BYTES_AT_ONCE or time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
+            self.write()
+
+    def write(self) -> None:
+        """Put on file what was added."""
+        if not self._waiting:
+            return
+        whole = {
+            name: v._replace(values=np.concatenate([some[name].values for some in self._waiting]))
+            for name, v in self._waiting[0].items()
+        }
+        self._waiting.clear()
+        start, self._rounds = self._rounds, self._rounds + len(next(iter(whole.values())).values)
+        whole["round"] = Variable(("round",), np.arange(start + 1, self._rounds + 1))
+        for name, variable in whole.items():
             if name not in self._growing:
                 self._variable(name, variable)
             dataset = self._growing[name]
             dataset.resize(self._rounds, axis=0)
             dataset[start:] = variable.values
         self._file.flush()
+        self._bytes, self._written = 0, time.monotonic()
 
     def finish(self, horizons: Any, variables: Variables) -> None:
         """Add what is known at the end, and close."""
+        self.write()
         self._dimension("horizon", len(horizons))[:] = horizons
         for name, variable in variables.items():
             self._variable(name, variable)

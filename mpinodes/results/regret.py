@@ -25,102 +25,133 @@ And for both, with y_i(t) = x_i(t) in the second:
     average fitness F(T)/T       = the first sum of network regret, / T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
+With K = `record.agent_regret_every` > 1, what sets a summand of agent regret apart from that of network regret is found
+in rounds 1, K + 1, 2K + 1, ... alone, and each of these stands for the K rounds from it on.
+
 A nondecomposable decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full vector), nor
 need a point made of noisy messages, so a regret may be negative.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import Setup, Vector
-from mpinodes.results.meter import Meter
-
-NUMBERS_AT_ONCE = 4_000_000  # of intermediate results, 32 MB
-
-
-class Nondecomposable(Meter):
-    """Of objectives that all agents share, each with a block of the decision."""
-
-    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
-        super().__init__(setup, horizons, deciders=1)
-        self._blocks = setup.blocks
-
-    def _decisions(self, estimates: Vector) -> Vector:
-        setup = [estimates[:, i, block] for i, block in enumerate(self._blocks)]
-        return np.concatenate(setup, axis=1)[:, None]
-
-    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        points = np.concatenate([decisions, averages, estimates], axis=1)
-        found = self._sample_losses(range(first, first + len(points)), points)
-        return np.asarray(found.sum(axis=(2, 3)) + self._penalty(points))
+from mpinodes.core import ALL, Features, Setup, Vector
+from mpinodes.core.messages import stack
+from mpinodes.results.gathered import IN_CACHE, Gathered, blocks
+from mpinodes.results.meter import Columns, Losses, Lost, Meter, Points
+from mpinodes.results.samples import Samples
 
 
-class Decomposable(Meter):
-    """Of objectives that are sums of the agents' own."""
+class Changing(Losses):
+    """Losses that come anew in every round, with as many samples each time."""
 
-    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
-        n = setup.topology.agents
-        super().__init__(setup, horizons, deciders=n)
-        self._at_once = max(1, NUMBERS_AT_ONCE // (2 * n * n * max(setup.samples)))
+    def __init__(self, setup: Setup, owners: int) -> None:
+        self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
 
-    def _decisions(self, estimates: Vector) -> Vector:
-        return estimates
+    @property
+    def everything(self) -> Gathered:
+        """See `Losses`."""
+        return self._samples.everything()
 
-    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        n, setup = len(self._losses), []
-        for start in range(0, len(decisions), self._at_once):
-            here = slice(start, start + self._at_once)
-            points = np.concatenate([decisions[here], averages[here]], axis=1)
-            rounds = range(first + start, first + start + len(points))
-            of = self._sample_losses(rounds, points).sum(axis=3) + self._penalty(points)[:, :, None]
-            own, averaged = (np.einsum("tii->t", of[:, k : k + n]) for k in (0, n))
-            setup.append(np.column_stack([own, averaged, of[:, :n].sum(axis=2)]))
-        return np.concatenate(setup)
+    def columns(self, first: int, last: int) -> Columns:
+        """See `Losses`: of sparse samples those that they have."""
+        features, _ = self._samples.of(first, last)
+        if isinstance(features, np.ndarray):
+            return ALL
+        return np.unique(features.indices)
+
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """See `Losses`."""
+        samples, rounds = self._samples, len(points.decisions)
+        features, targets = samples.of(first, first + rounds - 1)
+        if not isinstance(columns, slice):
+            features = _renumbered(features, columns)
+        own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
+        lost = self._sums(features, targets.reshape(len(own), -1), own)
+        lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
+        if not len(points.estimates):
+            return Lost(lost[:, 0], lost[:, 1], np.empty(points.estimates.shape[:2]), None)
+        rows = np.arange(len(targets)).reshape(rounds, -1)[points.judged]
+        if rows.size < len(targets):
+            features = features[rows.ravel()]
+        everybodys = self._sums(features, targets[rows], points.estimates)
+        return Lost(lost[:, 0], lost[:, 1], everybodys, None)
+
+    def _sums(self, features: Features, targets: Vector, points: Vector) -> Vector:
+        """Of the samples of every group, at its points: (g, p)."""
+        one = self._samples.first
+        return np.asarray(type(one).values(features, targets, points).sum(axis=2) / one.divisor)
 
 
-class Constant(Decomposable):
-    """Of agents' own losses that are the same in every round, over as many samples as each has."""
+class Constant(Losses):
+    """Losses that stay the same, over as many samples as each owner has."""
 
-    def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
-        super().__init__(setup, horizons)
-        self._own = [loss(1) for loss in self._losses]
+    def __init__(self, setup: Setup, owners: int) -> None:
+        own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
+        self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
+        self._decomposable = setup.algorithm.decomposable
+        self._everything = Gathered(
+            type(own[0]), stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own]),
+            samples=0, divisor=np.repeat(self._divisors, self._sizes), regularizer=owners * own[0].regularizer,
+        )  # fmt: skip
+        self._blocks = [_blocks(loss.features, loss.targets, 2 + setup.topology.agents) for loss in own]
 
-    def _values(self, first: int, decisions: Vector, averages: Vector, estimates: Vector) -> Vector:
-        own, averaged = (
-            np.array([self._own_losses(i, points[:, i]) for i in range(len(self._own))]).sum(axis=0)
-            for points in (decisions, averages)
-        )
-        return np.column_stack([own, averaged, self._everybodys(decisions)])
+    @property
+    def everything(self) -> Gathered:
+        """See `Losses`."""
+        return self._everything
 
-    def _own_losses(self, agent: int, points: Vector) -> Vector:
-        """F_i at an agent's points: (k, d) -> (k,)."""
-        data = self._own_samples(agent, points).sum(axis=1) / self._own[agent].divisor
-        return np.asarray(data + self._penalty(points))
+    def columns(self, first: int, last: int) -> Columns:
+        """See `Losses`: all."""
+        return ALL
 
-    def _own_samples(self, agent: int, points: Vector) -> Vector:
-        """ℓ of an agent's own samples: (k, d) -> (k, samples)."""
-        return np.asarray(type(self._own[agent]).values([self._own[agent]], points[None])[0])
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """See `Losses`."""
+        rounds, owners, _ = points.decisions.shape
+        lost, training = np.zeros((2, rounds)), np.zeros(rounds)
+        everybodys = np.zeros(points.estimates.shape[:2])
+        others = np.delete(np.arange(rounds), points.judged)
+        for i in range(owners):
+            for some, estimates in ((points.judged, points.estimates), (others, points.estimates[:0, :0])):
+                own = np.stack([points.decisions[some, i], points.averages[some, i]], axis=1)
+                sums = self._sums(i, np.concatenate([own, estimates], axis=1) if estimates.size else own)
+                lost[:, some] += sums[:, :2].T / self._divisors[i]
+                training[some] += sums[:, 0] / (owners * self._sizes[i])
+                if estimates.size:
+                    everybodys += sums[:, 2:] / self._divisors[i]
+        return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
 
-    def _everybodys(self, decisions: Vector) -> Vector:
-        """Σ_i f_i at every agent's: (k, n, d) -> (k, n)."""
-        once, n = self.everything.upto(1), len(self._own)
-        points = decisions.reshape(-1, decisions.shape[2])
-        at_once = max(1, NUMBERS_AT_ONCE // len(once.targets))
-        data = [
-            type(once).values([once], points[None, start : start + at_once])[0] @ (1 / once.divisor)
-            for start in range(0, len(points), at_once)
-        ]
-        return (np.concatenate(data) + n * self._penalty(points)).reshape(-1, n)
+    def _sums(self, owner: int, points: Vector) -> Vector:
+        """Σ ℓ of an owner's samples: (r, p, d) -> (r, p)."""
+        sums = np.zeros(points.shape[:2])
+        for features, targets in self._blocks[owner]:
+            at_once = max(1, IN_CACHE // (points.shape[1] * targets.size))
+            for start in range(0, len(points), at_once):
+                some = slice(start, start + at_once)
+                sums[some] += self._everything.kind.values(features, targets, points[some]).sum(axis=2)
+        return sums
 
-    def _training_loss(self, decisions: Vector) -> Vector:
-        means = [self._own_samples(i, decisions[:, i]).mean(axis=1) for i in range(len(self._own))]
-        return np.asarray(np.mean(means, axis=0))
+
+def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
+    """Samples in blocks, which do not depend on how many rounds come at once, with so many points in each."""
+    if not isinstance(features, np.ndarray):
+        return [(features, targets[None])]
+    # By columns: so the product with a few rows takes half as long.
+    return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
+
+
+def _renumbered(features: Features, columns: NDArray[np.int64]) -> Features:
+    """Sparse rows with these columns alone, which are all that they have."""
+    places = np.searchsorted(columns, features.indices)
+    return type(features)((features.data, places, features.indptr), shape=(features.shape[0], len(columns)))
 
 
 def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
-    if not setup.algorithm.decomposable:
-        return Nondecomposable(setup, horizons)
-    return (Constant if setup.experiment.data.get("batch") == "all" else Decomposable)(setup, horizons)
+    owners = setup.topology.agents if setup.algorithm.decomposable else 1
+    kind = Constant if setup.experiment.data.get("batch") == "all" else Changing
+    return Meter(setup, horizons, kind(setup, owners))

@@ -75,7 +75,7 @@ class Row(NamedTuple):
 def results(s: Json, why: bool) -> list[Row]:
     """What the run was worth, and why a bound does not apply."""
     rows = [_row(s, metric) for metric in s["metrics"]]
-    return [*rows, *(_bound(bound, k, why) for k, bound in enumerate(s["bounds"])), *_solver(s["solver"])]
+    return [*rows, *(_bound(s, bound, k, why) for k, bound in enumerate(s["bounds"])), *_solver(s["solver"])]
 
 
 def at(tree: Json | None, key: str) -> Any:
@@ -99,11 +99,19 @@ def _row(s: Json, metric: Json) -> Row:
         shown += f"    (agents {number(min(each))} to {number(max(each))})"
     if "regret" in metric["variable"] and _is_nothing(s, metric["variable"]):
         shown += "    (0, as far as the comparator's certificate tells)"
+    if metric["variable"] == "agent_regret":
+        shown += estimated(s)
     if metric["variable"] in JUDGED:
         shown += f"    of the {s['judged']} decision"
     if metric["variable"] == "comparator_value":
         shown += f"    (within {number(at(s, 'comparator.certificate_per_round'))})"
     return Row(metric["label"], shown, key)
+
+
+def estimated(s: Json) -> str:
+    """What to add where agent regret is told of that was not found in every round."""
+    every = s.get("agent_regret_every", 1)  # older runs do not say
+    return f" (estimated from one round in {every})" if every > 1 else ""
 
 
 def _is_nothing(s: Json, key: str) -> bool:
@@ -112,7 +120,7 @@ def _is_nothing(s: Json, key: str) -> bool:
     return isinstance(regret, float) and certificate is not None and abs(regret) <= certificate
 
 
-def _bound(bound: Json, place: int, why: bool) -> Row:
+def _bound(s: Json, bound: Json, place: int, why: bool) -> Row:
     """As a multiple of what it bounds."""
     if bound["value"] is None or not isfinite(bound["value"]):
         shown = f"{'inf':>10}    no bound on"
@@ -121,8 +129,9 @@ def _bound(bound: Json, place: int, why: bool) -> Row:
     else:
         shown = f"{bound['value']:10.3g}    where 0 or less was measured:"
     rest = "" if bound["applies"] else f"; does not apply{': ' + bound['why_not'] if why else ''}"
+    of = f"{BOUNDED.get(bound['of'], bound['label'])}{estimated(s) if bound['of'] == 'agent_regret' else ''}"
     key = f"bounds[{place}].{'value' if bound['times'] is None else 'times'}"
-    return Row(bound["name"], f"{shown} the {BOUNDED.get(bound['of'], bound['label'])}{rest}", key)
+    return Row(bound["name"], f"{shown} the {of}{rest}", key)
 
 
 def _solver(solver: Json | None) -> list[Row]:

@@ -13,13 +13,13 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.core import Features, Loss, Stream, Vector
+from mpinodes.core import Features, Loss, SampleLoss, Stream, Vector
 from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import stack
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.formats.source import LARGEST, unfit
 from mpinodes.losses.clipping import row_norms, row_sizes
-from mpinodes.losses.linear import stack
 
 AHEAD = 16  # rounds whose losses are made at once, where they are asked for in turn: with warm caches
 Indices = NDArray[np.int64]
@@ -184,10 +184,7 @@ class LabelledStream(Stream):
 
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses by round, of the agent's own samples."""
-        train, rows = self._sources[0], self.shares[agent]
-        features = self._everything if self.partition == "shared" else train.features(rows)
-        targets = train.targets[rows]
-        self._require_bounds(features, targets, rows)
+        features, targets = self._own(agent)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
@@ -215,6 +212,37 @@ class LabelledStream(Stream):
             return ahead.pop()
 
         return loss
+
+    def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
+        """See `Stream`: any number of rounds in one go, without the epoch's copy that `of` makes."""
+        features, targets = self._own(agent)
+        size, batches = self._size(agent), self._batches(agent)
+        held, order = -1, np.arange(len(targets))
+
+        def places(epoch: int, begin: int, end: int) -> Indices:
+            nonlocal held, order
+            if self.shuffle and self.batch != "all" and epoch != held:
+                held, order = epoch, self._order(agent, epoch)
+            return order[begin * size : end * size]
+
+        def read(first: int, last: int) -> SampleLoss:
+            epochs = range((first - 1) // batches, (last - 1) // batches + 1)
+            parts = [places(e, max(first - 1 - e * batches, 0), min(last - e * batches, batches)) for e in epochs]
+            rows = np.concatenate(parts)
+            one = self.make_loss(features[rows[:size]], targets[rows[:size]])
+            return replace(one, features=features[rows], targets=targets[rows])
+
+        return read
+
+    def _own(self, agent: int) -> tuple[Features, Vector]:
+        """The agent's training samples, within their bounds."""
+        train, rows = self._sources[0], self.shares[agent]
+        features, targets = (
+            self._everything if self.partition == "shared" else train.features(rows),
+            train.targets[rows],
+        )
+        self._require_bounds(features, targets, rows)
+        return features, targets
 
     def _require_bounds(self, features: Features, targets: Vector, rows: Indices) -> None:
         """Refuse samples outside the domain that privacy is accounted for, and numbers beyond what is computed with.

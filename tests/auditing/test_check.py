@@ -104,6 +104,20 @@ PLANTED = {
     ),
 }  # fmt: skip
 
+BACKWARDS = """
+from dataclasses import dataclass, replace
+from mpinodes.streams.unit_ball import UnitBall
+
+__all__ = ["Backwards"]
+
+
+@dataclass(frozen=True)
+class Backwards(UnitBall):
+    def of(self, agent):
+        losses = super().of(agent)
+        return lambda t: replace(losses(t), targets=-losses(t).targets)
+"""
+
 
 @pytest.fixture
 def few(monkeypatch):
@@ -161,6 +175,14 @@ def test_other_parts_of_ours_pass(kind, name):
     found = checking.check(kind, registry.find(kind, name), 0)
     assert [fault.line for fault in found.faults] == []
     assert sum(found.tested.values()) > 1
+
+
+def test_samples_that_are_judged_but_never_seen_are_a_fault(tmp_path):
+    """A stream that shows its agents other samples than those that a run is judged on."""
+    path = tmp_path / "own.py"
+    path.write_text(BACKWARDS)
+    ((kind, part),) = checking.parts_called(str(path))
+    assert {fault.name for fault in checking.check(kind, part, 0).faults} == {"merged() does not fit of()"}
 
 
 def test_image_is_to_the_last_bit():

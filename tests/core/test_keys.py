@@ -31,6 +31,7 @@ CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
+    "record.agent_regret_every",
 }  # fmt: skip
 
 

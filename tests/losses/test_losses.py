@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
+from scipy.sparse import csr_array
 
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.linear import NoisyGradient
@@ -72,9 +74,38 @@ def test_many_values_at_once_equal_one_by_one(loss):
     rng = np.random.default_rng(2)
     losses = [loss(*sample(rng), divisor=5.0) for _ in range(4)]
     points = rng.standard_normal((4, 3, 8))
-    found = loss.values(losses, points)
+    features, targets = np.concatenate([f.features for f in losses]), np.stack([f.targets for f in losses])
+    found = loss.values(features, targets, points)
     wanted = [[f.value(x) for x in at] for f, at in zip(losses, points, strict=True)]
     np.testing.assert_allclose(found.sum(axis=2) / 5.0, wanted, rtol=1e-12)
+    of_one = loss.values(losses[0].features, targets[:1], points)
+    np.testing.assert_allclose(
+        of_one.sum(axis=2) / 5.0, [[losses[0].value(x) for x in at] for at in points], rtol=1e-12
+    )
+    np.testing.assert_array_equal(of_one[2], loss.values(losses[0].features, targets[:1], points[2:3])[0])
+
+
+@pytest.mark.parametrize("loss", [Hinge, Logistic, LeastSquares, Absolute])
+def test_values_on_sparse_samples_are_those_on_dense_ones(loss):
+    """With rows of zeros, in groups of their own and in one for all."""
+    rng = np.random.default_rng(4)
+    features = np.where(rng.random((12, 9)) < 0.3, rng.standard_normal((12, 9)), 0.0)
+    features[[0, 5, 11]] = 0
+    targets, points = np.where(rng.random((4, 3)) < 0.5, 1.0, -1.0), rng.standard_normal((4, 2, 9))
+    for some, of in ((features, targets), (features[:3], targets[:1])):
+        found = loss.values(csr_array(some), of, points)
+        np.testing.assert_allclose(found, loss.values(some, of, points), rtol=1e-13)
+
+
+def test_the_logistic_loss_is_right_for_every_margin():
+    """Against `logaddexp`, which is slower; both ends are exact."""
+    margins = np.concatenate([np.linspace(-40, 40, 4001), [-1e300, -800.0, 800.0, 1e300, -np.inf, np.inf, 1e-300, 0.0]])
+    for label in (-1.0, 1.0):
+        found = Logistic.point(label * margins, np.full_like(margins, label))
+        np.testing.assert_allclose(found, np.logaddexp(0.0, -margins), rtol=4e-16)
+    assert found[-4] == np.inf
+    assert found[-3] == 0
+    assert np.isnan(Logistic.point(np.array([np.nan]), np.ones(1))).all()
 
 
 def test_logistic_does_not_overflow():

@@ -16,6 +16,8 @@ from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import evaluator, summary
+from mpinodes.results.report import figures
+from mpinodes.results.report.reading import Drawn
 
 SPEED = '''
 import numpy as np
@@ -226,6 +228,22 @@ def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
     tables = re.findall(r"<h2>What it cost in privacy</h2>\n(<table>.*?</table>)", page)
     for word in [word for table in tables for word in re.findall(r"<td>(-?[\d.e+]+)</td>", table)]:
         assert stands(word, numbers), word
+
+
+def test_agent_regret_of_some_rounds_is_called_an_estimate_and_changes_nothing_else(tmp_path):
+    words = "algorithm.name=dola data.total=300 topology.name=ring topology.agents=4 repeats=2"
+    (_, full), (directory, some) = (run(words, tmp_path / str(k), agent_regret_every=k) for k in (1, 5))
+    assert full["network_regret"] == some["network_regret"]
+    assert full["agent_regret"] != some["agent_regret"]
+    assert some["agent_regret_mean"] == pytest.approx(full["agent_regret_mean"], rel=0.05)
+    told = [row.value for row in summary.results(some, why=False) if "estimated from one round in 5" in row.value]
+    of_bounds = [bound for bound in some["bounds"] if bound["of"] == "agent_regret"]
+    assert len(told) == 1 + len(of_bounds) > 1
+    assert not any("estimated" in row.value for row in summary.results(full, why=False))
+    assert some["agent_regret_every"] == 5
+    with Drawn(directory) as data:
+        _, labels = figures.regret(data, some).axes[0].get_legend_handles_labels()
+    assert "agents, least to most (estimated from one round in 5)" in labels
 
 
 def test_average_fitness_is_one_number(tmp_path):

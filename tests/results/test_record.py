@@ -19,21 +19,36 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from mpinodes.results.record import Record, Variable
+import mpinodes.results.record as place
+place.SECONDS_BETWEEN_WRITES, place.BYTES_AT_ONCE = float(sys.argv[2]), int(sys.argv[3])
 record = Record(sys.argv[1], 3, 5, {})
-for chunk in range(4):
+for chunk in range(5):
     loss = Variable(("round",), np.full(10, chunk, dtype=float))
     record.append({"loss": loss, "decision": Variable(("round", "agent", "coordinate"), np.full((10, 3, 5), chunk))})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_run_keeps_every_chunk_that_was_written(tmp_path):
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "record.h5")], check=False)
+# Ten rounds of a loss and of decisions take 8 (10 + 150) bytes.
+@pytest.mark.parametrize(("seconds", "size", "kept"), [(0, 10**9, 5), (1e9, 0, 5), (1e9, 2 * 1280, 3)])
+def test_a_killed_run_keeps_all_that_was_written(seconds, size, kept, tmp_path):
+    """What waits to be written is a second's, or so many bytes: more is written at once."""
+    words = [str(tmp_path / "record.h5"), str(seconds), str(size)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=False)
     assert done.returncode == -signal.SIGKILL
     record = mpinodes.load(tmp_path)
-    np.testing.assert_array_equal(record.loss, np.repeat(np.arange(4.0), 10))
-    assert record.decision.shape == (40, 3, 5)
-    assert record["round"].values.tolist() == list(range(1, 41))
+    np.testing.assert_array_equal(record.loss, np.repeat(np.arange(float(kept)), 10))
+    assert record.decision.shape == (10 * kept, 3, 5)
+    assert record["round"].values.tolist() == list(range(1, 10 * kept + 1))
+
+
+def test_what_is_added_may_change_afterwards(tmp_path):
+    record, loss = Record(tmp_path / "record.h5", 2, 3, {}), np.arange(4.0)
+    record.append({"loss": Variable(("round",), loss)})
+    loss[:] = -1
+    record.append({"loss": Variable(("round",), loss)})
+    record.finish([1], {})
+    assert mpinodes.load(tmp_path).loss.values.tolist() == [0, 1, 2, 3, -1, -1, -1, -1]
 
 
 def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):

@@ -187,6 +187,7 @@ def check_own(setup) -> None:
         estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
         x.append(estimates.copy())
         summands.append(meter.take(estimates).losses[:, 0])
+    meter.end()
     assert len(x) > 3 or setup.experiment.record.chunk == 65536
     x, f = np.concatenate(x), [losses_of(setup, i) for i in range(n)]
     linear = setup.experiment.algorithm["name"] == "weight-balancing"
@@ -234,6 +235,73 @@ def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
     assert not isinstance(setup.stream.of(0)(1).features, np.ndarray)
     assert setup.experiment.rounds == 10
     check_own(setup)
+
+
+@pytest.mark.parametrize("words", [*OWN[:3], *OWN[6:8], *RUNS[:2]])
+def test_agent_regret_of_some_rounds_holds_until_the_next(words):
+    """Of every third round: what sets an agent apart from the network is that of the last round looked at."""
+    size = "data.total=600 " if "dola" in words or "weight" in words else ""
+    kept, horizons = [], np.array([1, 5, 24])
+    for every in (1, 3):
+        setup = setup_of(f"{size}{words} rounds=24 record.agent_regret_every={every}")
+        meter, summands = make_meter(setup, horizons.copy()), []
+        for rows in simulate(setup):
+            summands.append(meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension]).losses)
+        meter.end()
+        kept.append((np.concatenate(summands), meter))
+    (full, whole), (some, meter) = kept
+    np.testing.assert_allclose(some[:, :2], full[:, :2], rtol=1e-13)
+    apart = np.repeat((full[:, 2:] - full[:, :1])[::3], 3, axis=0)
+    np.testing.assert_allclose(some[:, 2:], full[:, :1] + apart, rtol=1e-12)
+    np.testing.assert_allclose(meter.total, np.cumsum(some, axis=0)[horizons - 1], rtol=1e-12)
+    assert not np.allclose(meter.total[-1, 2:], whole.total[-1, 2:], rtol=1e-6)
+    np.testing.assert_allclose(meter.whole, whole.whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("words", [OWN[0], OWN[3], OWN[5], OWN[6], OWN[7], OWN[8], RUNS[1], RUNS[2]])
+def test_sums_do_not_depend_on_how_many_rounds_come_at_once(words):
+    setup = setup_of(f"{'data.total=600 ' if 'dola' in words and 'all' not in words else ''}{words} rounds=11")
+    rows = np.concatenate([rows.copy() for rows in simulate(setup)], axis=1)
+    estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
+    found = []
+    for cuts in ([], [1, 2, 3, 9], range(1, len(estimates))):
+        meter = make_meter(setup, np.array([2, len(estimates)]))
+        parts = [meter.take(part) for part in np.split(estimates, cuts)]
+        meter.end()
+        found.append((np.concatenate([part.losses for part in parts]), meter.total, meter.mean, meter.whole))
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_sparse_samples_are_judged_in_the_coordinates_they_have(tmp_path):
+    """As dense ones are, with and without a regularizer, which is of all coordinates."""
+    rng, lines = np.random.default_rng(1), []
+    for _ in range(80):
+        here = np.sort(rng.choice(200, 5, replace=False)) + 1
+        lines.append(" ".join([rng.choice(["+1", "-1"]), *(f"{k}:{rng.normal():.4f}" for k in here)]))
+    (tmp_path / "samples.txt").write_text("\n".join(lines) + "\n")
+    features = np.zeros((80, 200))
+    for row, line in enumerate(lines):
+        for k, value in (word.split(":") for word in line.split()[1:]):
+            features[row, int(k) - 1] = float(value)
+    targets = np.array([float(line.split()[0]) for line in lines])
+    np.savez(tmp_path / "samples.npz", features=features, targets=targets)
+    estimates = rng.standard_normal((20, 3, 200))
+    for rest in ("algorithm.name=dola data.batch=3", "algorithm.name=dola data.batch=all rounds=6", "rounds=20"):
+        for regularizer in (0, 0.3):
+            rest = f"{rest} problem.regularizer={regularizer} step.kind=inverse-sqrt topology.agents=3"
+            words = f"{rest} topology.name=ring problem.loss=logistic data.file="
+            totals = []
+            for name in ("samples.txt", "samples.npz"):
+                setup = setup_of(f"{words}{tmp_path}/{name} data.columns=200")
+                assert isinstance(setup.stream.of(0)(1).features, np.ndarray) == name.endswith("npz")
+                meter = make_meter(setup, np.array([1, 5, setup.experiment.rounds]))
+                for part in np.split(estimates[: setup.experiment.rounds], [1, 4]):
+                    meter.take(part)
+                meter.end()
+                totals.append(meter.total)
+            np.testing.assert_allclose(*totals, rtol=1e-10)
 
 
 def test_the_optimality_gap_is_that_of_the_average_iterate_over_the_whole_run(tmp_path):

@@ -18,8 +18,8 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
-    "bench/audits.py", "bench/commands.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py",
-    "draw_topologies.py", "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
+    "bench/audits.py", "bench/commands.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
+    "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
 }  # fmt: skip
 
 
@@ -74,6 +74,20 @@ def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
     assert [case for case, *_ in found] == ["default", "d784", "ring"]
     for _, ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
         assert ratio == pytest.approx(ours / bare, abs=0.01 + 0.01 * ratio)
+
+
+def test_the_loggers_rounds_are_timed_part_by_part(tmp_path):
+    lines = run("bench/logger.py", "--quick", "--csv", "table.csv", cwd=tmp_path).out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["default", "n", "n", "pp-admm"]
+    assert re.search(r"rounds ~ agents\^-?[\d.]+, horizons ~ agents\^-?[\d.]+$", lines[4])
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        parts = [float(row[part]) for part in ("samples", "losses", "sums", "metrics", "record", "rest")]
+        assert min(parts) >= 0
+        assert float(row["us_per_round"]) == pytest.approx(sum(parts))
+        assert float(row["ms_per_horizon"]) > 0
+    assert [int(row["rounds"]) for row in rows] == [30, 20, 20, 9]
 
 
 def test_two_checkouts_are_timed_in_turn(tmp_path):

@@ -84,6 +84,27 @@ def test_rounds_are_random_access_and_alike_for_all_agents(stream):
         np.testing.assert_array_equal(ahead[t], other(t).features)
 
 
+MERGED = [
+    "data.epochs=3", "data.epochs=2 data.shuffle=false", "data.epochs=2 data.batch=5 problem.average=true",
+    "algorithm.name=dola data.total=100 data.epochs=3 data.batch=4", "data.name=olr rounds=30",
+    "algorithm.name=dola data.total=100 data.batch=all rounds=5", "algorithm.name=dola data.name=olr rounds=30",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", MERGED)
+def test_rounds_merged_are_those_one_by_one(words):
+    """In any order, within an epoch and across its end."""
+    setup = setup_of(words)
+    for agent in (0, 2):
+        losses, merged = setup.stream.of(agent), setup.stream.merged(agent)
+        last = setup.experiment.rounds
+        for first, until in ((last // 3, last), (1, 1), (1, last - 1), (last // 2, last // 2 + 2)):
+            found, seen = merged(first, until), [losses(t) for t in range(first, until + 1)]
+            np.testing.assert_array_equal(found.features, np.concatenate([loss.features for loss in seen]))
+            np.testing.assert_array_equal(found.targets, np.concatenate([loss.targets for loss in seen]))
+            assert (type(found), found.divisor) == (type(seen[0]), seen[0].divisor)
+
+
 def test_olr_has_the_papers_law():
     """10,000 rounds: features uniform on [−½, ½], noise of variance 0.2 (4 standard errors)."""
     losses = OLR(5, 7, LeastSquares).of(0)

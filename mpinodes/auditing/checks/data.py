@@ -104,7 +104,7 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("data_grad and grad do not fit", where, "grad is data_grad + regularizer * x")
         if not np.allclose(free.grad(x, slice(1, 3)), g[1:3]):
             yield Fault("a block of the gradient is none of it", where, "unclipped, grad(x, block) is grad(x)[block]")
-        each = loss.values([free], x[None, None])[0, 0]
+        each = loss.values(features, targets[None], x[None, None])[0, 0]
         if not np.isclose(float((each / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
             yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
         clip = float(rng.choice([0.1, 0.5]))
@@ -196,6 +196,20 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             largest, norm = float(np.abs(features).max(initial=0)), float(np.linalg.norm(features, axis=1).max())
             yield from _over("feature_bound", largest, one.feature_bound, where)
             yield from _over("feature_norm", norm, one.feature_norm, where)
+        yield from _merged(one, i, last)
+
+
+def _merged(stream: Any, agent: int, last: int) -> Iterator[Fault]:
+    """Whether a run is judged on the samples that its agents see."""
+    losses, merged = stream.of(agent), stream.merged(agent)
+    for first in (1, last // 2 + 1):
+        seen, found = [losses(t) for t in range(first, last + 1)], merged(first, last)
+        told = [np.concatenate([dense(loss.features) for loss in seen]), np.concatenate([x.targets for x in seen])]
+        if not all(map(np.array_equal, told, (dense(found.features), found.targets))):
+            yield Fault(
+                "merged() does not fit of()", f"agent {agent}, rounds {first} to {last}", "the samples of of(agent)(t)"
+            )
+            return
 
 
 def _seeds(one: Any, other: Any) -> Iterator[Fault]:

@@ -16,7 +16,7 @@ from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.results.report.graph import topology
 from mpinodes.results.report.reading import Drawn, Values
-from mpinodes.results.summary import BOUNDED
+from mpinodes.results.summary import BOUNDED, estimated
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ def regret(data: Drawn, summary: Json) -> Figure:
     t = data["horizon"].values
     agents = data["agent_regret"] / data["horizon"]
     if agents.values.shape[agents.dims.index("agent")] > 1:
-        drawing.band(axes, t, agents, label="agents, least to most")
+        drawing.band(axes, t, agents, label=f"agents, least to most{estimated(summary)}")
     drawing.line(axes, t, data["network_regret"] / data["horizon"], NETWORK, marker="o", ms=3, label="network")
     average = data["network_regret_average_iterate"] / data["horizon"]
     drawing.line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
