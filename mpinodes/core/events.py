@@ -174,7 +174,11 @@ class Events:
     @classmethod
     def concatenate(cls, chunks: Sequence[Events]) -> Events:
         """One after the other, by round."""
-        return cls(np.concatenate([chunk.data for chunk in chunks]), chunks[0].dimension)
+        first, ends = chunks[0].data, np.cumsum([len(chunk) for chunk in chunks])
+        data = np.empty((ends[-1], *first.shape[1:]), first.dtype)
+        for end, chunk in zip(ends, chunks, strict=True):
+            data[end - len(chunk) : end] = chunk.data  # by np.concatenate, each would promote all fields
+        return cls(data, chunks[0].dimension)
 
     @classmethod
     def of_columns(cls, layout: Layout, columns: Mapping[str, Vector]) -> Events:

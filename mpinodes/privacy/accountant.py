@@ -27,7 +27,7 @@ from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Uses
-from mpinodes.privacy.recursive import open_ledger
+from mpinodes.privacy.recursive import open_ledgers
 
 BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
 
@@ -121,14 +121,15 @@ class Accountant:
         n = events.data.shape[1]
         groups = [self._groups(i) for i in range(n)]
         keys = [(events[:, i].priced(), groups[i]) for i in range(n)]
+        first = {key: i for i, key in reversed(list(enumerate(keys)))}
         uses: dict[Any, Uses] = {}
-        ledgers = {}
-        for i, key in enumerate(keys):
+        own = []
+        for i in first.values():
             column = (events[:, i].uses.tobytes(), groups[i])
             if column not in uses:
                 uses[column] = Uses.of(events[:, i], groups[i])
-            if key not in ledgers:
-                ledgers[key] = open_ledger(events[:, i], uses[column])
+            own.append((events[:, i], uses[column]))
+        ledgers = dict(zip(first, open_ledgers(own), strict=True))
         self._opened, self._read = (events, keys, ledgers), 0
         return self._opened
 

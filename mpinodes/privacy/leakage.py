@@ -12,6 +12,7 @@ Where they are exact, what an input of round s makes of message t is |c_t A_t �
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,52 +81,19 @@ class Response(ABC):
 
 
 class Norms(Response):
-    """Bounds on norms, or nothing hidden at all.
-
-    Each group goes on by itself, so that the ledger may follow some together: `widen`, `copy`, `keep`.
-    """
+    """Bounds on norms, or nothing hidden at all."""
 
     def __init__(self, events: Events, groups: int) -> None:
         super().__init__(events, groups)
         if self._parts:
             self._a, self._b, self._p, self._c = map(np.abs, (self._a, self._b, self._p, self._c))
         self._h = np.zeros((self._parts, groups))
-        ones = (self._b, self._p, self._c) if self._parts == 1 else ()
-        # The usual case, `Feedback`: the part is the message. Nothing to combine, and it is most of the time.
-        self._feeds_back = bool(ones) and all((one[self._hidden] == 1).all() for one in ones)
-
-    def widen(self, groups: int) -> None:
-        """Have room for so many groups; new ones have not been used."""
-        self._h = np.pad(self._h, ((0, 0), (0, max(0, groups - self._h.shape[1]))))
-
-    def copy(self, group: int, other: int) -> None:
-        """Another group goes on from where one is."""
-        self._h[:, other] = self._h[:, group]
-
-    def hidden_changes(self, groups: int) -> Vector:
-        """How far the hidden parts are moved, of the first so many groups: (parts, groups)."""
-        return np.array(self._h[:, :groups])
-
-    def keep(self, hidden_changes: Vector) -> None:
-        """Go on with these groups alone."""
-        self._h = hidden_changes
-
-    def linear(self) -> tuple[Vector, Vector]:
-        """Bounds by message t: |A + ℓ b pᵀ|, h(t) from h(t - 1), without caps; and |c|: what is read of h(t)."""
-        step = self._a + self._b[:, :, None] * (self._lipschitz[:, None] * self._p)[:, None, :]
-        return np.where(self._hidden[:, None, None], step, 0.0), np.where(self._hidden[:, None, None], self._c, 0.0)
 
     def _forget(self, t: int) -> None:
         self._h[:] = 0.0
 
     def _follow(self, t: int, groups: int) -> Vector:
         before = self._h[:, :groups]
-        if self._feeds_back:
-            h = self._caught(t, before[0])
-            if keep := self._a[t, 0, 0]:
-                h = h + keep * before[0]
-            self._h[0, :groups] = h
-            return np.array([h] * self._vectors)
         new = self._caught(t, _combined(self._p[t], before))
         self._h[:, :groups] = [
             _times(b, new) + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)
@@ -139,6 +107,95 @@ class Norms(Response):
                 np.add.at(self._h[part], used, _times(self._b[t, part], self._s[t]))
             elif len(used):
                 self._h[part, used] = np.inf  # nothing is said of where it went
+
+
+class Lanes:
+    """What `Norms` says of many changes at once, of several agents, over a stretch of rounds: a lane for each change.
+
+    Args:
+        events: (rounds, agents), with hidden parts; no message is unknown.
+    """
+
+    def __init__(self, events: Events) -> None:
+        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
+        a, b, p, c, s, lipschitz, r = (events.leakage(n) for n in names)
+        a, b, p, c = map(np.abs, (a, b, p, c))
+        hidden = events.is_hidden
+        self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
+        self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # times no change it is then 0
+        self.reads = c * hidden[..., None, None]
+        # Beside a released message nothing is said of where it went.
+        self._new = np.where(hidden[..., None], b * s[..., None], np.inf)
+        self._one = self._folded() if b.shape[-1] == 1 else ()
+        self._l2 = events.l2
+        self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
+
+    def _folded(self) -> tuple[Vector, ...]:
+        """Of one part h: h <- min(cap, slope h) + kept h; (rounds, agents) each."""
+        b, kept = self._b[..., 0], self._a[..., 0, 0]
+        with np.errstate(over="ignore"):
+            slope = np.minimum(b * (self._slope * self._p[..., 0]), 1e300)
+        return slope, b * self._r, kept
+
+    def follow(
+        self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices
+    ) -> tuple[Vector, Vector]:
+        """How far each message is moved in all, (vectors, rounds, lanes), and the hidden parts after the last one.
+
+        Args:
+            rounds: of the stretch.
+            agent: (lanes,) whose change it is.
+            h: (parts, lanes) before the stretch.
+            message: (uses,) of the stretch, that first carries a sample.
+            lane: (uses,) of the sample.
+        """
+        new = np.zeros((rounds.stop - rounds.start, *h.shape))
+        for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
+            np.add.at(new[:, part], (message, lane), own)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found, last = (self._of_one if self._one else self._of_all)(rounds, agent, h, new)
+            if not (np.isfinite(last).all() and np.isfinite(found).all()):
+                found, last = self._of_all(rounds, agent, h, new, _weighted)
+        moved = found[None, :, 0] if self._is_message else self._read(rounds, agent, found)
+        for vector, own in enumerate(self._l2[rounds][message, agent[lane]].T):
+            np.add.at(moved[vector], (message, lane), own)
+        return moved, last
+
+    def _read(self, rounds: slice, agent: Indices, h: Vector) -> Vector:
+        """(rounds, parts, lanes) -> (vectors, rounds, lanes)."""
+        reads = self.reads[rounds][:, agent].transpose(2, 0, 3, 1)
+        return np.asarray(_weighted(reads, h).sum(axis=2))
+
+    def _of_one(self, rounds: slice, agent: Indices, h: Vector, new: Vector) -> tuple[Vector, Vector]:
+        slope, cap, kept = (column[rounds] for column in self._one)
+        slope, cap = slope.take(agent, axis=1), cap.take(agent, axis=1)
+        found, now = np.empty_like(slope), h[0].copy()
+        if not kept.any():
+            for k, r, u, here in zip(slope, cap, new[:, 0], found, strict=True):
+                np.multiply(now, k, out=here)
+                np.minimum(here, r, out=here)
+                np.add(here, u, out=now)
+        else:
+            more = np.empty_like(now)
+            for k, r, q, u, here in zip(slope, cap, kept.take(agent, axis=1), new[:, 0], found, strict=True):
+                np.multiply(now, k, out=here)
+                np.minimum(here, r, out=here)
+                np.multiply(now, q, out=more)
+                np.add(here, more, out=here)
+                np.add(here, u, out=now)
+        return found[:, None], now[None]
+
+    def _of_all(
+        self, rounds: slice, agent: Indices, h: Vector, new: Vector, times: Callable[..., Vector] = np.multiply
+    ) -> tuple[Vector, Vector]:
+        a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
+        slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
+        found = np.empty_like(b)
+        for t in range(len(found)):
+            caught = np.minimum(cap[t], times(slope[t], times(p[t], h).sum(axis=0)))
+            found[t] = times(b[t], caught) + times(a[t], h).sum(axis=1)
+            h = found[t] + new[t]
+        return found, h
 
 
 class Signed(Response):
@@ -179,15 +236,15 @@ class Signed(Response):
 
 def response(events: Events, groups: int) -> Response:
     """The response of one agent's messages: (rounds,) events."""
-    return (Signed if _is_signed(events) else Norms)(events, groups)
+    return (Signed if is_signed(events) else Norms)(events, groups)
 
 
 def fits(events: Events, groups: int) -> bool:
     """Whether the response of so many groups can be followed one by one."""
-    return not _is_signed(events) or len(events) * groups <= LARGEST_HISTORY
+    return not is_signed(events) or len(events) * groups <= LARGEST_HISTORY
 
 
-def _is_signed(events: Events) -> bool:
+def is_signed(events: Events) -> bool:
     """Whether there are signs, and all that is hidden is exact: beside a bound on norms a sign is worth nothing."""
     names = ("transition", "gradient", "point", "reads")
     exact = events.hidden > 0 and bool(events.is_exact[events.is_hidden].all())
@@ -228,7 +285,7 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     a, b, c, s, r, lipschitz = (
         events.leakage(n) for n in ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz")
     )
-    if _is_signed(events):
+    if is_signed(events):
         return np.maximum(most, _signed_ceilings(events, most_used))
     a, b, c = map(np.abs, (a, b, c))
     lost, hidden = np.logical_or.accumulate(events.is_unknown), events.is_hidden

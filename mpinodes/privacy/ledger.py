@@ -37,6 +37,11 @@ class Uses(NamedTuple):
         message = np.repeat(np.arange(len(carried)), [len(c) for c in carried])
         return cls(message, np.fromiter((g for c in carried for g in c), np.int64, len(message)))
 
+    def between(self, first: int, last: int) -> Uses:
+        """Those of messages `first` to `last` - 1, as messages from 0."""
+        here = slice(*np.searchsorted(self.message, (first, last)))
+        return Uses(self.message[here] - first, self.group[here])
+
     def released(self, vectors: int) -> Uses:
         """The same by release: as many vectors for each message."""
         if vectors == 1:
@@ -64,7 +69,7 @@ class Costs:
         l1, l2 = events.l1.ravel(), events.l2.ravel()
         telling = (events.uses > 0) | events.is_unknown
         if events.hidden:
-            told = (events.leakage("largest") > 0) | (events.leakage("transition") != 0).any(axis=(1, 2))
+            told = (events.leakage("largest") > 0) | (events.leakage("transition") != 0).any(axis=(-2, -1))
             telling |= events.is_hidden & told
         self._telling = events.kind[telling].ravel()
         with np.errstate(invalid="ignore"):
@@ -92,9 +97,9 @@ class Costs:
         return pure, self._draws * shift_rho(np.ones(len(pure)), self._scale)
 
     @property
-    def has_roundings(self) -> bool:
-        """Whether rounding costs anything."""
-        return bool(self._rounding[0].any())
+    def roundings(self) -> tuple[Vector, Vector]:
+        """By release, what rounding adds to its L1 and its L2 change."""
+        return self._rounding
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""

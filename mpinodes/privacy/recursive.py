@@ -1,74 +1,327 @@
-"""A ledger that follows what a change of every group makes of an agent's messages, round by round.
+"""Ledgers that follow what a change of every group makes of an agent's messages, round by round, agents side by side.
 
 Where groups have come to the same place (at the cap of what a gradient moves, most often), an older change of either
 does the same from then on: they go on as one *course*. So time grows with the rounds and the courses, not with the
-rounds and the groups. As long as there are few courses, only those join that are alike to rounding, and none is left
-before what it may cost yet is lost in rounding; of many, those join that are alike within `LOOSE`, and go on from the
-larger place. What an older change makes is monotone in its size and grows no faster than it, so that nothing is ever
-below the recursion of each group by itself, nor more than `LOOSE` above it.
+rounds and the groups. Courses join at the largest of their places, and what an older change makes is monotone in its
+size: nothing is ever below the recursion of each group by itself. How far above depends on what joins:
+
+- what is alike to rounding, always;
+- of more courses than `FEW`, once what is within `LOOSE`: what an older change makes grows no faster than it, so that
+  costs are above by no more than that;
+- what moves a message by next to nothing beside what any group has cost, coarsely: it costs nothing that counts,
+  unless it should grow back by as much.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
-from mpinodes.privacy.curves import ORDERS, laplace_rdp
-from mpinodes.privacy.leakage import Indices, Norms, ceilings, fits, response
+from mpinodes.privacy.curves import ORDERS
+from mpinodes.privacy.leakage import Indices, Lanes, Signed, fits, is_signed
 from mpinodes.privacy.ledger import Costs, Ledger, Saturated, Uses
+from mpinodes.privacy.shifts import PURE, RHO, Counts, Prices, Shifts, Used, columns
 
-BLOCK = 128  # rounds followed before courses are looked at
-FEW = 512  # courses, up to which all are followed to rounding
-ALIKE, LOOSE = 1e-14, 4e-3  # how far apart two places are, and what is left of a course, that count as nothing
-MOST_KEPT = 50_000  # groups whose Rényi curves are kept
+BLOCK = 512  # uses followed, of all agents, before courses are looked at; no more than a quarter as many rounds
+STRETCH = 8192  # rounds that are taken at a time
+FEW = 512  # courses of an agent, up to which all are followed to rounding
+MOST_KEPT = 50_000  # groups of an agent whose Rényi curves are kept
 
-NEXT_TO_NOTHING = float(np.finfo(float).tiny)
+# Bits by which two doubles may differ and count as one: 64 are 1e-14 of them.
+ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56  # 1e-14, 0.4 %, an eighth, by 2^16
+SMALL, NOTHING = 1e-6, 1e-17  # of what a group has cost at least: what moves a message by less is coarse, and coarsest
+FLOOR = 1e-100  # of the same: nothing but 0 is below, where doubles end and are slow
 
-PURE, RHO = 0, 1  # columns of what groups and courses have cost; then the counts of shifts, or the Rényi curve
 
-
-class Shifts:
-    """Shifts of Laplace noise, rounded up to buckets.
-
-    Args:
-        top: the largest.
-        ratio: of two buckets next to each other.
-        number: of buckets; what is smaller than all counts as the smallest.
-    """
-
-    def __init__(self, top: float, ratio: float, number: int) -> None:
-        self.sizes = top * ratio ** -np.arange(number)[::-1]
-        self._lowest, self._log = log(self.sizes[0]), log(ratio)
-
-    def place(self, shift: Vector) -> Indices:
-        """The bucket of each, all > 0."""
-        at = np.ceil((np.log(np.minimum(shift, self.sizes[-1])) - self._lowest) / self._log - 1e-9)
-        return np.asarray(at.clip(0), np.int64)
+def _cells(values: Vector, bits: Any) -> Indices:
+    """Numbers that are equal where values >= 0 are alike but for some of their last bits; 0 is alike to 0 alone."""
+    return np.where(values == 0, -1, np.ascontiguousarray(values).view(np.int64) >> bits)
 
 
 @dataclass(slots=True)
-class Course:
-    """Some groups that go on together.
+class State:
+    """All that goes on, as plain arrays; n agents, g groups of each, c courses, w columns of a cost.
 
     Attributes:
-        members: the groups.
-        until: the last message that carries samples of any.
-        above: at most how far above its own cost any will be at the end, relatively.
-        least: no member has cost less by itself, pure ε; below 0 where the course has cost more than it.
+        own: (n, g, w) what each group has cost beside its course.
+        course: (n, g) by which it goes on; −1: it has not been used.
+        agent: (c,) whose a course is.
+        members: (c,) how many groups go on by it.
+        place: (parts, c) how far the hidden parts are moved.
+        cost: (c, w) since it began.
+        is_raised: (c,) whether it was by as much as it may be.
+        least, most: (n,) what a use has cost at least, and a hidden part moved by 1 at most, pure ε.
     """
 
-    members: set[int]
-    until: int
-    above: float = 0.0
-    least: float = 0.0
+    own: Vector
+    course: Indices
+    agent: Indices
+    members: Indices
+    place: Vector
+    cost: Vector
+    is_raised: NDArray[np.bool_]
+    least: Vector
+    most: Vector
+
+    @classmethod
+    def new(cls, agents: int, groups: int, parts: int, columns: int) -> State:
+        """Before the first round."""
+        none = np.zeros(0, np.int64)
+        return cls(
+            np.zeros((agents, groups, columns)), np.full((agents, groups), -1), none, none, np.zeros((parts, 0)),
+            np.zeros((0, columns)), np.zeros(0, bool), np.full(agents, np.inf), np.zeros(agents),
+        )  # fmt: skip
+
+
+class Joined:
+    """By which course every group goes on, while courses join: groups stay with the one that they began by.
+
+    `State.course` holds nodes meanwhile, courses that were: what a group has cost more than the course that its own
+    has joined is added to it when it is looked for, or when all are settled.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._begin(0)
+
+    def _begin(self, more: int) -> None:
+        """Anew, with room for at least so many more courses."""
+        s = self._state
+        courses = len(s.agent)
+        room = max(4096, 4 * (courses + more), int((s.course >= 0).sum()) // 4)
+        self.node = np.arange(courses)  # of every course that goes on
+        self._nodes, self._parent = courses, np.arange(room)
+        self._more = np.empty((room, s.cost.shape[1]))
+
+    def settle(self, more: int = 0) -> None:
+        """Name the courses of all groups, and have room for so many more."""
+        s = self._state
+        own, course = s.own.reshape(-1, s.own.shape[-1]), s.course.ravel()
+        used = np.flatnonzero(course >= 0)
+        for some in np.array_split(used, len(used) // 16_384 + 1):
+            course[some], paid = self.find(some)
+            own[some] += paid
+        self._begin(more)
+
+    def find(self, group: Indices) -> tuple[Indices, Vector]:
+        """The courses of groups, (m,) places in `State.course`, and what they have cost more: (m, w)."""
+        node = self._state.course.ravel()[group]
+        more = np.zeros((len(group), self._more.shape[1]))
+        while len(moving := np.flatnonzero(self._parent[node] != node)):
+            more[moving] += self._more[node[moving]]
+            node[moving] = self._parent[node[moving]]
+        return np.searchsorted(self.node, node), more
+
+    def reserve(self, courses: int) -> None:
+        """Have room for so many new ones."""
+        if self._nodes + courses > len(self._parent):
+            self.settle(courses)
+
+    def open(self, kept: Indices, new: int) -> Indices:
+        """Nodes of new courses, after those that are kept."""
+        nodes = np.arange(self._nodes, self._nodes + new)
+        self.node, self._nodes = np.append(self.node[kept], nodes), self._nodes + new
+        return nodes
+
+    def join(self, guests: Indices, hosts: Indices) -> None:
+        """Courses go on by others."""
+        cost, node = self._state.cost, self.node
+        self._parent[node[guests]] = node[hosts]
+        more = cost[guests]
+        with np.errstate(invalid="ignore"):
+            more -= cost[hosts]
+        lost = np.isinf(cost[hosts, -1])  # as those of their guests are
+        more[lost] = np.nan_to_num(more[lost], nan=0.0)
+        self._more[node[guests]] = more
+
+
+class Courses:
+    """Follows the groups of several agents, by bounds on norms.
+
+    Args:
+        state: from which to go on; between calls of `take` it is all that there is.
+        shifts: for what a Rényi curve is made of; None: none is.
+    """
+
+    def __init__(self, state: State, shifts: Shifts | None) -> None:
+        self.state, self._shifts = state, shifts
+
+    def take(self, events: Events, uses: Sequence[Uses]) -> None:
+        """The next rounds, (rounds, agents), and what they use by agent."""
+        self._have_room(max(each.groups for each in uses))
+        prices, lanes, s = Prices(events, self._shifts), Lanes(events), self.state
+        agent = np.repeat(np.arange(len(uses)), [len(each.message) for each in uses])
+        message, group = (np.concatenate(column) for column in zip(*uses, strict=True))
+        order = np.argsort(message, kind="stable")
+        message, agent, group = message[order], agent[order], group[order]
+        s.most = np.maximum(s.most, np.einsum("tav,tavp->tap", prices.slope, lanes.reads).max(axis=(0, 2)))
+        np.minimum.at(s.least, agent, (prices.slope * events.l2).sum(axis=2)[message, agent])
+        rounds = int(np.clip(BLOCK * len(events) // max(1, len(message)), -(-BLOCK // 16), -(-BLOCK // 4)))
+        joined = Joined(s)
+        for first in range(0, len(events), rounds):
+            here = slice(first, min(first + rounds, len(events)))
+            of = slice(*np.searchsorted(message, (first, here.stop)))
+            used = self._board(joined, message[of] - first, agent[of], group[of], here.stop - first)
+            moved, s.place = lanes.follow(here, s.agent, s.place, used.message, used.course)
+            s.cost += prices.costs(here, s.agent, moved, used, s.least)
+            self._join(joined)
+        joined.settle()
+
+    def _have_room(self, groups: int) -> None:
+        """For so many groups of each agent."""
+        s = self.state
+        if (more := groups - s.course.shape[1]) > 0:
+            s.course = np.pad(s.course, ((0, 0), (0, more)), constant_values=-1)
+            s.own = np.pad(s.own, ((0, 0), (0, more), (0, 0)))
+
+    def _board(self, joined: Joined, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
+        """Give groups that will be used courses of their own, from where they are; those that are used alike, one."""
+        s = self.state
+        pairs, pair = np.unique(agent * s.course.shape[1] + group, return_inverse=True)
+        joined.reserve(len(pairs))
+        own, course = s.own.reshape(-1, s.own.shape[-1]), s.course.ravel()
+        before, begun = np.full(len(pairs), -1), course[pairs] >= 0
+        before[begun], more = joined.find(pairs[begun])
+        own[pairs[begun]] += more + s.cost[before[begun]]
+        s.members -= np.bincount(before[begun], minlength=len(s.members))
+        first, alike = _alike(pairs // s.course.shape[1], before, message, pair, rounds)
+        kept, origin = np.flatnonzero(s.members), before[first]
+        course[pairs] = joined.open(kept, len(first))[alike]
+        s.agent = np.append(s.agent[kept], pairs[first] // s.course.shape[1])
+        s.members = np.append(s.members[kept], np.bincount(alike, minlength=len(first)))
+        came = np.zeros((len(s.place), len(first)))
+        came[:, origin >= 0] = s.place[:, origin[origin >= 0]]
+        s.place = np.append(s.place[:, kept], came, axis=1)
+        raised = np.zeros(len(first), bool)
+        raised[origin >= 0] = s.is_raised[origin[origin >= 0]]
+        s.is_raised = np.append(s.is_raised[kept], raised)
+        s.cost = np.append(s.cost[kept], np.zeros((len(first), s.cost.shape[1])), axis=0)
+        one = first[alike[pair]] == pair
+        ever = np.append(np.ones(len(kept), bool), origin >= 0)
+        return Used(message[one], len(kept) + alike[pair[one]], ever)
+
+    def _join(self, joined: Joined) -> None:
+        """Join courses that are alike."""
+        s = self.state
+        floor = np.divide(FLOOR * s.least, s.most, where=s.most > 0, out=np.zeros(len(s.most)))[s.agent]
+        np.maximum(s.place, floor, out=s.place, where=s.place > 0)
+        for crowded in (False, True):
+            if not len(s.agent):
+                return
+            with np.errstate(invalid="ignore"):
+                moves = s.most[s.agent] * s.place.max(axis=0)  # nan: not known
+            bits = np.full(len(s.agent), ALIKE)
+            if crowded:
+                many = np.bincount(s.agent)[s.agent] > FEW
+                bits[many & ~s.is_raised] = LOOSE
+                bits[many & (moves <= SMALL * s.least[s.agent])] = COARSE
+            bits[moves <= NOTHING * s.least[s.agent]] = COARSEST
+            keys = (*_cells(s.place, bits), bits, *np.isinf(s.cost[:, [PURE, -1]]).T, s.agent)
+            order = np.lexsort(keys)
+            apart = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+            starts = np.flatnonzero(np.append(True, apart))
+            hosts = order[starts]  # the oldest of each
+            joined.join(order[1:][~apart], np.repeat(hosts, np.diff(np.append(starts, len(order))) - 1))
+            place, oldest = s.place[:, order], np.argsort(hosts)
+            highest, lowest = (most.reduceat(place, starts, axis=1) for most in (np.maximum, np.minimum))
+            raised = np.logical_or.reduceat(s.is_raised[order], starts)
+            raised |= (bits[hosts] != ALIKE) & (highest > lowest).any(axis=0)
+            s.members = np.add.reduceat(s.members[order], starts)[oldest]
+            s.place, s.is_raised, kept = highest[:, oldest], raised[oldest], hosts[oldest]
+            joined.node, s.agent, s.cost = joined.node[kept], s.agent[kept], s.cost[kept]
+            if np.bincount(s.agent).max() <= FEW:
+                return
+
+    def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
+        """What groups of an agent have cost: (m,) -> (m, columns)."""
+        s = self.state
+        found, course = s.own[agent, group, columns], s.course[agent, group]
+        found[course >= 0] += s.cost[course[course >= 0], columns]
+        return found
+
+
+def _alike(agent: Indices, before: Indices, message: Indices, pair: Indices, rounds: int) -> tuple[Indices, Indices]:
+    """Of groups that come from the same course and are used in the same messages, the first; and by group, which."""
+    if len(np.unique(agent[pair] * rounds + message)) == len(message):
+        return np.arange(len(agent)), np.arange(len(agent))
+    times = np.zeros((len(agent), rounds), np.int64)
+    np.add.at(times, (pair, message), 1)
+    keys = np.column_stack([agent, before, times])
+    _, first, alike = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    return first, alike.ravel()
+
+
+class Exact:
+    """Follows the groups of one agent whose dynamics are exact, signs and all: none goes on by another's course.
+
+    Time and memory grow with the square of the rounds.
+    """
+
+    def __init__(self, events: Events, groups: int, shifts: Shifts | None) -> None:
+        self._response, self._shifts, self._done = Signed(events, groups), shifts, 0
+        self._before = np.zeros(groups, bool)
+        self._costs = np.zeros((groups, columns(shifts)))
+
+    def take(self, events: Events, uses: Sequence[Uses]) -> None:
+        """As `Courses`."""
+        for first in range(0, len(events), BLOCK):
+            last = min(first + BLOCK, len(events))
+            self._follow(events[first:last], Used(*uses[0].between(first, last), self._before))
+
+    def _follow(self, events: Events, used: Used) -> None:
+        groups = len(self._before)
+        moved = np.zeros((events.vectors, len(events), groups))
+        starts = np.searchsorted(used.message, np.arange(len(events) + 1))
+        for t in range(len(events)):
+            moved[:, t] = self._response.step(self._done + t, groups, used.course[starts[t] : starts[t + 1]])
+        prices = Prices(events, self._shifts)
+        self._costs += prices.costs(slice(None), np.zeros(groups, np.int64), moved, used, np.zeros(1))
+        self._before, self._done = used.begun(len(events))[-1], self._done + len(events)
+
+    def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
+        """As `Courses`."""
+        return self._costs[group, columns]
+
+
+class Followed:
+    """The events of agents that are followed side by side, as far as they were asked for.
+
+    Args:
+        of: by agent its events, (rounds,), and uses.
+        shifts: as of `Courses`.
+    """
+
+    def __init__(self, of: Sequence[tuple[Events, Uses]], shifts: Shifts | None) -> None:
+        self._of, self._done = of, 0
+        events, groups = of[0][0], max(uses.groups for _, uses in of)
+        self._courses: Courses | Exact
+        if is_signed(events):
+            self._courses = Exact(events, groups, shifts)
+        else:
+            self._courses = Courses(State.new(len(of), groups, events.hidden, columns(shifts)), shifts)
+
+    def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
+        """What groups of an agent have cost after so many rounds: (m, columns).
+
+        Raises:
+            ValueError: it was asked, of any agent, for more rounds before.
+        """
+        if horizon < self._done:
+            raise ValueError(f"round {horizon} is asked for, and {self._done} were followed")
+        while self._done < horizon:
+            first, last = self._done, min(self._done + STRETCH, horizon)
+            data = np.stack([events.data[first:last] for events, _ in self._of], axis=1)
+            self._courses.take(
+                Events(data, self._of[0][0].dimension), [uses.between(first, last) for _, uses in self._of]
+            )
+            self._done = last
+        return self._courses.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
@@ -76,290 +329,74 @@ class Recursive(Ledger):
 
     Args:
         events, uses: as of any ledger.
-        by_bucket: keep counts of shifts in buckets 2 % apart instead of Rényi curves of buckets 0.3 % apart.
+        followed: by which they are, with others'; None: by themselves.
+        place: of this agent among them.
     """
 
-    def __init__(self, events: Events, uses: Uses, by_bucket: bool = False) -> None:
+    def __init__(self, events: Events, uses: Uses, followed: Followed | None = None, place: int = 0) -> None:
         super().__init__(events, uses)
-        self._uses, groups = uses, uses.groups
-        self._done = 0
-        self._response = response(events, groups)
-        self._starts = np.searchsorted(uses.message, np.arange(len(events) + 1))
-        noised = np.flatnonzero(events.scale.ravel() > 0)
-        self._shift, rho = self.costs.slopes()
-        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
-        self._rho_per_shift = float(np.max(rho[noised] / self._shift[noised] ** 2, initial=0.0))
-        most = (self._most_used[:, None] * events.l2 + ceilings(events, self._most_used)).ravel()
-        most_pure = self.costs.pure(noised, most[noised])
-        top = float(np.max(most_pure[np.isfinite(most_pure)], initial=np.finfo(float).tiny))
-        self._shifts = Shifts(top, 1.02, 700) if by_bucket else Shifts(top, 1.003, 4600)
-        self._each: Vector  # by bucket, what a shift adds to the columns after the first two
-        if by_bucket:
-            self._each = np.eye(len(self._shifts.sizes))
-        else:
-            self._each = np.full((len(self._shifts.sizes), len(ORDERS) if groups <= MOST_KEPT else 0), np.nan)
-        width = 2 + self._each.shape[1]
-        # A group has cost what it has by itself and what its course has: while it has one.
-        self._by_itself = np.zeros((groups, width))
-        self._course = np.full(groups, -1)
-        self._of_course = np.zeros((0, width))
-        self._courses: list[Course] = []
-        self._last_use = np.zeros(groups, np.int64)
-        np.maximum.at(self._last_use, uses.group, uses.message)
-        self._norms = self._response if isinstance(self._response, Norms) else None
-        if self._norms is None:  # every group is a course of its own, from the start
-            self._course = np.arange(groups)
-            self._of_course = np.zeros((groups, width))
-            self._open({group} for group in range(groups))
-        else:
-            self._ahead = self._look_ahead(*self._norms.linear())
-        # Where releases are rounded, those that are followed no longer are in course 0, which rests at next to nothing.
-        self._rests = self._norms is not None and self.costs.has_roundings
-        if self._rests:
-            self._of_course = np.zeros((1, width))
-            self._open([set()])
-
-    def _look_ahead(self, step: Vector, read: Vector) -> Vector:
-        """What all messages after message t cost at most per unit of hidden parts, pure: (rounds, parts)."""
-        n, k = len(self._events), self._events.vectors
-        ahead = np.zeros((n, self._events.hidden))
-        with np.errstate(invalid="ignore", over="ignore"):
-            cost = _unknown_is_infinite((self._shift.reshape(n, k)[:, :, None] * read).sum(axis=1))
-            for t in range(n - 1, 0, -1):
-                ahead[t - 1] = (cost[t] + ahead[t]) @ step[t]
-        return _unknown_is_infinite(ahead)
+        self._uses, self._place = uses, place
+        self._followed = followed or Followed([(events, uses)], Shifts() if uses.groups <= MOST_KEPT else None)
+        self._horizon = 0
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Ledger.at`."""
-        while self._done < horizon:
-            self._follow(self._done, min(self._done + BLOCK, horizon))
-        whole = self._whole(np.arange(self._groups), 2)
-        return whole[:, PURE], whole[:, RHO]
-
-    def _whole(self, group: Indices, columns: int) -> Vector:
-        """What groups have cost so far: (m, columns)."""
-        found = self._by_itself[group, :columns]
-        course = self._course[group]
-        found[course >= 0] += self._of_course[course[course >= 0], :columns]
-        return found
-
-    def _follow(self, first: int, last: int) -> None:
-        """Take messages `first` to `last` - 1 in, and look at the courses."""
-        k, begun = self._events.vectors, len(self._courses)
-        uses = self._uses.group[self._starts[first] : self._starts[last]]
-        fresh = len(uses) if self._norms else 0
-        if self._norms:
-            self._norms.widen(begun + fresh)
-        new = bool(fresh) and bool((self._course[uses] < 0).all()) and len(np.unique(uses)) == fresh
-        if new:
-            self._course[uses] = np.arange(begun, begun + fresh)
-            self._open({group} for group in uses.tolist())
-        moved = np.zeros(((last - first) * k, begun + fresh))
-        left: list[tuple[int, int, set[int]]] = []
-        count, l2 = begun, self._events.l2
-        for t, (start, end) in enumerate(
-            pairwise((self._starts[first : last + 1] - self._starts[first]).tolist()), first
-        ):
-            row = (t - first) * k
-            here = moved[row : row + k]
-            here[:, :count] = self._response.older(t, count)
-            here[:, : int(self._rests)] = NEXT_TO_NOTHING
-            if start < end:
-                if new:
-                    into = np.arange(begun + start, begun + end)
-                else:
-                    into = self._board(uses[start:end].tolist(), here, row, left)
-                count = begun + end if new else len(self._courses)
-                for vector in range(k):
-                    np.add.at(here[vector], into, l2[t, vector])
-                self._response.add(t, into)
-        self._price(first * k, moved[:, :count], left)
-        self._done = last
-        if self._norms:
-            self._look_at_courses(self._norms)
-
-    def _open(self, members: Iterable[set[int]]) -> None:
-        """New courses."""
-        self._courses += [Course(each, max(self._last_use[list(each)].tolist(), default=-1)) for each in members]
-
-    def _board(self, used: list[int], here: Vector, row: int, left: list[tuple[int, int, set[int]]]) -> Indices:
-        """The courses that are moved by a use of these groups, as often as they are; all their members are.
-
-        A group that leaves others behind gets a course of its own, from the same place.
-        """
-        together: dict[tuple[int, int], set[int]] = {}
-        for group, times in ((used[0], 1),) if len(used) == 1 else Counter(used).items():
-            together.setdefault((int(self._course[group]), times), set()).add(group)
-        into = []
-        for (course, times), members in together.items():
-            mine = course
-            if course < int(self._rests) or len(members) < len(self._courses[course].members):
-                mine = len(self._courses)
-                self._open([members])
-                self._course[list(members)] = mine
-                if course >= 0 and self._norms:
-                    self._courses[mine].above = self._courses[course].above
-                    self._courses[course].members -= members
-                    self._norms.copy(course, mine)
-                    here[:, mine] = here[:, course]
-                    left.append((course, row, set(members)))
-            into += [mine] * times
-        return np.array(into)
-
-    def _price(self, release: int, moved: Vector, left: Sequence[tuple[int, int, set[int]]]) -> None:
-        """Add what courses cost whose releases from `release` on move by so much: (releases, courses)."""
-        number = np.arange(release, release + len(moved))[:, None]
-        pure, rho = self.costs.pure(number, moved), self.costs.rho(number, moved)
-        self._of_course = np.pad(self._of_course, ((0, moved.shape[1] - len(self._of_course)), (0, 0)))
-        if left:
-            courses, rows, members = zip(*left, strict=True)
-            before = np.arange(len(moved))[:, None] < np.array(rows)
-            so_far = self._sums(*(np.where(before, cost[:, courses], 0.0) for cost in (pure, rho)))
-            which = np.repeat(np.arange(len(left)), list(map(len, members)))
-            # A group may leave more than one course.
-            costs = self._of_course[list(courses)] + so_far
-            np.add.at(self._by_itself, np.fromiter(chain.from_iterable(members), np.int64), costs[which])
-        self._of_course += self._sums(pure, rho)
-
-    def _sums(self, pure: Vector, rho: Vector) -> Vector:
-        """By course, what its releases cost in all: (releases, courses) each -> (courses, columns)."""
-        found = np.zeros((pure.shape[1], self._of_course.shape[1]))
-        found[:, PURE], found[:, RHO] = pure.sum(axis=0), rho.sum(axis=0)
-        if self._each.shape[1]:
-            from scipy import sparse
-
-            telling = (pure > 0).T
-            ends = np.append(0, np.cumsum(telling.sum(axis=1)))
-            places = self._shifts.place(pure.T[telling])
-            if len(new := np.unique(places[np.isnan(self._each[places, 0])])):
-                shift = self._shifts.sizes[new]
-                self._each[new] = np.minimum(laplace_rdp(shift), self._rho_per_shift * shift[:, None] ** 2 * ORDERS)
-            counts = sparse.csr_array((np.ones(len(places)), places, ends), shape=(len(found), len(self._each)))
-            found[:, 2:] = counts @ self._each
-        return found
-
-    def _look_at_courses(self, norms: Norms) -> None:
-        """Leave those that nobody follows or that can cost no more, and join those that are alike."""
-        here = norms.hidden_changes(len(self._courses))
-        finite = np.asarray(np.isfinite(self._of_course[:, :2]).all(axis=1))
-        with np.errstate(invalid="ignore"):
-            ahead = _unknown_is_infinite(self._ahead[self._done - 1] @ here)
-        ahead[~here.any(axis=0) | ~finite] = 0.0
-        alive = np.array([bool(course.members) for course in self._courses], bool)
-        alive[: int(self._rests)] = False
-        again = np.array([course.until >= self._done for course in self._courses], bool)
-        for much in (ALIKE, LOOSE):
-            enough = np.where(again, ALIKE, much / 8) * self._of_course[:, PURE]
-            over = np.flatnonzero(alive & ((ahead <= enough) | ~finite))
-            self._end(over, ahead[over], again[over])
-            alive[over] = False
-            alive[self._join(np.flatnonzero(alive), here, much)] = False
-            if alive.sum() <= FEW:
-                break
-        alive[: int(self._rests)] = True
-        kept = np.flatnonzero(alive)
-        norms.keep(here[:, kept])
-        self._of_course = self._of_course[kept]
-        self._courses = [self._courses[course] for course in kept.tolist()]
-        for course, before in enumerate(kept.tolist()):
-            if course != before:
-                self._course[list(self._courses[course].members)] = course
-
-    def _end(self, courses: Indices, ahead: Vector, again: NDArray[np.bool_]) -> None:
-        """Charge the members of courses with all that may come yet, pure ε, and follow them no longer.
-
-        Where samples come again, their messages move by what is left and by the new use together.
-        """
-        members = [self._courses[course].members for course in courses.tolist()]
-        groups = np.fromiter(chain.from_iterable(members), np.int64)
-        which = np.repeat(np.arange(len(courses)), list(map(len, members)))
-        # One release of that shift tells no less than many of as much together.
-        shift = ahead[None]
-        costs = self._of_course[courses] + self._sums(shift, self._rho_per_shift * shift**2)
-        # A Rényi divergence of Laplace noise grows no faster than the shift, and ρ by twice the product of the two.
-        together = np.ones(costs.shape[1])
-        together[PURE], together[RHO] = 0.0, 2 * self._rho_per_shift * self._shifts.sizes[-1]
-        costs[again] += ahead[again, None] * together
-        self._course[groups] = -1
-        if self._rests:
-            costs -= self._of_course[0]
-            self._course[groups] = 0
-            self._courses[0].members.update(groups.tolist())
-        self._by_itself[groups] += costs[which]
-
-    def _join(self, courses: Indices, here: Vector, much: float) -> list[int]:
-        """Join courses that are alike, the smaller number of members to the larger; returns those that are gone."""
-        gone: list[int] = []
-        places, ahead, last = here.T.tolist(), self._ahead[self._done - 1].tolist(), -1
-        for other in courses[np.lexsort(-here[:, courses][::-1])].tolist():
-            one, last = last, other
-            if one < 0:
-                continue
-            place = list(map(max, places[one], places[other]))
-            above = max(self._above_from(course, places[course], place, ahead) for course in (one, other))
-            if not above <= much:
-                continue
-            last, less = one, other
-            if len(self._courses[one].members) < len(self._courses[other].members):
-                last, less = other, one
-            host, guest = self._courses[last], self._courses[less]
-            members, more = list(guest.members), self._of_course[less] - self._of_course[last]
-            self._by_itself[members] += more
-            self._course[members] = last
-            host.members |= guest.members
-            host.least, host.until = min(host.least, guest.least + float(more[PURE])), max(host.until, guest.until)
-            here[:, last], places[last], host.above = place, place, above
-            gone.append(less)
-        return gone
-
-    def _above_from(self, course: int, here: list[float], place: list[float], ahead: list[float]) -> float:
-        """How far members of a course are above their own costs, if from here they go on from a larger place.
-
-        All that comes grows no faster than the place, and no faster than without caps.
-        """
-        ratio, more = 1.0, 0.0
-        for own, new, cost in zip(here, place, ahead, strict=True):
-            if own < new:
-                ratio, more = min(ratio, own / new), more + (new - own) * cost
-        cost = float(self._of_course[course, PURE]) + self._courses[course].least
-        by_ratio = 1 / ratio if ratio else np.inf
-        by_sum = 1 + more / cost if cost > 0 else np.inf
-        return (1 + self._courses[course].above) * min(by_ratio, by_sum) - 1
+        self._horizon = horizon
+        found = self._followed.costs(horizon, self._place, np.arange(self._groups), slice(0, 2))
+        return found[:, PURE], found[:, RHO]
 
     def rdp(self, group: Indices) -> Vector:
         """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
-        if self._groups > MOST_KEPT:
-            return np.asarray(self._whole(group, 2)[:, [RHO]] * ORDERS)
-        return self._whole(group, 2 + len(ORDERS))[:, 2:]
+        found = self._followed.costs(self._horizon, self._place, group)
+        return found[:, 2:] if found.shape[1] > 2 else found[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
         """See `Ledger.envelope`: for every shift, as many releases above it as any group has.
 
         What rounding adds is in the shift and counts once more as the release's own.
         """
-        counted = Recursive(self._events, self._uses, by_bucket=True)
-        counted.at(self._done)
-        counts = np.rint(counted._whole(np.arange(self._groups), counted._by_itself.shape[1])[:, 2:])
-        above = counts[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
+        shifts = Counts()
+        followed = Followed([(self._events, self._uses)], shifts)
+        counts = followed.costs(self._horizon, 0, np.arange(self._groups))[:, 2:]
+        above = np.rint(counts)[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         numbers = (above - np.append(above[1:], 0)).astype(int)
-        shifts = np.repeat(counted._shifts.sizes, numbers)
-        first = int(np.argmax(np.where(np.isfinite(self._shift), self._shift, -1.0)))
-        return np.full(len(shifts), first), shifts / self._shift[first]
+        slope = self.costs.slopes()[0]
+        first = int(np.argmax(np.where(np.isfinite(slope), slope, -1.0)))
+        changes = np.repeat(shifts.sizes, numbers)
+        return np.full(len(changes), first), changes / slope[first]
+
+
+def open_ledgers(of: Sequence[tuple[Events, Uses]]) -> list[Ledger]:
+    """The ledgers of agents, by the events, (rounds,), and uses of each."""
+    beside: dict[Any, list[int]] = {}
+    for i, (events, uses) in enumerate(of):
+        alone = i if is_signed(events) else None
+        beside.setdefault((_is_followed(events, uses), alone, uses.groups > MOST_KEPT), []).append(i)
+    ledgers: dict[int, Ledger] = {}
+    for (is_followed, _, are_many), agents in beside.items():
+        followed = Followed([of[i] for i in agents], None if are_many else Shifts()) if is_followed else None
+        for place, i in enumerate(agents):
+            ledgers[i] = Recursive(*of[i], followed, place) if followed else Saturated(*of[i])
+    return [ledgers[i] for i in range(len(of))]
 
 
 def open_ledger(events: Events, uses: Uses) -> Ledger:
     """The ledger of one agent's events: (rounds,)."""
+    return open_ledgers([(events, uses)])[0]
+
+
+def _is_followed(events: Events, uses: Uses) -> bool:
+    """Whether groups can be followed, and there is something to follow."""
     if not events.hidden or _is_saturated(events):
-        return Saturated(events, uses)
+        return False
     names = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
-    followed = (
+    return (
         fits(events, uses.groups)
         and Costs(events).is_all(Kind.LAPLACE)
         and not events.is_unknown.any()
         and all(np.isfinite(events.leakage(name)).all() for name in names)
         and bool(np.isfinite([events.l1, events.l2]).all())
     )
-    return (Recursive if followed else Saturated)(events, uses)
 
 
 def _is_saturated(events: Events) -> bool:
@@ -367,7 +404,3 @@ def _is_saturated(events: Events) -> bool:
     lipschitz, largest = events.leakage("lipschitz"), events.leakage("largest")
     memory = (events.leakage("transition") != 0).any(axis=(1, 2))
     return bool((~memory & ((largest == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())
-
-
-def _unknown_is_infinite(values: Vector) -> Vector:
-    return np.where(np.isnan(values), np.inf, values)

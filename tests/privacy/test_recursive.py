@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 from mpinodes.privacy import recursive
 from mpinodes.privacy.leakage import Norms
 from mpinodes.privacy.ledger import Uses
-from mpinodes.privacy.recursive import Recursive
+from mpinodes.privacy.recursive import Courses, Recursive, State, open_ledgers
+from mpinodes.privacy.shifts import Shifts, columns
 from tests.helpers.accounting import events
 
 TINY = float(np.finfo(float).tiny)
@@ -70,8 +73,8 @@ def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np
     return pure, rho, curves
 
 
-def check(made: Events, above: float = ABOVE) -> None:
-    uses = Uses.of(made, by_number)
+def check(made: Events, above: float = ABOVE, groups: Callable[[int], list[int]] = by_number) -> None:
+    uses = Uses.of(made, groups)
     ledger = Recursive(made, uses)
     pure, rho, curves = each_by_itself(made, uses)
     found = ledger.at(len(made))
@@ -99,6 +102,13 @@ def test_the_same_of_few_courses_and_short_blocks(seed, style, epochs, few):
         check(made_of(style, 120, epochs, seed))
 
 
+@pytest.mark.parametrize("rounding", [0.0, 1e-4])
+def test_the_same_of_many_samples_a_round_in_any_order(rounding):
+    orders = [np.random.default_rng(epoch).permutation(300).tolist() for epoch in range(10)]
+    made = made_of("falls ever faster", 40, 1, seed=1, rounding=rounding)
+    check(made, groups=lambda r: [*orders[(r - 1) // 4][(r - 1) % 4 * 70 :][:70], 7])
+
+
 def of_two_parts(seed: int, rounds: int, epochs: int) -> Events:
     """A gradient and a memory of it, all weights at random."""
     rng = np.random.default_rng(seed)
@@ -122,6 +132,61 @@ def test_the_same_of_two_hidden_parts(seed, epochs, few):
         patch.setattr(recursive, "FEW", few)
         patch.setattr(recursive, "BLOCK", 1 + seed % 13)
         check(of_two_parts(seed, 120, epochs))
+
+
+def agents_of(rounds: int, epochs: int) -> list[tuple[Events, Uses]]:
+    """Of every style an agent."""
+    made = [made_of(style, rounds, epochs, seed) for seed, style in enumerate(STYLES)]
+    return [(each, Uses.of(each, by_number)) for each in made]
+
+
+def test_agents_side_by_side_cost_what_each_does_alone():
+    of = agents_of(700, 3)
+    together, alone = open_ledgers(of), [Recursive(made, uses) for made, uses in of]
+    for horizon in (1, 50, 333, 700):
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one.at(horizon), other.at(horizon), rtol=1e-12)
+            some = np.arange(of[0][1].groups)
+            np.testing.assert_allclose(one.rdp(some), other.rdp(some), rtol=1e-12)
+    with pytest.raises(ValueError, match="700 were followed"):
+        together[0].at(699)
+
+
+def costs(chunks: list[int], pause, parts: int) -> list[np.ndarray]:
+    """Of all groups, of three agents whose events come chunk by chunk, with a pause after each."""
+    of = agents_of(600, 4)[:3] if parts == 1 else [(m, Uses.of(m, by_number)) for m in [of_two_parts(3, 600, 4)] * 2]
+    courses, begun = Courses(State.new(len(of), 1, parts, columns(Shifts())), Shifts()), 0
+    for last in chunks:
+        events = Events(np.stack([made.data[begun:last] for made, _ in of], axis=1))
+        courses.take(events, [uses.between(begun, last) for _, uses in of])
+        courses, begun = pause(courses), last
+    return [courses.costs(i, np.arange(150), slice(None)) for i in range(len(of))]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_state_that_was_written_down_goes_on_as_if_it_had_not_been(parts, tmp_path):
+    def pause(courses: Courses) -> Courses:
+        np.savez(tmp_path / "state.npz", **dataclasses.asdict(courses.state))
+        with np.load(tmp_path / "state.npz", allow_pickle=False) as file:
+            return Courses(State(**file), Shifts())
+
+    chunks = [7, 100, 101, 480, 600]
+    for one, other in zip(costs(chunks, lambda courses: courses, parts), costs(chunks, pause, parts), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(costs(chunks, pause, parts), costs([600], lambda courses: courses, parts), strict=True):
+        np.testing.assert_allclose(one[:, :2], other[:, :2], rtol=1e-12)
+        np.testing.assert_allclose(one[:, 2:], other[:, 2:], rtol=1e-2)
+
+
+def test_what_goes_on_is_small_whatever_the_number_of_rounds():
+    """Beside what each group has cost, a few hundred courses."""
+    made = made_of("falls ever faster", 4_000, 40, seed=0)
+    uses, courses = Uses.of(made, by_number), Courses(State.new(1, 100, 1, 104), Shifts())
+    for first in range(0, 4_000, 1_000):
+        courses.take(made[first : first + 1_000][:, None], [uses.between(first, first + 1_000)])
+        held = [getattr(courses.state, field.name) for field in dataclasses.fields(courses.state)]
+        assert len(courses.state.agent) < 300
+        assert sum(array.nbytes for array in held) < 400 * 104 * 8 + 20_000
 
 
 @pytest.mark.parametrize("style", STYLES)
