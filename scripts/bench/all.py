@@ -2,10 +2,10 @@
 
 Takes the rows of rows.py one after the other, prints them, and leaves in OUT the table as text and CSV, the cost model
 that fits it (model.py), plots, and the machine's description. A row that is done (on this machine, with this code of
-mpinodes) is not taken again: what was interrupted goes on where it was. A row that fails says why, and is tried again the
-next time. Every command of mpinodes comes after a bare start of MPI and numpy on as many ranks, and every peer's after one
-of mpinodes: figures are medians over such pairs, with the smallest and the largest; a row that takes long is run less
-often, down to once.
+mpinodes) is not taken again: what was interrupted goes on where it was. A row that fails says why, and is tried again
+the next time. Every command of mpinodes comes after a bare start of MPI and numpy on as many ranks, and every peer's
+after one of mpinodes: figures are medians over such pairs, with the smallest and the largest; a row that takes long is
+run less often, down to once.
 
 Without --peers other people's packages are left out; with it they are installed below DIR, apart from everything else.
 Without --data rows on Adult, MNIST and RCV1 are left out; DIR holds their files, a folder each.
@@ -287,8 +287,8 @@ def account(row: Row, runs: list[Run]) -> list[str]:
         f"{row.name}: {agents + logger:.0f} µs of CPU in a round go to the steps of {n} agents ({steps:.0f}), their "
         f"exchange and waiting ({agents - steps:.0f}), the logger's arithmetic and record ({taken:.0f}) and its "
         f"receiving and waiting ({logger - taken:.0f});",
-        f"    the script takes {theirs[0]:.0f} for all agents' rounds as one matrix and {theirs[1]:.0f} for all losses, "
-        "without messages, noise that can be addressed by round, checks, a record or accounting",
+        f"    the script takes {theirs[0]:.0f} for all agents' rounds as one matrix and {theirs[1]:.0f} for all "
+        "losses, without messages, noise that can be addressed by round, checks, a record or accounting",
     ]
 
 
@@ -310,8 +310,8 @@ ABOUT = {
     "grid": "the same of DOLA on a ring; µs of CPU in a round: an agent's step, an agent in all (with exchange and "
     "waiting), the logger's arithmetic; context switches of an agent in a round",
     "edges": "the same on graphs of more and more edges",
-    "lockstep": "all agents in one process: µs of CPU in a round of an agent and of the logger, and the logger's seconds "
-    "of CPU after the rounds; seconds of the command",
+    "lockstep": "all agents in one process: µs of CPU in a round of an agent and of the logger, and the logger's "
+    "seconds of CPU after the rounds; seconds of the command",
     "wires": "µs of one message: between two cores, and between two processes that share one",
     "round": "rounds per second beside a bare loop written out by hand",
     "peers": "mpinodes and another, in turn: rounds per second, and µs of CPU of a round on all ranks; ratios above 1: "

@@ -1,8 +1,8 @@
 """Whole commands, timed: seconds, memory, and what a run tells of itself; used by all.py.
 
 Every run of a command comes after one of `mpirun -n N python -c "import numpy; from mpi4py import MPI"`, than which
-none can be faster. Memory is PSS, looked at twice a second, or less often where looking would take more than a twentieth
-of the time; the largest is kept.
+none can be faster. Memory is PSS, looked at twice a second, or less often where looking would take more than a
+twentieth of the time; the largest is kept.
 """
 
 from __future__ import annotations

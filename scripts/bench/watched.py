@@ -1,8 +1,8 @@
 """A run whose ranks tell what they spent: mpirun -n N python scripts/bench/watched.py FILE key=value ...
 
 Without mpirun all agents are in this one process, where caches are warm and nothing is sent. It is `mpinodes.run` with
-a clock of CPU time around every agent's rounds, every step (1.3 µs each), and the logger's work in the rounds and after.
-FILE gets what was found as JSON; the seconds of the whole are in the run's summary.json, as ever.
+a clock of CPU time around every agent's rounds, every step (1.3 µs each), and the logger's work in the rounds and
+after. FILE gets what was found as JSON; the seconds of the whole are in the run's summary.json, as ever.
 """
 
 from __future__ import annotations
