@@ -151,7 +151,8 @@ def take_round(row: Row, peers: Path | None) -> Run:
     found = re.findall(pattern, out, re.MULTILINE)
     if not found:
         raise Refused("round.py printed no ratio")
-    return {"cases": {case: [float(x) for x in numbers] for case, *numbers in found}, "out": out}
+    names = ("ours", "bare", "ratio", "least", "most")
+    return {"cases": {case: dict(zip(names, map(float, told), strict=True)) for case, *told in found}, "out": out}
 
 
 def take_peer(row: Row, peers: Path | None) -> Run:
@@ -220,7 +221,7 @@ def show_command(row: Row, runs: list[Run]) -> Shown:
     ratios = [run["ratio"] for run in runs]
     cells = [f"{one['ratio']:.2f}", f"{min(ratios):.1f}-{max(ratios):.1f}", str(len(runs))]
     cells += [f"{seconds:.2f}" for seconds in (one["bare"], one["whole"], *(one["timing"][part] for part in PARTS))]
-    cells += [f"{one[name]:.0f}" for name in ("rounds_per_second", "pss_mb", "rank_mb", "largest_mb")]
+    cells += [f"{one[name]:.0f}" for name in ("rounds_per_second", "pss_mb", "rank_mb", "largest_mb", "gone_mb")]
     return [(row.name, cells)]
 
 
@@ -256,8 +257,16 @@ def show_wires(row: Row, runs: list[Run]) -> Shown:
 def show_round(row: Row, runs: list[Run]) -> Shown:
     """By case, of the last run, which has repeats of its own."""
     return [
-        (f"{row.name}, {case}", [f"{ratio:.2f}", f"{low:.2f}-{high:.2f}", f"{ours:.0f}", f"{bare:.0f}"])
-        for case, (ours, bare, ratio, low, high) in runs[-1]["cases"].items()
+        (
+            f"{row.name}, {case}",
+            [
+                f"{one['ratio']:.2f}",
+                f"{one['least']:.2f}-{one['most']:.2f}",
+                f"{one['ours']:.0f}",
+                f"{one['bare']:.0f}",
+            ],
+        )
+        for case, one in runs[-1]["cases"].items()
     ]
 
 
@@ -292,7 +301,7 @@ def account(row: Row, runs: list[Run]) -> list[str]:
     ]
 
 
-COMMAND = ("ratio", "spread", "runs", "bare", "whole", *PARTS, "rounds/s", "MB", "MB rank", "MB most")
+COMMAND = ("ratio", "spread", "runs", "bare", "whole", *PARTS, "rounds/s", "MB", "MB rank", "MB most", "MB gone")
 SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Row, list[Run]], Shown]]] = {
     "commands": (COMMAND, show_command),
     "long": (COMMAND, show_command),
@@ -305,7 +314,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Row, list[Run]], Shown]]] = {
 }
 ABOUT = {
     "commands": "seconds of a command and of its parts, beside a bare start; MB of PSS: all ranks, the middle one, the "
-    "largest",
+    "largest; MB gone of the machine's free memory, whoever took them",
     "long": "the same of many rounds",
     "grid": "the same of DOLA on a ring; µs of CPU in a round: an agent's step, an agent in all (with exchange and "
     "waiting), the logger's arithmetic; context switches of an agent in a round",
@@ -339,8 +348,9 @@ def flat(run: Run) -> Run:
     for name, value in run.items():
         if name == "spent" and value:
             found |= model.Spent.of(value)._asdict()
-        elif isinstance(value, dict):
-            found |= {f"{name}_{inner}": number for inner, number in flat(value).items()}
+        elif isinstance(value, (dict, list)):
+            inside = value if isinstance(value, dict) else dict(enumerate(value))
+            found |= {f"{name}_{inner}": number for inner, number in flat(inside).items()}
         elif isinstance(value, (int, float)):
             found[name] = value
     return found

@@ -33,18 +33,17 @@ class Refused(Exception):
 
 
 class Memory(NamedTuple):
-    """MB of PSS, each the largest that was seen: of all ranks together, of the middle one and of the largest."""
+    """The largest MB that were seen: PSS of all ranks, of the middle one, of the largest; gone of what was free."""
 
     whole: float = 0.0
     rank: float = 0.0
     most: float = 0.0
+    gone: float = 0.0
 
     def or_more(self, found: list[float]) -> Memory:
         """The larger of each."""
-        if not found:
-            return self
-        now = (sum(found), statistics.median(found), max(found))
-        return Memory(*(max(pair) for pair in zip(self, now, strict=True)))
+        now = (sum(found), statistics.median(found), max(found)) if found else (0.0, 0.0, 0.0)
+        return Memory(*(max(pair) for pair in zip(self[:3], now, strict=True)), self.gone)
 
 
 class Took(NamedTuple):
@@ -66,8 +65,43 @@ def mpirun(ranks: int, python: str = sys.executable) -> list[str]:
     return [*command, "-n", str(ranks), python]
 
 
+class Watch(threading.Thread):
+    """Looks at a command's memory until it is told that it is over, and ends it where it takes too much or too long.
+
+    Attributes:
+        most: MB that were seen.
+        why: it was ended; empty: it was not.
+    """
+
+    def __init__(self, leader: int, python: str, limit: float) -> None:
+        super().__init__()
+        self.most, self.why, self.over = Memory(), "", threading.Event()
+        self._leader, self._python, self._limit = leader, python, limit
+        self._begun, self._free = time.perf_counter(), free_memory()[0]
+
+    def run(self) -> None:
+        pause = 0.5
+        while not self.over.wait(0.5):
+            now, whole = free_memory()
+            self.most = self.most._replace(gone=max(self.most.gone, self._free - now))
+            if time.perf_counter() - self._begun > self._limit:
+                self.why = f"ended after {self._limit:g} s"
+            elif now < LEAST_FREE * whole:
+                self.why = (
+                    f"ended when {self.most.gone:.0f} MB were gone: {LEAST_FREE:.0%} of the memory must stay free"
+                )
+            if self.why:
+                end(self._leader)
+                return
+            pause -= 0.5
+            if pause <= 0:
+                looked = time.thread_time()
+                self.most = self.most.or_more([mb for mb in map(pss, below(self._leader, self._python)) if mb])
+                pause = 20 * (time.thread_time() - looked)
+
+
 def timed(command: list[str], where: Path, limit: float) -> Took:
-    """Run a command in a directory.
+    """Run a command in a directory; nothing of it is left afterwards, whatever happened.
 
     Raises:
         Refused: it failed, or was ended after `limit` seconds, or because memory ran short.
@@ -75,47 +109,32 @@ def timed(command: list[str], where: Path, limit: float) -> Took:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if sys.executable in command:  # a peer's Python has modules of its own
         environment["PYTHONPATH"] = ROOT
-    begun, over = time.perf_counter(), threading.Event()
-    most, why = Memory(), ""
+    python = next(word for word in command if "python" in Path(word).name)
+    begun = time.perf_counter()
     with (where / "out").open("w") as out, (where / "err").open("w") as err:
         process = subprocess.Popen(command, cwd=where, stdout=out, stderr=err, env=environment, start_new_session=True)
-
-        def watch() -> None:
-            nonlocal most, why
-            pause = 0.5
-            while not over.wait(min(0.5, pause)):
-                if time.perf_counter() - begun > limit:
-                    why = f"ended after {limit:g} s"
-                elif free_memory() < LEAST_FREE:
-                    why = f"ended at {most.whole:.0f} MB of PSS: less than {LEAST_FREE:.0%} of the memory was left"
-                if why:
-                    end(process.pid)
-                    return
-                pause -= 0.5
-                if pause <= 0:
-                    looked = time.perf_counter()
-                    most = most.or_more([mb for mb in map(pss, below(process.pid, command)) if mb])
-                    pause = max(0.5, 20 * (time.perf_counter() - looked))
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
+    watch = Watch(process.pid, python, limit)
+    watch.start()
+    try:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
         seconds = time.perf_counter() - begun
-        over.set()
-        watcher.join()
-    if why:
-        raise Refused(why)
+        watch.over.set()
+        watch.join()
+        if process.returncode is None:
+            end(process.pid)
+    if watch.why:
+        raise Refused(watch.why)
     if process.returncode:
         said = [line for name in ("err", "out") for line in (where / name).read_text().splitlines() if line.strip()]
         errors = [line for line in said if "error: " in line] or said[-1:] or ["nothing was said"]
         raise Refused(f"exit {process.returncode}: {errors[0][:300]}")
-    return Took(seconds, usage.ru_utime + usage.ru_stime, most, (where / "out").read_text())
+    return Took(seconds, usage.ru_utime + usage.ru_stime, watch.most, (where / "out").read_text())
 
 
-def below(leader: int, command: list[str]) -> list[int]:
+def below(leader: int, python: str) -> list[int]:
     """The processes of a command that run its Python: its ranks."""
-    python = next(word for word in command if "python" in Path(word).name)
     return [one for one in (leader, *descendants(leader)) if _program(one) == python]
 
 
@@ -158,20 +177,20 @@ def pss(process: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1000
 
 
-def free_memory() -> float:
-    """The part of the machine's memory that is available; 1 where nobody tells."""
+def free_memory() -> tuple[float, float]:
+    """MB of the machine's memory that are available, and in all; nothing where nobody tells."""
     try:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) / int(lines["MemTotal"].split()[0])
+        return int(lines["MemAvailable"].split()[0]) / 1000, int(lines["MemTotal"].split()[0]) / 1000
     except (OSError, KeyError, ValueError):
-        return 1.0
+        return 0.0, 0.0
 
 
 def beside_bare(ranks: int, words: list[str], limit: float, watched: bool = False) -> dict[str, Any]:
     """A bare command, and then `mpinodes.run` with these words on as many ranks, or the same with clocks in it.
 
     Returns:
-        ratio, bare, whole: seconds; pss_mb, rank_mb, largest_mb: `Memory`; cpu: seconds of all processes;
+        ratio, bare, whole: seconds; pss_mb, rank_mb, largest_mb, gone_mb: `Memory`; cpu: seconds of all processes;
         rounds_per_second, rounds, timing: the summary's; record: bytes; spent: what `watched` found, else nothing.
 
     Raises:
@@ -207,7 +226,7 @@ def _told(took: Took, bare: Took | None, where: Path) -> dict[str, Any]:
         **({"ratio": took.seconds / bare.seconds} if bare else {}),
         "whole": took.seconds,
         "cpu": took.cpu,
-        **dict(zip(("pss_mb", "rank_mb", "largest_mb"), took.memory, strict=True)),
+        **dict(zip(("pss_mb", "rank_mb", "largest_mb", "gone_mb"), took.memory, strict=True)),
         "rounds_per_second": summary["rounds_per_second"],
         "rounds": summary.get("rounds"),
         "timing": summary["timing"],

@@ -22,11 +22,19 @@ AFTER = ("rounds", "comparator", "accounting", "bounds", "report")
 NODES, PER_NODE = 16, 64
 LINKS = {"InfiniBand": (2e-6, 10e9), "TCP on 10 Gb/s Ethernet": (30e-6, 1.2e9)}  # s, bytes/s: assumed, not measured
 FRAME = 16  # words of a frame beside its vector, at most
+LOGGER = "the logger in lockstep"
 BUFFERS = 2 * 65536  # bytes that the logger keeps for an agent: two chunks of record.chunk
 
 
 class Spent(NamedTuple):
-    """CPU seconds and context switches of a round, of an agent (the mean), and chunks that come to the logger in it."""
+    """What a round takes.
+
+    Attributes:
+        step, agent, logger: CPU seconds: of an agent's step and of an agent in all (means), of the logger's arithmetic.
+        waited, displaced: context switches of an agent (the mean).
+        chunks: that come to the logger.
+        wall: seconds by the clock, of the agent that began last: its rounds hold no waiting for the others' start.
+    """
 
     step: float
     agent: float
@@ -34,6 +42,7 @@ class Spent(NamedTuple):
     waited: float
     displaced: float
     chunks: float
+    wall: float
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Spent:
@@ -42,7 +51,8 @@ class Spent(NamedTuple):
         step, agent, waited, displaced = (
             statistics.fmean(one.get(name, 0.0) for one in agents) for name in ("step", "rounds", "waited", "displaced")
         )
-        return cls(step, agent, found["logger"]["take"], waited, displaced, found["logger"]["chunks"])
+        wall = min(one.get("wall", 0.0) for one in agents)
+        return cls(step, agent, found["logger"]["take"], waited, displaced, found["logger"]["chunks"], wall)
 
 
 class Point(NamedTuple):
@@ -66,6 +76,10 @@ class Point(NamedTuple):
     def ranks(self) -> int:
         return self.agents + 1
 
+    def busy(self, cores: int) -> float:
+        """The part of the cores' time that is spent on rounds."""
+        return (self.agents * self.spent.agent + self.spent.logger) / (cores * self.round)
+
     @classmethod
     def of(cls, row: Row, runs: list[dict[str, Any]]) -> Point:
         """Medians of everything."""
@@ -75,7 +89,8 @@ class Point(NamedTuple):
 
         spent = [Spent.of(run["spent"]) for run in runs]
         return cls(
-            row.group, row.agents, row.dimension, row.messages, 1 / middle(lambda run: run["rounds_per_second"]),
+            row.group, row.agents, row.dimension, row.messages,
+            middle(lambda run: Spent.of(run["spent"]).wall or 1 / run["rounds_per_second"]),
             middle(lambda run: run.get("bare", 0.0)),
             max(0.0, middle(lambda run: run["whole"] - run.get("bare", 0.0) - sum(map(run["timing"].get, AFTER)))),
             Spent(*map(statistics.median, zip(*spent, strict=True))),
@@ -133,7 +148,9 @@ class Fit(NamedTuple):
     def told(self, scale: float, unit: str) -> list[str]:
         """In words."""
         parts = [
-            f"{scale * c:.3g} {unit}{'' if name == '1' else ' × ' + name}" for name, c in self.coefficients.items() if c
+            f"{c:.2g} × {name}" if name == LOGGER else f"{scale * c:.3g} {unit}{'' if name == '1' else ' × ' + name}"
+            for name, c in self.coefficients.items()
+            if c
         ]
         off = np.abs(self.residuals)
         return [
@@ -162,7 +179,7 @@ class Model(NamedTuple):
             ),
             Fit.to("start-up and end beyond it", own_features, points, lambda p: max(p.own, 0.05)),
             logger,
-            Fit.to("cores × round", round_features(taken.cores, logger), points, lambda p: taken.cores * p.round),
+            round_fit(taken.cores, logger, points),
             Fit.to("PSS of all ranks", memory_features, seen, lambda p: p.whole_mb) if seen else None,
         )
 
@@ -189,16 +206,29 @@ def memory_features(p: Point) -> dict[str, float]:
     return {"1": 1.0, "ranks": p.ranks, "ranks²": p.ranks**2, "ranks × d": p.ranks * p.dimension}
 
 
-def round_features(cores: int, logger: Fit | None) -> Callable[[Point], dict[str, float]]:
-    """CPU of all."""
+def round_features(cores: int, logger: Fit | None, warm: float) -> Callable[[Point], dict[str, float]]:
+    """CPU of all: `warm` ranks a core are so few that half of a step's data are still in the caches at the next one."""
 
     def features(p: Point) -> dict[str, float]:
         n, d, m = p.agents, p.dimension, p.messages
-        found = {"agents": n, "agents × d": n * d, "agents × ranks per core": n * p.ranks / cores}
-        found |= {"messages": m, "messages × d": m * d}
-        return found | ({"logger in lockstep": logger(p)} if logger else {})
+        crowd = p.ranks / cores
+        found = {"agents": n, "agents × d": n * d, "agents × cold": n * crowd / (crowd + warm)}
+        found |= {"agents × ranks per core": n * crowd, "messages": m, "messages × d": m * d}
+        return found | ({LOGGER: logger(p)} if logger else {})
 
     return features
+
+
+def round_fit(cores: int, logger: Fit | None, points: list[Point]) -> Fit:
+    """With the `warm` that fits best."""
+    fits = [
+        Fit.to(
+            f"cores × round, cold = r / (r + {warm:g}) with r ranks per core", round_features(cores, logger, warm),
+            points, lambda p: cores * p.round,
+        )
+        for warm in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+    ]  # fmt: skip
+    return min(fits, key=lambda fit: float(np.linalg.norm(fit.residuals)))
 
 
 def split(points: list[Point]) -> tuple[list[Point], list[Point]]:
@@ -255,7 +285,10 @@ def step_told(taken: Taken) -> list[str]:
         if (p.agents, p.dimension) in warm and p.group == "grid":
             cells = (warm[p.agents, p.dimension], p.spent.step, p.spent.agent)
             numbers = ", ".join(f"{1e6 * x:.0f}" for x in cells)
-            lines.append(f"    n = {p.agents}, d = {p.dimension}, {p.ranks / taken.cores:.1f} ranks a core: {numbers}")
+            lines.append(
+                f"    n = {p.agents}, d = {p.dimension}, {p.ranks / taken.cores:.1f} ranks a core: {numbers}; "
+                f"{p.busy(taken.cores):.0%}"
+            )
     return lines
 
 
@@ -330,14 +363,12 @@ def beyond(model: Model, taken: Taken) -> list[str]:
         lines.append(f"    d = {d}: the logger's receive buffers take {buffers / 1e6:.0f} MB (two chunks an agent)")
     here = max(taken.shared, key=lambda p: p.agents)
     bare = model.bare.coefficients
-    each = here.record * n
+    each = min(p.record for p in taken.shared if p.dimension == here.dimension) * n
     lines += [
         f"    start of {ranks} ranks on a node of {taken.cores} cores: {model.bare(_node(here)):.1f} s bare and "
         f"{model.own(_node(here)):.1f} s ours; with a core each, {bare['1'] + bare['ranks'] * taken.cores:.2f} s bare "
         "at the least; what it takes the nodes to find each other cannot be measured here",
-        f"    record: {each / 1e3:.0f} kB a round at n = {here.agents}'s rate, {each / 1e4:.1f} GB in 10^5 rounds"
-        if each < 1e9
-        else "",
+        f"    record at d = {here.dimension}: {each / 1e3:.0f} kB a round, {each / 1e4:.1f} GB in 10^5 rounds",
         f"    connections: {PER_NODE} local ones and {n - PER_NODE} to other nodes at the logger, 3 at an agent; over "
         f"TCP each is a file, of which a process may have {files if files > 0 else 'any number'} here, and often 1,024",
     ]
@@ -349,7 +380,7 @@ def beyond(model: Model, taken: Taken) -> list[str]:
     lines.append("  what breaks first, as a multiple of what is there: " + "; ".join(
         f"{what} ({ratio:.2g})" for ratio, what in sorted(limits, reverse=True)
     ))  # fmt: skip
-    return [line for line in lines if line]
+    return lines
 
 
 def _node(p: Point) -> Point:

@@ -52,13 +52,12 @@ def quick(out: Path) -> list[Row]:
     """The same in small: whether it runs, not how fast."""
     return [
         Row("wires", "wires", 2, ("--quick",)),
-        Row("default", "commands", 8, ("rounds=8",)),
-        Row("5 repeats", "commands", 8, ("repeats=2", "rounds=4", *QUIET)),
+        Row("default, no report", "commands", 8, ("rounds=8", *QUIET)),
         Row("a key there is not", "commands", 2, ("nothing=1",)),
         *(_grid(n, 10, 16) for n in (2, 4)),
         _edge(out, "complete", 4, 16, 12),
         _lockstep(4, 10, 16),
-        Row("bare loop", "round", 8, ("--quick",)),
+        Row("bare loop", "round", 8, ("--quick", "--case", "default")),
         *(row for row in peers((10,), rounds=16) if "script" in row.name),
     ]
 

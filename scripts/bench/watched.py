@@ -31,14 +31,14 @@ class Spent:
         self.calls: dict[str, int] = {}
 
     def around(self, owner: Any, method: str, name: str, switches: bool = False) -> None:
-        """Count what a function or method spends."""
+        """Count what a function or method spends; with switches, also these and the seconds of the clock."""
         function = getattr(owner, method)
         self.of[name], self.calls[name] = 0.0, 0
 
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
             usage = resource.getrusage(resource.RUSAGE_SELF) if switches else None
-            begun = time.process_time()
+            started, begun = time.perf_counter(), time.process_time()
             try:
                 return function(*args, **kwargs)
             finally:
@@ -49,6 +49,7 @@ class Spent:
                     found = (now.ru_nvcsw - usage.ru_nvcsw, now.ru_nivcsw - usage.ru_nivcsw)
                     for word, number in zip(SWITCHES, found, strict=True):
                         self.of[word] = self.of.get(word, 0.0) + number
+                    self.of["wall"] = self.of.get("wall", 0.0) + time.perf_counter() - started
 
         setattr(owner, method, watched)
 
