@@ -18,6 +18,7 @@ import csv
 import fnmatch
 import json
 import re
+import signal
 import statistics
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="where data sets are: its folders adult, mnist, rcv1")
     parser.add_argument("--list", action="store_true", help="print the rows, and which of them are done")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the command that runs is ended, too
     asked.out.mkdir(parents=True, exist_ok=True)
     table = rows.quick(asked.out) if asked.quick else rows.table(asked.out, asked.data)
     book = Book(asked.out)
@@ -120,7 +122,7 @@ class Book:
         while len(runs) < times and (not runs or time.perf_counter() - begun < BUDGET):
             try:
                 runs.append(KINDS[row.group](row, peers))
-            except (Refused, OSError, ValueError, KeyError) as error:
+            except Exception as error:  # whatever it is, the other rows are taken
                 failed = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
                 break
         told = {name: self.machine[name] for name in ("code", "commit", "cpu", "cores")}

@@ -44,7 +44,8 @@ def table(out: Path, data: Path | None) -> list[Row]:
     return [
         Row("wires", "wires", 2), *commands(), *long(), *grid(AGENTS, DIMENSIONS),
         *edges(out, 16, 300), *edges(out, 32, 150), *lockstep(AGENTS, (10, 64, 784)), *by_algorithm(data),
-        Row("bare loop", "round", 8, limit=600), *peers((784, 10)),
+        *(Row(f"bare loop, {ranks} ranks", "round", ranks, limit=600) for ranks in (8, 16, 32, 64, 101)),
+        *peers((784, 10)),
     ]  # fmt: skip
 
 
