@@ -55,7 +55,7 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the command that runs is ended, too
     asked.out.mkdir(parents=True, exist_ok=True)
-    table = rows.quick(asked.out) if asked.quick else rows.table(asked.out, asked.data)
+    table = rows.quick(asked.out) if asked.quick else rows.table(asked.out, asked.data and asked.data.absolute())
     book = Book(asked.out)
     if asked.list:
         for row in table:

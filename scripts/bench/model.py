@@ -279,7 +279,8 @@ def step_told(taken: Taken) -> list[str]:
     """An agent's CPU, warm and cold."""
     warm = {(p.agents, p.dimension): p.spent.step for p in taken.alone}
     lines = [
-        "an agent's step, µs of CPU: warm (one process), cold (under MPI), and with exchange and waiting (measured)"
+        "an agent's step, µs of CPU: warm (one process), cold (under MPI), and with exchange and waiting; how busy "
+        "rounds keep the cores (measured)"
     ]
     for p in sorted(taken.shared, key=lambda p: (p.dimension, p.agents)):
         if (p.agents, p.dimension) in warm and p.group == "grid":
@@ -361,6 +362,7 @@ def beyond(model: Model, taken: Taken) -> list[str]:
         )
         buffers = n * max(BUFFERS, 16 * (d + 16))
         lines.append(f"    d = {d}: the logger's receive buffers take {buffers / 1e6:.0f} MB (two chunks an agent)")
+        limits.append((buffers / 64e9, f"the logger's receive buffers at d = {d}, of 64 GB"))
     here = max(taken.shared, key=lambda p: p.agents)
     bare = model.bare.coefficients
     each = min(p.record for p in taken.shared if p.dimension == here.dimension) * n
