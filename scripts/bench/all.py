@@ -201,7 +201,7 @@ def report(book: Book, table: list[Row]) -> str:
         for row in mine:
             runs, failed = book.runs(row), book.entry(row).get("failed")
             for name, cells in show(row, runs) if runs else []:
-                lines.append(f"{name:40}" + "".join(f"{cell:>12}" for cell in cells))
+                lines.append(f"{name:40}" + "".join(f" {cell:>11}" for cell in cells))
             if failed:
                 lines.append(f"{row.name:40}  failed{' the next time' if runs else ''}: {failed}")
             elif not runs:
@@ -279,7 +279,7 @@ def show_peer(row: Row, runs: list[Run]) -> Shown:
         ours, theirs = ([unit * run[whose][what] for run in runs] for whose in ("ours", "theirs"))
         ratios = sorted(a / b if what == "rate" else b / a for a, b in zip(ours, theirs, strict=True))
         cells += [f"{statistics.median(ours):.0f}", f"{statistics.median(theirs):.0f}"]
-        cells += [f"{statistics.median(ratios):.3g}", f"{ratios[0]:.3g}-{ratios[-1]:.3g}"]
+        cells += [f"{statistics.median(ratios):.3g}", f"{ratios[0]:.2g}-{ratios[-1]:.2g}"]
     return [(row.name, cells)]
 
 
