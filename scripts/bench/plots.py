@@ -36,7 +36,7 @@ def _parts(path: Path, taken: Runs) -> None:
     """Bars of seconds, part by part, beside the bare start."""
     if not taken:
         return
-    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.32 * len(taken)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.32 * len(taken)), layout="constrained")
     names = [row.name for row, _ in taken][::-1]
     middle = [sorted(found, key=lambda run: run["ratio"])[len(found) // 2] for _, found in taken][::-1]
     left = [0.0] * len(middle)
@@ -53,14 +53,14 @@ def _parts(path: Path, taken: Runs) -> None:
     ticks = [x for x in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500) if x <= 1.2 * max(run["whole"] for run in middle)]
     axes.set_xticks(ticks, [str(x) for x in ticks])
     axes.set_xlabel("seconds of the command (linear to 5, then logarithmic); × times the bare start")
-    figure.legend(loc="outside upper center", ncols=8, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
 def _scaling(path: Path, taken: Taken) -> None:
     """Rounds per second, and CPU of a round, against agents."""
-    figure, (rates, cpu) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (rates, cpu) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
     grid = [p for p in taken.shared if p.group == "grid"]
     few, _ = model.split(taken.shared)
     fitted = Model.of(taken, few, [p for p in taken.alone if p.agents <= max(q.agents for q in few)])
@@ -84,7 +84,7 @@ def _scaling(path: Path, taken: Taken) -> None:
     cpu.set(xlabel="agents", ylabel="µs of CPU in a round", title="What an agent and the logger take")
     for axes, points in ((rates, grid), (cpu, [*taken.alone, *grid])):
         _agents(axes, points)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -139,7 +139,8 @@ def _edges(path: Path, taken: Taken) -> None:
         axes.loglog(x, [1e3 * p.spent.agent for p in mine], "s--", color=colour, label=f"CPU of one of {n} agents")
         axes.loglog(x, [1e3 * p.spent.step for p in mine], "x:", color=colour, label="of which its step")
     numbers = sorted({p.messages for p in points})
-    axes.set_xticks(numbers, [str(m) for m in numbers], rotation=60)
+    shown = [m for m, after in zip(numbers, [*numbers[1:], 10**9], strict=True) if after > 1.1 * m]
+    axes.set_xticks(shown, [str(m) for m in shown])
     axes.minorticks_off()
     axes.set(xlabel="messages in a round", ylabel="ms", title="Cost of a round against edges, d = 10")
     axes.legend(frameon=False, fontsize=8)
