@@ -38,7 +38,7 @@ WALLS = {
     "bounds": Wall({"core", "losses", "streams", "topology"}),
     "privacy": Wall({"core", "losses"}),
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
-    "simulation": Wall({"core", "topology", "config", "privacy", "results"}, {"formats"}),
+    "simulation": Wall({"core", "topology", "config", "privacy", "bounds", "results"}, {"formats"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
     "auditing": Wall(
         {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}

@@ -1,108 +1,178 @@
-"""What a user waits for: whole commands, split: python scripts/bench/commands.py [--quick] [--times 3] [--csv FILE].
+"""Whole commands, timed: seconds, memory, and what a run tells of itself; used by all.py.
 
-Each run of a command comes after one of `mpirun -n N python -c "import numpy; from mpi4py import MPI"`, than which none
-can be faster; what is printed is the median of their ratios and its spread, and the seconds of the run whose ratio that
-is, part by part as its summary.json has them. MB is the largest sum of PSS over all ranks that was seen while it ran.
+Every run of a command comes after one of `mpirun -n N python -c "import numpy; from mpi4py import MPI"`, than which
+none can be faster. Memory is PSS, looked at twice a second, or less often where looking would take more than a
+twentieth of the time; the largest is kept.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import os
-import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpinodes.results.timing import PARTS
+import mpinodes
 
 BARE = "import numpy; from mpi4py import MPI"
-RING = ["algorithm.name=dola", "topology.name=ring"]
-TABLE = {  # ranks, and what is asked for
-    "default": (8, []),
-    "default, no report": (8, ["report=false"]),
-    "T = 5,000": (8, ["rounds=5000", "data.epochs=18", "report=false"]),
-    "T = 20,000": (8, ["rounds=20000", "data.epochs=71", "report=false"]),
-    "T = 20,000, public": (8, ["rounds=20000", "data.epochs=71", "algorithm.gradient_at=public", "report=false"]),
-    "dola-minibatch": (8, ["algorithm.name=dola-minibatch", "report=false"]),
-    "pp-admm": (8, ["algorithm.name=pp-admm", "report=false"]),
-    "d = 784": (8, [*RING, "data.name=unit-ball", "data.dimension=784", "rounds=500", "report=false"]),
-    "5 repeats": (8, ["repeats=5", "report=false"]),
-    "n = 15": (16, [*RING, "topology.agents=15", "rounds=100", "report=false"]),
-    "n = 31": (32, [*RING, "topology.agents=31", "rounds=100", "report=false"]),
-    "n = 64, 10 rounds": (65, [*RING, "topology.agents=64", "rounds=10", "report=false"]),
-    "n = 64, 1,000 rounds": (65, [*RING, "topology.agents=64", "rounds=1000", "report=false"]),
-    "n = 100": (101, [*RING, "topology.agents=100", "rounds=10", "report=false"]),
-    "n = 256": (257, [*RING, "topology.agents=256", "rounds=50", "report=false"]),
-}
-QUICK = {"default": (8, ["rounds=8"]), "5 repeats": (8, ["repeats=2", "rounds=4", "report=false"])}
+WATCHED = Path(__file__).with_name("watched.py")
+ROOT = str(Path(mpinodes.__file__).parents[1])
+LEAST_FREE = 0.12  # of the machine's memory: a command that leaves less is ended
+
+
+class Refused(Exception):
+    """A command failed, took too long or too much; says why in a line."""
+
+
+class Memory(NamedTuple):
+    """The largest MB that were seen: PSS of all ranks, of the middle one, of the largest; gone of what was free."""
+
+    whole: float = 0.0
+    rank: float = 0.0
+    most: float = 0.0
+    gone: float = 0.0
+
+    def or_more(self, found: list[float]) -> Memory:
+        """The larger of each."""
+        now = (sum(found), statistics.median(found), max(found)) if found else (0.0, 0.0, 0.0)
+        return Memory(*(max(pair) for pair in zip(self[:3], now, strict=True)), self.gone)
 
 
 class Took(NamedTuple):
-    """One run of a command beside a bare one."""
+    """What a command took."""
 
-    ratio: float
-    bare: float
-    whole: float
-    pss: float  # MB
-    rate: float  # rounds per second
-    timing: dict[str, float]
+    seconds: float
+    cpu: float  # seconds, of all its processes
+    memory: Memory
+    out: str
 
 
-def mpirun(ranks: int) -> list[str]:
-    beside = Path(sys.executable).parent / "mpirun"
-    return [str(beside) if beside.exists() else "mpirun", "-n", str(ranks), sys.executable]
+def mpirun(ranks: int, python: str = sys.executable) -> list[str]:
+    """The start of a command on so many ranks, with the mpirun that lies beside a Python, or the system's."""
+    beside = Path(python).parent / "mpirun"
+    command = str(beside) if beside.exists() else "mpirun"
+    return [command, *_let_it(command), "-n", str(ranks), python]
 
 
-def timed(command: list[str], where: Path) -> tuple[float, float]:
-    """Seconds, and the largest sum of PSS over its processes, MB.
+@lru_cache
+def _let_it(command: str) -> list[str]:
+    """What Open MPI asks for before it starts more ranks than there are cores, and root's."""
+    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" not in told and "prrte" not in told.lower():
+        return []
+    return ["--oversubscribe"] + ["--allow-run-as-root"] * (os.geteuid() == 0)
+
+
+class Watch(threading.Thread):
+    """Looks at a command's memory until it is told that it is over, and ends it where it takes too much or too long.
+
+    Attributes:
+        most: MB that were seen.
+        why: it was ended; empty: it was not.
+    """
+
+    def __init__(self, leader: int, python: str, limit: float) -> None:
+        super().__init__()
+        self.most, self.why, self.over = Memory(), "", threading.Event()
+        self._leader, self._python, self._limit = leader, python, limit
+        self._begun, self._free = time.perf_counter(), free_memory()[0]
+
+    def run(self) -> None:
+        pause = 0.5
+        while not self.over.wait(0.5):
+            now, whole = free_memory()
+            self.most = self.most._replace(gone=max(self.most.gone, self._free - now))
+            if time.perf_counter() - self._begun > self._limit:
+                self.why = f"ended after {self._limit:g} s"
+            elif now < LEAST_FREE * whole:
+                self.why = (
+                    f"ended when {self.most.gone:.0f} MB were gone: {LEAST_FREE:.0%} of the memory must stay free"
+                )
+            if self.why:
+                end(self._leader)
+                return
+            pause -= 0.5
+            if pause <= 0:
+                looked = time.thread_time()
+                self.most = self.most.or_more([mb for mb in map(pss, below(self._leader, self._python)) if mb])
+                pause = 20 * (time.thread_time() - looked)
+
+
+def timed(command: list[str], where: Path, limit: float) -> Took:
+    """Run a command in a directory; nothing of it is left afterwards, whatever happened.
 
     Raises:
-        subprocess.CalledProcessError: the command fails.
+        Refused: it failed, or was ended after `limit` seconds, or because memory ran short.
     """
-    begun, most, over = time.perf_counter(), 0.0, threading.Event()
-    with (where / "out").open("w") as out:
-        process = subprocess.Popen(command, cwd=where, stdout=out, stderr=out, start_new_session=True)
-
-        def watch() -> None:
-            nonlocal most
-            while not over.wait(0.5):
-                most = max(most, sum(map(pss, of_session(process.pid))))
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        code = process.wait()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if sys.executable in command:  # a peer's Python has modules of its own
+        environment["PYTHONPATH"] = ROOT
+    python = next(word for word in command if "python" in Path(word).name)
+    begun = time.perf_counter()
+    with (where / "out").open("w") as out, (where / "err").open("w") as err:
+        process = subprocess.Popen(command, cwd=where, stdout=out, stderr=err, env=environment, start_new_session=True)
+    watch = Watch(process.pid, python, limit)
+    watch.start()
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
         seconds = time.perf_counter() - begun
-    over.set()
-    watcher.join()
-    if code:
-        raise subprocess.CalledProcessError(code, command, (where / "out").read_text())
-    return seconds, most
+        watch.over.set()
+        watch.join()
+        if process.returncode is None:
+            end(process.pid)
+    if watch.why:
+        raise Refused(watch.why)
+    if process.returncode:
+        said = [line for name in ("err", "out") for line in (where / name).read_text().splitlines() if line.strip()]
+        errors = [line for line in said if "error: " in line] or said[-1:] or ["nothing was said"]
+        raise Refused(f"exit {process.returncode}: {errors[0][:300]}")
+    return Took(seconds, usage.ru_utime + usage.ru_stime, watch.most, (where / "out").read_text())
 
 
-def of_session(leader: int) -> list[int]:
-    """The processes below one, by their parents."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found, ahead = [], [leader]
+def below(leader: int, python: str) -> list[int]:
+    """The processes of a command that run its Python: its ranks."""
+    return [one for one in (leader, *descendants(leader)) if _program(one) == python]
+
+
+def _program(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().partition("\0")[0]
+    except OSError:
+        return ""
+
+
+def descendants(leader: int) -> list[int]:
+    """The processes below one, by their parents; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    ahead = [leader]
     while ahead:
-        one = ahead.pop()
-        children = [child for child, parent in parents.items() if parent == one]
-        found += children
-        ahead += children
+        mine = children.get(ahead.pop(), [])
+        found += mine
+        ahead += mine
     return found
+
+
+def end(leader: int) -> None:
+    """End a command of ours and all that it started."""
+    for process in (*descendants(leader), leader):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def pss(process: int) -> float:
@@ -114,48 +184,59 @@ def pss(process: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1000
 
 
-def took(ranks: int, words: list[str]) -> Took:
-    """A bare command, and then the whole one."""
+def free_memory() -> tuple[float, float]:
+    """MB of the machine's memory that are available, and in all; nothing where nobody tells."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) / 1000, int(lines["MemTotal"].split()[0]) / 1000
+    except (OSError, KeyError, ValueError):
+        return 0.0, 0.0
+
+
+def beside_bare(ranks: int, words: list[str], limit: float, watched: bool = False) -> dict[str, Any]:
+    """A bare command, and then `mpinodes.run` with these words on as many ranks, or the same with clocks in it.
+
+    Returns:
+        ratio, bare, whole: seconds; pss_mb, rank_mb, largest_mb, gone_mb: `Memory`; cpu: seconds of all processes;
+        rounds_per_second, rounds, timing: the summary's; record: bytes; spent: what `watched` found, else nothing.
+
+    Raises:
+        Refused: one of them failed.
+    """
     with tempfile.TemporaryDirectory() as there:
         where = Path(there)
-        bare, _ = timed([*mpirun(ranks), "-c", BARE], where)
-        whole, memory = timed([*mpirun(ranks), "-m", "mpinodes.run", *words, "output.dir=run"], where)
-        summary: dict[str, Any] = json.loads((where / "run" / "summary.json").read_text())
-    return Took(whole / bare, bare, whole, memory, summary["rounds_per_second"], summary["timing"])
+        bare = timed([*mpirun(ranks), "-c", BARE], where, limit)
+        return {"bare": bare.seconds, **_told(timed_run(mpirun(ranks), words, where, limit, watched), bare, where)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two small runs")
-    parser.add_argument("--times", type=int, default=3, help="of each command (3)")
-    parser.add_argument("--only", action="append", help="a row of the table; may be given more than once")
-    parser.add_argument("--csv", type=Path, help="a file for all runs")
-    given = parser.parse_args()
-    table = QUICK if given.quick else TABLE
-    rows = []
-    print(f"{platform.node()}: {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    head = ("", "ratio", "spread", "bare", "whole", *PARTS, "rounds/s", "MB")
-    print(f"{head[0]:22}" + "".join(f"{name:>12}" for name in head[1:]))
-    for name in given.only or table:
-        runs = [took(*table[name]) for _ in range(1 if given.quick else given.times)]
-        rows += [(name, run) for run in runs]
-        middle = sorted(runs)[len(runs) // 2]
-        ratios = [run.ratio for run in runs]
-        shown = [f"{statistics.median(ratios):.2f}", f"{min(ratios):.1f}-{max(ratios):.1f}"]
-        shown += [f"{seconds:.2f}" for seconds in (middle.bare, middle.whole, *(middle.timing[p] for p in PARTS))]
-        print(
-            f"{name:22}" + "".join(f"{x:>12}" for x in [*shown, f"{middle.rate:.0f}", f"{middle.pss:.0f}"]), flush=True
-        )
-    if given.csv:
-        with given.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(
-                ["command", "ranks", "ratio", "bare", "whole", "pss_mb", "rounds_per_second", *PARTS, "total"]
-            )
-            for name, run in rows:
-                seconds = [run.timing[part] for part in (*PARTS, "total")]
-                writer.writerow([name, table[name][0], *run[:4], run.rate, *seconds])
+def alone(words: list[str], limit: float) -> dict[str, Any]:
+    """A watched run in one process: as `beside_bare` tells it, but without a bare command.
+
+    Raises:
+        Refused: it failed.
+    """
+    with tempfile.TemporaryDirectory() as there:
+        where = Path(there)
+        return _told(timed_run([sys.executable], words, where, limit, watched=True), None, where)
 
 
-if __name__ == "__main__":
-    main()
+def timed_run(start: list[str], words: list[str], where: Path, limit: float, watched: bool) -> Took:
+    """One run, in `where`/run."""
+    run = [str(WATCHED), "spent.json"] if watched else ["-m", "mpinodes.run"]
+    return timed([*start, *run, *words, "output.dir=run"], where, limit)
+
+
+def _told(took: Took, bare: Took | None, where: Path) -> dict[str, Any]:
+    summary = json.loads((where / "run" / "summary.json").read_text())
+    summaries = sorted(where.glob("run/**/record.h5"))
+    return {
+        **({"ratio": took.seconds / bare.seconds} if bare else {}),
+        "whole": took.seconds,
+        "cpu": took.cpu,
+        **dict(zip(("pss_mb", "rank_mb", "largest_mb", "gone_mb"), took.memory, strict=True)),
+        "rounds_per_second": summary["rounds_per_second"],
+        "rounds": summary.get("rounds"),
+        "timing": summary["timing"],
+        "record": sum(path.stat().st_size for path in summaries),
+        "spent": json.loads((where / "spent.json").read_text()) if (where / "spent.json").exists() else None,
+    }
