@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "doctor"}
 
 
 class Wall(NamedTuple):

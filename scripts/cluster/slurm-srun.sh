@@ -1,0 +1,29 @@
+#!/bin/bash
+# A run under Slurm whose processes srun starts. Words after the file go to mpinodes.run:
+#   sbatch -n 8 scripts/cluster/slurm-srun.sh experiment.toml privacy.epsilon=0.5
+# PYTHON: the one that mpinodes is installed for (default: python). PMI: pmi2 for MPICH (default), pmix for Open MPI;
+# with the wrong one MPI does not start, or each process believes it is alone, and says so.
+#SBATCH --job-name=mpinodes
+#SBATCH --ntasks=8
+#SBATCH --cpus-per-task=1
+#SBATCH --time=01:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+# USR1 comes 120 s (and up to 60 more) before the time is up, to this script alone (B:). After a node failed the job is
+# queued again and begins anew, in another directory, for a run never overwrites one.
+python=${PYTHON:-python}
+run=runs/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
+
+# -K1: where a rank is killed srun ends the others, instead of waiting for them till the time is up.
+srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" output.dir="$run" &
+srun=$!
+trap 'kill -USR1 $srun' USR1 # srun hands it to every rank
+wait $srun
+code=$?
+while [ $code -gt 128 ] && kill -0 $srun 2> /dev/null; do # the shell's wait ends with the signal, not with srun
+  wait $srun
+  code=$?
+done
+exit $code
