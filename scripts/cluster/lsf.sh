@@ -2,7 +2,7 @@
 # A run under LSF, with four ranks a host:
 #   WORDS="experiment.toml privacy.epsilon=0.5" bsub < scripts/cluster/lsf.sh
 # Never run: the #BSUB lines, for no LSF was at hand. The commands below were, with LSF's variables set by hand.
-# PYTHON: the one that mpinodes is installed for (default: python). MPIRUN: that of its MPI (default: mpirun).
+# MPINODES: the checkout (default: where it was submitted). PYTHON, MPIRUN: see hosts.sh.
 #BSUB -J mpinodes
 #BSUB -n 8
 #BSUB -R "span[ptile=4]"
@@ -11,6 +11,5 @@
 cd "$LS_SUBCWD" || exit 2
 run=runs/$LSB_JOBID
 
-# A host stands there once for each of its ranks. WORDS and MPIRUN are split on purpose.
-exec ${MPIRUN:-mpirun} -hostfile "$LSB_DJOB_HOSTFILE" -n "$LSB_DJOB_NUMPROC" \
-  "${PYTHON:-python}" -m mpinodes.run $WORDS output.dir="$run"
+# A host stands there once for each of its ranks. WORDS are split on purpose.
+exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$LSB_DJOB_HOSTFILE" $WORDS output.dir="$run"

@@ -2,7 +2,7 @@
 # A run under PBS (Pro, OpenPBS), on two hosts with four ranks each:
 #   qsub -v WORDS="experiment.toml privacy.epsilon=0.5" scripts/cluster/pbs.sh
 # Never run: the #PBS lines, for no PBS was at hand. The commands below were, with PBS's variables set by hand.
-# PYTHON: the one that mpinodes is installed for (default: python). MPIRUN: that of its MPI (default: mpirun).
+# MPINODES: the checkout (default: where it was submitted). PYTHON, MPIRUN: see hosts.sh.
 #PBS -N mpinodes
 #PBS -l select=2:ncpus=4:mpiprocs=4
 #PBS -l walltime=01:00:00
@@ -10,6 +10,5 @@
 cd "$PBS_O_WORKDIR" || exit 2
 run=runs/${PBS_JOBID%%.*}
 
-# A host stands there once for each of its ranks. WORDS and MPIRUN are split on purpose.
-ranks=$(wc -l < "$PBS_NODEFILE")
-exec ${MPIRUN:-mpirun} -hostfile "$PBS_NODEFILE" -n "$ranks" "${PYTHON:-python}" -m mpinodes.run $WORDS output.dir="$run"
+# A host stands there once for each of its ranks. WORDS are split on purpose.
+exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$PBS_NODEFILE" $WORDS output.dir="$run"

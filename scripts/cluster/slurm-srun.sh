@@ -11,8 +11,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
-# USR1 comes 120 s (and up to 60 more) before the time is up, to this script alone (B:). After a node failed the job is
-# queued again and begins anew, in another directory, for a run never overwrites one.
+# USR1 comes 120 to 180 s before the time is up, to this script alone (B:), which hands it on; a run ends by it, and its
+# record holds the rounds before. After a node failed, or scontrol requeue, the job begins anew in another directory, for
+# a run never overwrites one.
 python=${PYTHON:-python}
 run=runs/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 

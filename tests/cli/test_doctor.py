@@ -58,10 +58,10 @@ def test_all_ranks_are_one_report_with_rounds_per_second(tmp_path):
     assert done.out.count(library()) == 1
     assert [verdict for verdict, _ in found["launcher"]] == ["ok"]
     assert "4 ranks" in found["hosts"][0][1]
-    paces = re.findall(r"d = (64|784): ([\d.e+]+) us a round \(([\d,]+) rounds/s\)", found["exchange"][0][1])
-    assert [d for d, _, _ in paces] == ["64", "784"]
-    for _, seconds, rate in paces:
-        assert float(seconds) * float(rate.replace(",", "")) == pytest.approx(1e6, rel=0.02)
+    paces = re.findall(r"d = (64|784): ([\d.]+) (us|ms) a round \(([\d,]+) rounds/s\)", found["exchange"][0][1])
+    assert [d for d, *_ in paces] == ["64", "784"]
+    for _, long, unit, rate in paces:
+        assert float(long) * float(rate.replace(",", "")) == pytest.approx({"us": 1e6, "ms": 1e3}[unit], rel=0.03)
     if len(os.sched_getaffinity(0)) in (2, 3):
         assert "with a core each" in found["exchange"][0][1]
     assert list(tmp_path.iterdir()) == []
@@ -132,11 +132,6 @@ def test_an_output_directory_that_cannot_be_written(folder, tmp_path):
     (tmp_path / "taken").write_text("a file")
     words = mended(verdicts(run_alone(folder, cwd=tmp_path, module=DOCTOR)), "output")
     assert ("nothing can be written there" if folder == "/proc" else "taken is not a directory") in words
-
-
-def test_a_limit_on_the_size_of_files(tmp_path):
-    words = f"ulimit -f 64; exec {sys.executable} -m mpinodes.doctor"
-    assert "lift it" in mended(verdicts(command(["sh", "-c", words], tmp_path)), "output")
 
 
 def test_a_full_file_system(tmp_path):
@@ -220,7 +215,7 @@ def test_what_differs_between_hosts_is_found():
     assert host.about_clock([rank(), rank("h2")], hosts, {"h2": -0.01}).verdict == "ok"
     memory = [str(line) for line in host.about_memory(hosts, {})]
     assert [line[:4] for line in memory] == ["mend", "mend"]
-    assert all("on h2" in line for line in memory)
+    assert all("h2" in line for line in memory)
     fast, slow = Bell("h2", 1e-4, 1e9, 0.0), Bell("h3", 1e-4, 1e7, 0.0)
     assert about_hosts([fast, fast, fast], 0).verdict == "ok"
     assert "h3 far behind" in str(about_hosts([fast, fast, slow], 0))

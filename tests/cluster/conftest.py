@@ -1,9 +1,9 @@
 """What the templates of scripts/cluster are run on: a Slurm of one node, and three hosts that are network namespaces.
 
-These tests need root, and Debian's packages slurmctld, slurmd, slurm-client, munge, libpmix2 and iproute2, so they are
-not among those of `python -m pytest`. They are a command of their own, which says what is missing and fails:
+These tests need root and packages (Debian's names below), so they are not among those of `python -m pytest`. They are a
+command of their own, which says what is missing and fails:
 
-    apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge libpmix2 iproute2
+    apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge libpmix-dev iproute2
     python -m pytest tests/cluster
 """
 
@@ -25,14 +25,15 @@ import pytest
 from tests.helpers.running import CHECKOUT, Done, command
 
 NEEDED = ("slurmctld", "slurmd", "srun", "munged", "ip", "unshare")
-PMIX = Path("/usr/lib/x86_64-linux-gnu/pmix2/lib")
+PMIX = Path("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")  # the name that Slurm asks for
 CORES = 16  # that Slurm is told this machine has, whatever it has
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _able() -> None:
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    missing = [name for name in NEEDED if shutil.which(name) is None] + ["root"] * (os.geteuid() != 0)
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    missing += [str(PMIX)] * (not PMIX.exists()) + ["root"] * (os.geteuid() != 0)
     if missing:
         pytest.exit(f"tests/cluster needs {', '.join(missing)}: see tests/cluster/conftest.py", returncode=4)
 
@@ -51,7 +52,8 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"PYTHON": str(self.python), "PMI": self.pmi, "MPIRUN": self.mpirun, "PYTHONPATH": str(CHECKOUT)}
+        found = {"PYTHON": str(self.python), "PMI": self.pmi, "MPIRUN": self.mpirun}
+        return found | {"PYTHONPATH": str(CHECKOUT), "MPINODES": str(CHECKOUT)}
 
 
 @pytest.fixture(scope="session")
@@ -94,10 +96,8 @@ class Slurm:
             Path("/run/munge").mkdir(exist_ok=True)
             shutil.chown("/run/munge", "munge")
             self._do("runuser", "-u", "munge", "--", "/usr/sbin/munged", f"--pid-file={self._munge}")
-        libraries = {"LD_LIBRARY_PATH": str(self.folder)}  # Slurm asks for a name that Debian has in libpmix-dev alone
-        (self.folder / "libpmix.so").symlink_to(PMIX / "libpmix.so.2")
         self._do("/usr/sbin/slurmctld", "-c", "-f", self.variables["SLURM_CONF"])
-        self._do("/usr/sbin/slurmd", "-c", "-f", self.variables["SLURM_CONF"], "-N", host, env=libraries)
+        self._do("/usr/sbin/slurmd", "-c", "-f", self.variables["SLURM_CONF"], "-N", host)
         deadline = time.monotonic() + 30
         while "idle" not in self.run("sinfo", "-h", "-o", "%t").out:
             assert time.monotonic() < deadline, (self.folder / "slurmctld.log").read_text()[-2000:]
@@ -116,11 +116,9 @@ class Slurm:
     def run(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Done:
         return command([*words], cwd or self.folder, env={**self.variables, **(env or {})})
 
-    def _do(self, *words: str, env: Mapping[str, str] | None = None) -> None:
+    def _do(self, *words: str) -> None:
         with (self.folder / "daemons.log").open("ab") as log:  # which they hold open: a pipe would never end
-            done = subprocess.run(
-                words, env={**os.environ, **self.variables, **(env or {})}, stdout=log, stderr=log, check=False
-            )
+            done = subprocess.run(words, env=os.environ | self.variables, stdout=log, stderr=log, check=False)
         assert done.returncode == 0, (self.folder / "daemons.log").read_text()
 
     def submit(self, *words: str, cwd: Path, env: Mapping[str, str]) -> int:
@@ -250,7 +248,10 @@ exec ip netns exec {self._prefix}$name unshare --uts --ipc --mount bash -c '
             "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(self.shell), "PRTE_MCA_plm_ssh_agent": str(self.shell),
             "UCX_TLS": "tcp,self", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self",
         }  # fmt: skip
-        return command(["ip", "netns", "exec", self._space("h1"), *words], cwd, env={**agents, **env})
+        there = ["ip", "netns", "exec", self._space("h1"), "unshare", "--uts", "--ipc", "--mount"]
+        own = ["bash", "-c", 'hostname h1; mount -t tmpfs none /dev/shm; exec "$@"', "bash"]
+        exact = env["MPIRUN"].replace(" --oversubscribe", "")  # with it Open MPI minds no host's number of ranks
+        return command([*there, *own, *words], cwd, env={**agents, **env, "MPIRUN": exact})
 
     def down(self) -> None:
         for space in (*map(self._space, self.names), f"{self._prefix}sw"):

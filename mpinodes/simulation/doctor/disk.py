@@ -19,7 +19,6 @@ TRIED = 1_000_000  # bytes
 REMEDY = {
     errno.ENOSPC: "make room, or write elsewhere (output.dir)",
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere (output.dir)",
-    errno.EFBIG: "a limit on the size of files is set (ulimit -f): lift it",
     errno.EROFS: "it is mounted read-only: write elsewhere (output.dir)",
     errno.EACCES: "write elsewhere (output.dir), or have its permissions changed",
 }
@@ -46,7 +45,7 @@ def try_folder(asked: Path) -> Trial:
     if not folder.is_dir():
         return Trial(Line("mend", "output", f"{folder} is not a directory", "name another, or move it away"), folder)
     stat = os.statvfs(folder)
-    space = f"{where}: {_kind(folder)}, {stat.f_frsize * stat.f_bavail / 1e9:.3g} GB free"
+    space = f"{where}: {_kind(folder)}, {stat.f_frsize * stat.f_bavail / 1e6:,.0f} MB free"
     if stat.f_files and not stat.f_favail:
         return Trial(Line("mend", "output", f"{space}, but it takes no more files", REMEDY[errno.ENOSPC]), folder)
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpinodes.core.messages import HEADER
-from mpinodes.simulation.doctor.report import Line, most
+from mpinodes.simulation.doctor.report import Line, most, span
 from mpinodes.simulation.network import Wait, assemble, make_wait
 
 __all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds"]
@@ -132,16 +132,14 @@ def _pace(comm: MPI.Comm, dimension: int, wait: Wait) -> float:
 def about_rounds(pace: Pace, ranks: int) -> Line:
     """How long a round takes, and what sharing cores has to do with it."""
     paces = "; ".join(
-        f"d = {d}: {1e6 * seconds:.3g} us a round ({1 / seconds:,.0f} rounds/s)" for d, seconds in pace.all.items()
+        f"d = {d}: {span(seconds)} a round ({1 / seconds:,.0f} rounds/s)" for d, seconds in pace.all.items()
     )
     text = f"{ranks} ranks on a ring, {paces}"
     if pace.apart is None:
         return Line("ok", "exchange", text)
     few, alone = pace.apart
     ratio = pace.all[DIMENSIONS[0]] / alone
-    text += (
-        f"; d = {DIMENSIONS[0]} takes {ratio:.2g} times as long as {few} ranks with a core each ({1e6 * alone:.3g} us)"
-    )
+    text += f"; d = {DIMENSIONS[0]} takes {ratio:.2g} times as long as {few} ranks with a core each ({span(alone)})"
     return Line("note", "exchange", text)
 
 
@@ -206,7 +204,7 @@ def about_hosts(bells: Sequence[Bell], unmeasured: int) -> Line:
     """The ways between hosts: one that is far worse than the others is to be looked at."""
     rates = np.array([bell.rate for bell in bells])
     slow = [bell.host for bell in bells if bell.rate < np.median(rates) / 5]
-    found = [f"{b.host} {1e6 * b.seconds:.3g} us, {b.rate / 1e6:.3g} MB/s" for b in sorted(bells, key=lambda b: b.rate)]
+    found = [f"{b.host} {span(b.seconds)}, {b.rate / 1e6:.3g} MB/s" for b in sorted(bells, key=lambda b: b.rate)]
     text = f"from rank 0's host, there and back: {most(found, 4)}" + f"; {unmeasured} hosts not measured" * (
         unmeasured > 0
     )

@@ -24,6 +24,7 @@ __all__ = ["Host", "Rank", "about_blas", "about_clock", "about_cores", "about_me
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 SLICE = 100_000  # nanoseconds, which `mpinodes.simulation.network` asks for
 MEGABYTE = 1e6
+HOSTS_PROCESSES = 0xEFFFFFFC  # Linux's number of the namespace that holds all processes of a host
 
 
 class Rank(NamedTuple):
@@ -209,7 +210,7 @@ def about_blas(ranks: Sequence[Rank]) -> Line:
 def about_memory(hosts: Sequence[Host], need: Mapping[str, int]) -> Iterator[Line]:
     """Shared memory, and what was left in it; `need` is what the job holds there now, by host, bytes."""
     for host in sorted(hosts, key=lambda h: h.free)[:1]:
-        text = f"{SHM}: {host.size / MEGABYTE:.0f} MB, {host.free / MEGABYTE:.0f} free" + f" on {host.name}" * (
+        text = f"{SHM}: {host.size / MEGABYTE:,.0f} MB, {host.free / MEGABYTE:,.0f} free" + f" on {host.name}" * (
             len(hosts) > 1
         )
         held = need.get(host.name, 0)
@@ -221,15 +222,17 @@ def about_memory(hosts: Sequence[Host], need: Mapping[str, int]) -> Iterator[Lin
             yield Line("mend", "memory", text, "remove leftovers, or give it more (docker run --shm-size=1g)")
         else:
             yield Line("ok", "memory", text)
-    left = [host for host in hosts if host.left]
-    for host in left[:3]:
-        many = f"{len(host.left)} file{'s' * (len(host.left) > 1)}, {host.left_bytes / MEGABYTE:.1f} MB"
-        if os.path.exists("/proc/self/ns/pid") and os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC:
-            many += ", as far as processes can be seen from this container"
-        yield Line(
-            "mend", "memory", f"aborted MPI jobs of yours left {many} on {host.name} ({most(host.left, 1)})",
-            "there: python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r",
-        )  # fmt: skip
+    yield from _about_leftovers([host for host in hosts if host.left])
+
+
+def _about_leftovers(hosts: Sequence[Host]) -> Iterator[Line]:
+    if not hosts:
+        return
+    found = most(f"{h.name}: {len(h.left)} of {h.left_bytes / MEGABYTE:,.1f} MB ({most(h.left, 1)})" for h in hosts)
+    if os.path.exists("/proc/self/ns/pid") and os.stat("/proc/self/ns/pid").st_ino != HOSTS_PROCESSES:
+        found += ", as far as this container sees who holds them"
+    advice = "there, python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r"
+    yield Line("mend", "memory", f"files that aborted MPI jobs of yours left on {found}", advice)
 
 
 def about_clock(ranks: Sequence[Rank], hosts: Sequence[Host], ahead: Mapping[str, float]) -> Line:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from mpinodes.simulation.launching import plain
 
-__all__ = ["Line", "Report", "most"]
+__all__ = ["Line", "Report", "most", "span"]
 
 WIDTH = 110
 NOTHING, SOMETHING = 0, 1  # to mend: the exit codes
@@ -64,3 +64,8 @@ def most(names: Iterable[object], longest: int = 6) -> str:
     all_names = [str(name) for name in names]
     rest = len(all_names) - longest
     return ", ".join(all_names[:longest]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def span(seconds: float) -> str:
+    """A short time, readable."""
+    return f"{1e6 * seconds:.3g} us" if seconds < 9.995e-4 else f"{1e3 * seconds:.3g} ms"
