@@ -11,5 +11,6 @@
 cd "$LS_SUBCWD" || exit 2
 run=runs/$LSB_JOBID
 
-# A host stands there once for each of its ranks. WORDS are split on purpose.
+# A host stands there once for each of its ranks. WORDS are split on purpose; brackets in them are no patterns.
+set -f
 exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$LSB_DJOB_HOSTFILE" $WORDS output.dir="$run"

@@ -10,5 +10,6 @@
 cd "$PBS_O_WORKDIR" || exit 2
 run=runs/${PBS_JOBID%%.*}
 
-# A host stands there once for each of its ranks. WORDS are split on purpose.
+# A host stands there once for each of its ranks. WORDS are split on purpose; brackets in them are no patterns.
+set -f
 exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$PBS_NODEFILE" $WORDS output.dir="$run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from pathlib import Path
@@ -34,6 +35,12 @@ def comes(where: Path, pattern: str, job: int, slurm) -> Path:
         assert time.monotonic() < deadline, output(where) + slurm.state(job)
         time.sleep(0.1)
     return found[0]
+
+
+def test_every_template_is_run_here():
+    assert {path.name for path in TEMPLATES.glob("*.sh")} == set(
+        re.findall(r'"([a-z-]+\.sh)"', Path(__file__).read_text())
+    )
 
 
 @pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])

@@ -114,16 +114,13 @@ class Together:
         from mpinodes.simulation.doctor.exchange import hear, silent_links
 
         self._stage("waiting for a frame from each neighbour")
-        ring, unheard = silent_links(self._world, self._limit / 6)
-        said = hear(self._world, unheard, self._limit / 4)
+        said = hear(self._world, silent_links(self._world, self._limit / 6), self._limit / 4)
         broken = [
             f"rank {r} (from {most(silent, 2)})" if silent else f"rank {r}"
             for r, silent in enumerate(said)
             if silent is None or silent
         ]
         self._end_if("got no frame", broken)
-        with ring:
-            pass
 
     def _end_if(self, what: str, who: list[str]) -> None:
         """Some rank hangs, and so will every call that waits for all."""

@@ -13,7 +13,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.simulation.doctor.report import Line, most, span
 from mpinodes.simulation.network import Wait, assemble, make_wait
 
-__all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds"]
+__all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds", "silent_links"]
 
 DIMENSIONS = (64, 784)
 SECONDS = 0.35  # of each of three measurements
@@ -58,10 +58,8 @@ class Ring:
             *(comm.Send_init(frame, dest=j) for j in self.neighbors),
         ]
 
-    def __enter__(self) -> Ring:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def free(self) -> None:
+        """Give its requests back."""
         for request in self._requests:
             request.Free()
 
@@ -92,10 +90,13 @@ class Pace(NamedTuple):
     apart: tuple[int, float] | None
 
 
-def silent_links(world: MPI.Comm, limit: float) -> tuple[Ring, list[int]]:
-    """A ring and who was not heard on it."""
+def silent_links(world: MPI.Comm, limit: float) -> list[int]:
+    """The neighbours on a ring that this rank does not hear within `limit` seconds."""
     ring = Ring(world, DIMENSIONS[0])
-    return ring, ring.unheard(limit)
+    unheard = ring.unheard(limit)
+    if not unheard:
+        ring.free()
+    return unheard
 
 
 def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
@@ -121,12 +122,13 @@ def _few(world: MPI.Comm, cores: int) -> set[int] | None:
 
 
 def _pace(comm: MPI.Comm, dimension: int, wait: Wait) -> float:
-    with Ring(comm, dimension) as ring:
-        assemble(comm)
-        warm = comm.allreduce(ring.rounds(wait, WARM), MPI.MAX)
-        count = int(np.clip(SECONDS / warm, WARM, 10**6))
-        slowest: float = comm.allreduce(ring.rounds(wait, count), MPI.MAX)
-        return slowest
+    ring = Ring(comm, dimension)
+    assemble(comm)
+    warm = comm.allreduce(ring.rounds(wait, WARM), MPI.MAX)
+    count = int(np.clip(SECONDS / warm, WARM, 10**6))
+    slowest: float = comm.allreduce(ring.rounds(wait, count), MPI.MAX)
+    ring.free()
+    return slowest
 
 
 def about_rounds(pace: Pace, ranks: int) -> Line:

@@ -35,7 +35,7 @@ class Rank(NamedTuple):
         cores: that it may use.
         online: cores of its host.
         blas: library, architecture that it computes for, threads; None: unknown.
-        slice: whether the kernel switches sooner between ranks on request.
+        slice: whether the kernel switches sooner between ranks on request; None: without MPI that is not tried.
         versions: of packages, by name.
         step: seconds between two readings of its clock.
     """
@@ -44,7 +44,7 @@ class Rank(NamedTuple):
     cores: frozenset[int]
     online: int
     blas: tuple[str, str, int] | None
-    slice: bool
+    slice: bool | None
     versions: Mapping[str, str]
     step: float
 
@@ -115,10 +115,12 @@ def _blas() -> tuple[str, str, int] | None:
     return name, str(found[0].get("architecture", "")), max(info["num_threads"] for info in found)
 
 
-def _slice() -> bool:
+def _slice() -> bool | None:
     """Whether the kernel took the time slice: an older one reads back nothing."""
-    from mpinodes.simulation.network import _shorten_time_slice
-
+    try:
+        from mpinodes.simulation.network import _shorten_time_slice
+    except (ImportError, RuntimeError):
+        return None
     number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
     if number is None or sys.platform != "linux":
         return False
@@ -267,6 +269,8 @@ def about_versions(ranks: Sequence[Rank]) -> Line:
 
 def about_slice(ranks: Sequence[Rank], crowded: bool) -> Line:
     """Whether ranks that share a core can be switched sooner."""
+    if any(rank.slice is None for rank in ranks):
+        return Line("ok", "kernel", platform.release())
     if all(rank.slice for rank in ranks):
         return Line("ok", "kernel", f"{platform.release()}, takes a time slice of {SLICE // 1000} us")
     text = f"{platform.release()} takes no time slice (Linux 6.12 does)"

@@ -26,6 +26,7 @@ BEGINNING = "starting MPI"
 
 Stage = Callable[[str], None]  # what is told what the work is at
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+PATIENCE = 2.0  # seconds for a killed process: one that waits for a dead file system does not go
 
 
 class End(NamedTuple):
@@ -64,9 +65,9 @@ def supervised(work: Callable[[Stage], int], limit: float, started: Launcher | N
     if end.status is not None and os.WIFEXITED(end.status) and end.stage == "":
         return os.WEXITSTATUS(end.status) if rank == 0 else NOTHING
     if rank != 0:
+        time.sleep(2)  # rank 0 has most likely met the same, and is to be heard: launchers end all with the first
         if end.stage == BEGINNING and not _is_first_of_host():
             return NOTHING
-        time.sleep(2)  # rank 0 has most likely met the same, and is to be heard
     print(_last_line(end, limit, rank, started), flush=True)
     return SOMETHING
 
@@ -97,7 +98,8 @@ def _watch(child: int, reading: int, said: IO[bytes], limit: float) -> End:
             return End(os.waitpid(child, 0)[1], _stage(heard), _words(said))
         heard = (heard + news)[-4096:]
     os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    while not os.waitpid(child, os.WNOHANG)[0] and time.monotonic() < deadline + PATIENCE:
+        time.sleep(0.01)
     return End(None, _stage(heard), _words(said))
 
 
