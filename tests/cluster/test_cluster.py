@@ -130,6 +130,8 @@ def test_a_job_that_is_queued_again_begins_anew_beside_what_it_had(mpich, slurm,
     job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables)
     comes(tmp_path, f"runs/{job}-0/progress.jsonl", job, slurm)
     assert slurm.run("scontrol", "requeue", str(job)).code == 0
+    slurm.wait(job, ("PENDING",))
+    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm would let it rest for two minutes
     comes(tmp_path, f"runs/{job}-1/progress.jsonl", job, slurm)
     slurm.run("scancel", str(job))
     assert slurm.wait(job) == "CANCELLED"
