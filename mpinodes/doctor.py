@@ -63,8 +63,9 @@ def main(argv: list[str]) -> int:
         return 0
     if options.leftovers:
         from mpinodes.simulation.doctor.leftovers import leftovers
+        from mpinodes.simulation.doctor.supervised import is_first_of_host
 
-        if speaks:
+        if is_first_of_host():
             print("".join(f"{path}\n" for path in leftovers()), end="")
         return 0
     from mpinodes.simulation.doctor.examination import examine

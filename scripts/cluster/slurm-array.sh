@@ -11,7 +11,12 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%A-%a.out
+python=${PYTHON:-python}
 seed=$SLURM_ARRAY_TASK_ID
 run=runs/$SLURM_ARRAY_JOB_ID/seed-$seed-${SLURM_RESTART_COUNT:-0}
 
-exec srun -K1 --mpi="${PMI:-pmi2}" "${PYTHON:-python}" -m mpinodes.run "$@" seed="$seed" output.dir="$run"
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # see slurm-srun.sh
+  srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
+fi
+exec srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" seed="$seed" output.dir="$run"

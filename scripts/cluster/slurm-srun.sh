@@ -17,6 +17,13 @@
 python=${PYTHON:-python}
 run=runs/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 
+# MPICH names its shared memory after Slurm's job and step: what the attempt before left there when it was killed would
+# make this one hang as it starts.
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
+  srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
+fi
+
 # -K1: where a rank is killed srun ends the others, instead of waiting for them till the time is up.
 srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" output.dir="$run" &
 srun=$!

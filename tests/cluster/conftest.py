@@ -10,6 +10,7 @@ command of their own, which says what is missing and fails:
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -140,6 +141,7 @@ class Slurm:
     def _configuration(self, host: str) -> str:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 8 // 10
         ports = [free_port(), free_port()]
+        first = secrets.randbelow(10**6) * 100 + 1  # MPICH's shared memory has the job's number in its name
         (self.folder / "state").mkdir()
         (self.folder / "spool").mkdir()
         return f"""
@@ -166,6 +168,7 @@ ReturnToService=2
 InactiveLimit=60
 KillWait=10
 MinJobAge=600
+FirstJobId={first}
 SchedulerType=sched/backfill
 SchedulerParameters=sched_min_interval=200000,batch_sched_delay=0,requeue_delay=1
 SelectType=select/cons_tres

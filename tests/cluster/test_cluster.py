@@ -15,7 +15,6 @@ from tests.helpers.running import CHECKOUT, command
 
 TEMPLATES = CHECKOUT / "scripts" / "cluster"
 SMALL = ["algorithm.name=dola", "topology.name=ring", "data.total=100", "rounds=9", "report=false"]
-LONG = ["algorithm.name=dola", "data.name=olr", "rounds=3000000", "report=false", "record.chunk=65536"]
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +82,24 @@ def test_an_array_is_a_run_for_each_seed(mpich, slurm, tmp_path):
 
 LISTENING = """
 import os, signal, sys, time
-from mpi4py import MPI
-rank, got = MPI.COMM_WORLD.rank, []
-signal.signal(signal.SIGUSR1, lambda number, frame: got.append(number))
-MPI.COMM_WORLD.Barrier()
-open(f"began-{rank}", "w").write("1")
-until = time.time() + 100
-while not got and time.time() < until:
-    time.sleep(0.05)
-open(f"got-{rank}", "w").write(str(got))
-MPI.COMM_WORLD.Barrier()
-MPI.Finalize()
-sys.exit(0 if got else 9)
+
+def main():
+    from mpi4py import MPI
+    rank, got, run = MPI.COMM_WORLD.rank, [], sys.argv[-1].removeprefix("output.dir=")
+    signal.signal(signal.SIGUSR1, lambda number, frame: got.append(number))
+    os.makedirs(run, exist_ok=True)
+    MPI.COMM_WORLD.Barrier()
+    open(f"{run}/began-{rank}", "w").write("1")
+    until = time.time() + 100
+    while not got and time.time() < until:
+        time.sleep(0.05)
+    open(f"{run}/got-{rank}", "w").write(str(got))
+    MPI.COMM_WORLD.Barrier()
+    MPI.Finalize()
+    sys.exit(0 if got else 9)
+
+if __name__ == "__main__":
+    main()
 """
 
 
@@ -103,7 +108,7 @@ def listening(tmp_path) -> dict[str, str]:
     """Ranks that only say that a signal came: what mpinodes.run makes of it is not the template's."""
     package = tmp_path / "mpinodes"
     package.mkdir()
-    (package / "__init__.py").write_text("")
+    (package / "__init__.py").write_text(f"__version__ = ''\n__path__.append({str(CHECKOUT / 'mpinodes')!r})\n")
     (package / "run.py").write_text(LISTENING)
     return {"PYTHONPATH": str(tmp_path)}
 
@@ -111,28 +116,30 @@ def listening(tmp_path) -> dict[str, str]:
 @pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
 def test_a_signal_to_the_script_reaches_every_rank(template, environment, slurm, listening, tmp_path):
     job = slurm.submit("-n", "4", str(TEMPLATES / template), cwd=tmp_path, env=environment.variables | listening)
-    comes(tmp_path, "began-0", job, slurm)
+    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
     time.sleep(1)
     slurm.run("scancel", "--batch", "--signal=USR1", str(job))
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
-    assert len(list(tmp_path.glob("got-*"))) == 4
+    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
 
 
 def test_slurm_sends_it_before_the_time_is_up(mpich, slurm, listening, tmp_path):
     words = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / "slurm-srun.sh")]
     job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables | listening)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
-    assert len(list(tmp_path.glob("got-*"))) == 4
+    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
 
 
-def test_a_job_that_is_queued_again_begins_anew_beside_what_it_had(mpich, slurm, tmp_path):
-    words = ["-n", "4", str(TEMPLATES / "slurm-srun.sh"), *LONG]
-    job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables)
-    comes(tmp_path, f"runs/{job}-0/progress.jsonl", job, slurm)
+def test_a_job_that_is_queued_again_begins_anew_beside_what_it_had(mpich, slurm, listening, tmp_path):
+    """And does not hang in the shared memory that the killed attempt left."""
+    job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), cwd=tmp_path, env=mpich.variables | listening)
+    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
     assert slurm.run("scontrol", "requeue", str(job)).code == 0
     slurm.wait(job, ("PENDING",))
-    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm would let it rest for two minutes
-    comes(tmp_path, f"runs/{job}-1/progress.jsonl", job, slurm)
+    while slurm.state(job) == "PENDING":  # Slurm would let it rest for two minutes
+        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        time.sleep(0.5)
+    comes(tmp_path, f"runs/{job}-1/began-0", job, slurm)
     slurm.run("scancel", str(job))
     assert slurm.wait(job) == "CANCELLED"
 

@@ -1,9 +1,14 @@
-"""What MPI jobs of this user that were aborted or killed left on this host."""
+"""What MPI jobs of this user that were aborted or killed left on this host.
+
+It costs memory, and more than that under Slurm: MPICH names its segment after job and step, takes one that is there for
+its own, and hangs as it starts. So a job that is queued again on the same host needs the last attempt's gone.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["SHM", "leftovers"]
@@ -17,27 +22,26 @@ IN_TMP = r"hydra_hwloc_xmlfile_\w{6}|ompi\.\d+"
 
 def leftovers() -> list[Path]:
     """Their files, oldest first: those of this user that no living process holds open or maps."""
-    found = {path: path.stat().st_mtime for path in _candidates()}
+    found = {path: entry.st_mtime for path, entry in _candidates()}
     held = _held()
     return sorted((path for path in found if path.name not in held and path.exists()), key=lambda path: found[path])
 
 
-def _candidates() -> list[Path]:
-    paths = []
+def _candidates() -> Iterator[tuple[Path, os.stat_result]]:
+    """Files and sessions of this user that are called as theirs are."""
     for folder, pattern in ((SHM, IN_SHM), (Path(os.environ.get("TMPDIR") or "/tmp"), IN_TMP)):
         try:
             entries = list(os.scandir(folder))
         except OSError:
             continue
-        paths += [Path(entry.path) for entry in entries if re.fullmatch(pattern, entry.name) and _mine(entry)]
-    return paths
-
-
-def _mine(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.stat(follow_symlinks=False).st_uid == os.getuid() and not entry.is_symlink()
-    except OSError:
-        return False
+        for entry in entries:
+            if re.fullmatch(pattern, entry.name):
+                try:
+                    stat = entry.stat(follow_symlinks=False)
+                except OSError:  # gone meanwhile
+                    continue
+                if stat.st_uid == os.getuid() and not entry.is_symlink():
+                    yield Path(entry.path), stat
 
 
 def _held() -> set[str]:
@@ -46,6 +50,7 @@ def _held() -> set[str]:
     held: set[str] = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
+            held.add(f"ompi.{process.name}")
             held.update(names.findall(_open_files(process)))
     return held
 
