@@ -3,7 +3,7 @@
 One screen: MPI and its launcher, hosts and cores, BLAS threads, shared memory and what aborted jobs left in it, the
 file system of DIRECTORY (where runs are to be written; default: runs), clocks, versions, and a second of exchanging
 frames. Each line is ok, a note, or to mend, with what to do; it changes nothing itself. Exit code 0: nothing is to be
-mended; 1: something is.
+mended; 1: something is (or the launcher's own code, where it had to end ranks that hang).
 """
 
 from __future__ import annotations
