@@ -15,7 +15,7 @@ import pytest
 from mpinodes.config.compose import compose
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "doctor"}
 
 
 class Wall(NamedTuple):

@@ -1,0 +1,115 @@
+"""The file system that runs are written to."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from mpinodes.simulation.doctor.report import Line
+
+__all__ = ["Trial", "try_folder"]
+
+TRIED = 1_000_000  # bytes
+REMEDY = {
+    errno.ENOSPC: "make room, or write elsewhere (output.dir)",
+    errno.EDQUOT: "your quota is used up: make room, or write elsewhere (output.dir)",
+    errno.EROFS: "it is mounted read-only: write elsewhere (output.dir)",
+    errno.EACCES: "write elsewhere (output.dir), or have its permissions changed",
+}
+
+
+class Trial(NamedTuple):
+    """A record made for trial.
+
+    Attributes:
+        line: what came of it.
+        folder: where; other hosts look for it.
+    """
+
+    line: Line
+    folder: Path
+
+
+def try_folder(asked: Path) -> Trial:
+    """Write a small record where runs are to be written, or where their directory would be made."""
+    folder = asked.absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    where = f"{folder}" if folder == asked.absolute() else f"{folder} (for {asked})"
+    if not folder.is_dir():
+        return Trial(Line("mend", "output", f"{folder} is not a directory", "name another, or move it away"), folder)
+    stat = os.statvfs(folder)
+    space = f"{where}: {_kind(folder)}, {stat.f_frsize * stat.f_bavail / 1e6:,.0f} MB free"
+    if stat.f_files and not stat.f_favail:
+        return Trial(Line("mend", "output", f"{space}, but it takes no more files", REMEDY[errno.ENOSPC]), folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".mpinodes-doctor-", dir=folder) as made:
+            _fill(Path(made) / "trial")
+            return Trial(_record(Path(made) / "record.h5", space), folder)
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
+        advice = REMEDY.get(error.errno or 0, "write elsewhere (output.dir)")
+        return Trial(Line("mend", "output", f"{space}; nothing can be written there ({what})", advice), folder)
+
+
+def _fill(file: Path) -> None:
+    """Write somewhat more than a record will have: HDF5 itself ends badly where there is no room."""
+    with file.open("wb") as trial:
+        trial.write(bytes(TRIED + 100_000))
+        trial.flush()
+        os.fsync(trial.fileno())
+    file.unlink()
+
+
+def _kind(folder: Path) -> str:
+    """The type of the file system: that of the last mount above."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    except OSError:
+        return "unknown file system"
+    best, kind = "", "unknown file system"
+    for fields in mounts:
+        point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), fields[4])
+        if folder.resolve().is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, fields[fields.index("-") + 1]
+    return kind
+
+
+def _record(file: Path, space: str) -> Line:
+    """Write one as a run does, and see whether HDF5's lock keeps others out of it."""
+    import h5py
+    import numpy as np
+
+    begun = time.perf_counter()
+    try:
+        record = h5py.File(file, "w")
+    except OSError as error:
+        if "lock" not in str(error):
+            raise
+        advice = "export HDF5_USE_FILE_LOCKING=BEST_EFFORT"
+        return Line("mend", "output", f"{space}; its files cannot be locked, so HDF5 makes no record", advice)
+    with record:
+        record["trial"] = np.zeros(TRIED // 8)
+        record.flush()
+        free = _may_lock(file)
+        with file.open("rb") as again:
+            os.fsync(again.fileno())
+    took = f"{TRIED / 1e6:g} MB written in {1000 * (time.perf_counter() - begun):.0f} ms"
+    if free:
+        return Line("note", "output", f"{space}, {took}; HDF5 does not lock: leave the record of a living run alone")
+    return Line("ok", "output", f"{space}, {took}, HDF5 locks work")
+
+
+def _may_lock(file: Path) -> bool:
+    with file.open("rb") as other:
+        try:
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

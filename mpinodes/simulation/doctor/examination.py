@@ -1,0 +1,207 @@
+"""The whole examination: what is seen from one process, and what only all ranks together can see."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpinodes.simulation.doctor import host
+from mpinodes.simulation.doctor.disk import Trial, try_folder
+from mpinodes.simulation.doctor.host import Host, Rank
+from mpinodes.simulation.doctor.launchers import about_launcher, about_library, library, load
+from mpinodes.simulation.doctor.report import NOTHING, Line, Report, most
+from mpinodes.simulation.launching import Launcher, in_words, launcher
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from mpinodes.simulation.doctor.supervised import Stage
+
+__all__ = ["examine"]
+
+
+def examine(folder: Path, version: str, limit: float, stage: Stage) -> int:
+    """Say what is found, from rank 0; returns the exit code.
+
+    Args:
+        folder: where runs are to be written.
+        version: of mpinodes.
+        limit: seconds that all of it may take.
+        stage: is told what this is at.
+    """
+    started = launcher()
+    report = Report(speaks=started is None or started.rank == 0)
+    found = load()
+    if isinstance(found, Line):
+        report.title(f"mpinodes {version}, {platform.node()}")
+        report.add([found])
+        _alone(folder, version, "none", report, stage)
+        return report.code
+    world = found.COMM_WORLD
+    if world.size == 1:
+        return _single(folder, version, started, report, stage)
+    try:
+        Together(world, report, stage, limit).examine(folder, version, started)
+    except Exception as error:  # which one rank may meet while the others wait for it
+        report = Report(speaks=True)
+        report.add([Line("mend", "doctor", f"rank {world.rank} on {platform.node()}: {in_words(error)}")])
+        world.Abort(report.code)
+    return report.code
+
+
+def _single(folder: Path, version: str, started: Launcher | None, report: Report, stage: Stage) -> int:
+    """A world of one: on purpose, or because another MPI's launcher started it."""
+    if started and started.rank != 0:
+        return NOTHING  # each of them would say the same
+    report.title(f"mpinodes {version} on {platform.node()}")
+    report.add([about_library(), *about_launcher(started, 1)])
+    _alone(folder, version, library(), report, stage)
+    return report.code
+
+
+def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -> None:
+    """What one process sees."""
+    stage("looking at this host")
+    here, mine = Rank.here(version, mpi), Host.here()
+    report.add(host.about_cores([here], {mine.name: mine.quota}))
+    report.add([host.about_blas([here])])
+    report.add(host.about_memory([mine], {}))
+    stage(f"writing to {folder}")
+    report.add([try_folder(folder).line, host.about_clock([here], [mine], {}), host.about_versions([here])])
+    report.add([host.about_slice([here], crowded=False)])
+
+
+class Together:
+    """What all ranks look at together; rank 0 speaks."""
+
+    def __init__(self, world: MPI.Comm, report: Report, stage: Stage, limit: float) -> None:
+        self._world, self._report, self._stage, self._limit = world, report, stage, limit
+
+    def examine(self, folder: Path, version: str, started: Launcher | None) -> None:
+        """All of it; a collective call."""
+        self._report.title(f"mpinodes {version}, {self._world.size} ranks, rank 0 on {platform.node()}")
+        self._report.add([about_library(), *about_launcher(started, self._world.size)])
+        self._stage("looking at this host")
+        ranks = self._all_ranks(Rank.here(version, library()))
+        self._all_links()
+        self._stage("waiting for what other ranks say of their hosts")
+        hosts, quota, first = self._hosts()
+        self._report.add(host.about_cores(ranks, quota))
+        self._report.add([host.about_blas(ranks)] if ranks else [])
+        self._report.add(host.about_memory(hosts, self._held()))
+        self._stage(f"writing to {folder}")
+        self._report.add(self._disk(folder, first))
+        self._stage("exchanging frames between hosts")
+        self._network(ranks, hosts, first)
+        self._stage("exchanging frames on a ring")
+        self._rounds(ranks)
+
+    def _all_ranks(self, mine: Rank) -> list[Rank]:
+        """What each says of itself, on rank 0."""
+        from mpinodes.simulation.doctor.exchange import hear
+
+        self._stage("waiting for a word from each rank")
+        ranks = hear(self._world, mine, self._limit / 3)
+        self._end_if("was not heard", [f"rank {r}" for r, said in enumerate(ranks) if said is None])
+        return ranks
+
+    def _all_links(self) -> None:
+        """Whether neighbours reach each other, too."""
+        from mpinodes.simulation.doctor.exchange import hear, silent_links
+
+        self._stage("waiting for a frame from each neighbour")
+        said = hear(self._world, silent_links(self._world, self._limit / 6), self._limit / 4)
+        broken = [
+            f"rank {r} (from {most(silent, 2)})" if silent else f"rank {r}"
+            for r, silent in enumerate(said)
+            if silent is None or silent
+        ]
+        self._end_if("got no frame", broken)
+
+    def _end_if(self, what: str, who: list[str]) -> None:
+        """Some rank hangs, and so will every call that waits for all."""
+        if not who:
+            return
+        advice = "look whether it is stopped, and whether MPI's traffic passes between the hosts (firewall, interface)"
+        self._report.add([Line("mend", "ranks", f"{most(who)} {what} in time", advice)])
+        self._world.Abort(self._report.code)
+
+    def _hosts(self) -> tuple[list[Host], Mapping[str, float], Mapping[str, int]]:
+        """Facts of each host and the quota there, on rank 0; and everywhere its first rank, by name."""
+        from mpinodes.simulation.network import assemble
+
+        names = self._world.allgather(platform.node())
+        first = {name: names.index(name) for name in names}
+        mine = Host.here() if first[platform.node()] == self._world.rank else None
+        assemble(self._world)
+        hosts = [fact for fact in self._world.gather(mine) or [] if fact]
+        return hosts, {fact.name: fact.quota for fact in hosts}, first
+
+    def _held(self) -> dict[str, int]:
+        """Bytes of shared memory that this job holds, by host."""
+        shares = self._world.gather((platform.node(), _mapped()))
+        files: dict[str, dict[str, int]] = {}
+        for name, share in shares or []:
+            files.setdefault(name, {}).update(share)
+        return {name: sum(sizes.values()) for name, sizes in files.items()}
+
+    def _disk(self, folder: Path, first: Mapping[str, int]) -> list[Line]:
+        """The logger's, which is the last rank: it alone writes the record. And whether the other hosts see it."""
+        from mpinodes.simulation.network import assemble
+
+        last = self._world.size - 1
+        trial = try_folder(folder) if self._world.rank == last else None
+        assemble(self._world)
+        trial = self._world.bcast(trial, root=last)
+        assert isinstance(trial, Trial)
+        seen = self._world.gather((platform.node(), _identity(trial.folder)))
+        apart = [name for name in first if seen and (name, seen[-1][1]) not in seen]
+        if not apart:
+            return [trial.line]
+        where = f"{trial.folder} of rank {last}, where the record goes"
+        text = f"{where}, is not that of {most(apart, 3)}"
+        return [trial.line, Line("note", "output", f"{text}: what a rank there says of a failure stays there")]
+
+    def _network(self, ranks: list[Rank], hosts: list[Host], first: Mapping[str, int]) -> None:
+        from mpinodes.simulation.doctor.exchange import HOSTS, about_hosts, measure_hosts
+
+        bells = measure_hosts(self._world, first)
+        if self._world.rank == 0:
+            crowded = any(sum(r.host == name for r in ranks) > _cores(ranks, name) for name in first)
+            self._report.add([host.about_clock(ranks, hosts, {bell.host: bell.ahead for bell in bells})])
+            self._report.add([host.about_versions(ranks), host.about_slice(ranks, crowded)])
+            self._report.add([about_hosts(bells, max(0, len(first) - HOSTS))] if bells else [])
+
+    def _rounds(self, ranks: list[Rank]) -> None:
+        from mpinodes.simulation.doctor.exchange import about_rounds, measure_rounds
+
+        cores = self._world.bcast(_cores(ranks, platform.node()) if ranks else None)
+        pace = measure_rounds(self._world, cores)
+        self._report.add([about_rounds(pace, self._world.size)] if self._world.rank == 0 else [])
+
+
+def _cores(ranks: list[Rank], name: str) -> int:
+    """Of a host, that its ranks may use."""
+    return len(frozenset().union(*(rank.cores for rank in ranks if rank.host == name)))
+
+
+def _mapped() -> dict[str, int]:
+    """Files of the shared memory that this process maps, and their sizes."""
+    pattern = r"^(\w+)-(\w+) \S+ (\w+) \S+ (\d+) +(/dev/shm/.*)$"
+    sizes: dict[str, int] = {}
+    for low, high, _, inode, _ in re.findall(pattern, Path("/proc/self/maps").read_text(), re.MULTILINE):
+        sizes[inode] = sizes.get(inode, 0) + int(high, 16) - int(low, 16)
+    return sizes
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Of a folder, as far as it is the same on several hosts."""
+    try:
+        stat = os.stat(folder)
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_ctime_ns

@@ -1,0 +1,215 @@
+"""A second of what a run does: frames on a ring, and between hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from mpinodes.core.messages import HEADER
+from mpinodes.simulation.doctor.report import Line, most, span
+from mpinodes.simulation.network import Wait, assemble, make_wait
+
+__all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds", "silent_links"]
+
+DIMENSIONS = (64, 784)
+SECONDS = 0.35  # of each of three measurements
+WARM = 20  # rounds
+ECHOES = 20
+LARGE = 1 << 20  # bytes
+HOSTS = 16  # that are measured, at most
+WORD, ECHO = 1, 2  # tags
+
+
+def hear(world: MPI.Comm, word: Any, limit: float) -> list[Any]:
+    """What every rank has to say, on rank 0: None of those who have not said it within `limit` seconds.
+
+    A collective call would wait for ever.
+    """
+    if world.rank != 0:
+        world.send(word, 0, tag=WORD)
+        return []
+    words = [word] + [None] * (world.size - 1)
+    coming = {rank: world.irecv(1 << 16, rank, WORD) for rank in range(1, world.size)}
+    deadline, pause = time.monotonic() + limit, 1e-4
+    while coming and time.monotonic() < deadline:
+        for rank, request in list(coming.items()):
+            done, said = request.test()
+            if done:
+                words[rank] = said
+                del coming[rank]
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    return words
+
+
+class Ring:
+    """Every rank's frame goes to the rank before and after it, as agents exchange theirs."""
+
+    def __init__(self, comm: MPI.Comm, dimension: int) -> None:
+        self._comm = comm
+        self.neighbors = sorted({(comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size} - {comm.rank})
+        frame = np.full(HEADER + dimension, float(comm.rank))
+        self._requests = [
+            *(comm.Recv_init(np.empty_like(frame), source=j) for j in self.neighbors),
+            *(comm.Send_init(frame, dest=j) for j in self.neighbors),
+        ]
+
+    def free(self) -> None:
+        """Give its requests back."""
+        for request in self._requests:
+            request.Free()
+
+    def unheard(self, limit: float) -> list[int]:
+        """The neighbours whose frame of a first round has not come within `limit` seconds."""
+        MPI.Prequest.Startall(self._requests)
+        deadline = time.monotonic() + limit
+        while not MPI.Request.Testall(self._requests):
+            if time.monotonic() > deadline:
+                receives = zip(self.neighbors, self._requests[: len(self.neighbors)], strict=True)
+                return [j for j, request in receives if not request.Test()] or self.neighbors
+            time.sleep(1e-4)
+        return []
+
+    def rounds(self, wait: Wait, count: int) -> float:
+        """Seconds that a round takes, over `count` of them."""
+        begun = time.perf_counter()
+        for _ in range(count):
+            MPI.Prequest.Startall(self._requests)
+            wait(self._requests)
+        return (time.perf_counter() - begun) / count
+
+
+class Pace(NamedTuple):
+    """Seconds of a round, by dimension, of all ranks; and of those alone that have a core each (None: all have)."""
+
+    all: Mapping[int, float]
+    apart: tuple[int, float] | None
+
+
+def silent_links(world: MPI.Comm, limit: float) -> list[int]:
+    """The neighbours on a ring that this rank does not hear within `limit` seconds."""
+    ring = Ring(world, DIMENSIONS[0])
+    unheard = ring.unheard(limit)
+    if not unheard:
+        ring.free()
+    return unheard
+
+
+def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
+    """Rounds of all ranks, and where they outnumber the `cores` of rank 0's host, of as many as it has."""
+    wait = make_wait(world)
+    paces = {d: _pace(world, d, wait) for d in DIMENSIONS}
+    few = _few(world, cores)
+    if few is None:
+        return Pace(paces, None)
+    some = world.Split(int(world.rank not in few))
+    pace = _pace(some, DIMENSIONS[0], make_wait(some)) if world.rank in few else 0.0
+    some.Free()
+    assemble(world)
+    return Pace(paces, (len(few), pace))
+
+
+def _few(world: MPI.Comm, cores: int) -> set[int] | None:
+    """Ranks of rank 0's host, as many as it has cores; None: all have one."""
+    host = world.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = world.bcast(host.allgather(world.rank), root=0)
+    host.Free()
+    return set(ranks[:cores]) if 2 <= cores < len(ranks) else None
+
+
+def _pace(comm: MPI.Comm, dimension: int, wait: Wait) -> float:
+    ring = Ring(comm, dimension)
+    assemble(comm)
+    warm = comm.allreduce(ring.rounds(wait, WARM), MPI.MAX)
+    count = int(np.clip(SECONDS / warm, WARM, 10**6))
+    slowest: float = comm.allreduce(ring.rounds(wait, count), MPI.MAX)
+    ring.free()
+    return slowest
+
+
+def about_rounds(pace: Pace, ranks: int) -> Line:
+    """How long a round takes, and what sharing cores has to do with it."""
+    paces = "; ".join(
+        f"d = {d}: {span(seconds)} a round ({1 / seconds:,.0f} rounds/s)" for d, seconds in pace.all.items()
+    )
+    text = f"{ranks} ranks on a ring, {paces}"
+    if pace.apart is None:
+        return Line("ok", "exchange", text)
+    few, alone = pace.apart
+    ratio = pace.all[DIMENSIONS[0]] / alone
+    text += f"; d = {DIMENSIONS[0]} takes {ratio:.2g} times as long as {few} ranks with a core each ({span(alone)})"
+    return Line("note", "exchange", text)
+
+
+class Bell(NamedTuple):
+    """What rank 0 and a rank of another host found of the way between them.
+
+    Attributes:
+        host: the other's.
+        seconds: of a small frame there and back.
+        rate: bytes a second of large ones.
+        ahead: seconds that its clock is before rank 0's.
+    """
+
+    host: str
+    seconds: float
+    rate: float
+    ahead: float
+
+
+def measure_hosts(world: MPI.Comm, first_ranks: Mapping[str, int]) -> list[Bell]:
+    """Rank 0 with the first rank of each other host, one after the other, while the rest wait; on rank 0."""
+    found = []
+    for host, rank in list(first_ranks.items())[1:HOSTS]:
+        if world.rank == 0:
+            found.append(_ring_at(world, host, rank))
+        elif world.rank == rank:
+            _answer(world)
+    assemble(world)
+    return found
+
+
+def _ring_at(world: MPI.Comm, host: str, rank: int) -> Bell:
+    small, large = np.zeros(HEADER + DIMENSIONS[0]), np.zeros(LARGE, dtype=np.uint8)
+    trips = []
+    for _ in range(ECHOES):
+        went, began = time.time(), time.perf_counter()
+        world.Send(small, rank, ECHO)
+        world.Recv(small, rank, ECHO)
+        took = time.perf_counter() - began
+        trips.append((took, small[0] - went - took / 2))
+    rates = []
+    for _ in range(4):
+        began = time.perf_counter()
+        world.Send(large, rank, ECHO)
+        world.Recv(large, rank, ECHO)
+        rates.append(2 * LARGE / (time.perf_counter() - began))
+    return Bell(host, float(np.median([took for took, _ in trips])), max(rates), min(trips)[1])
+
+
+def _answer(world: MPI.Comm) -> None:
+    small, large = np.zeros(HEADER + DIMENSIONS[0]), np.zeros(LARGE, dtype=np.uint8)
+    for _ in range(ECHOES):
+        world.Recv(small, 0, ECHO)
+        small[0] = time.time()
+        world.Send(small, 0, ECHO)
+    for _ in range(4):
+        world.Recv(large, 0, ECHO)
+        world.Send(large, 0, ECHO)
+
+
+def about_hosts(bells: Sequence[Bell], unmeasured: int) -> Line:
+    """The ways between hosts: one that is far worse than the others is to be looked at."""
+    rates = np.array([bell.rate for bell in bells])
+    slow = [bell.host for bell in bells if bell.rate < np.median(rates) / 5]
+    found = [f"{b.host} {span(b.seconds)}, {b.rate / 1e6:.3g} MB/s" for b in sorted(bells, key=lambda b: b.rate)]
+    text = f"from rank 0's host, there and back: {most(found, 4)}" + f"; {unmeasured} hosts not measured" * (
+        unmeasured > 0
+    )
+    if slow:
+        return Line("mend", "network", f"{text}; {most(slow)} far behind", "look at that host's link, or leave it out")
+    return Line("ok", "network", text)

@@ -1,0 +1,281 @@
+"""What each host offers its ranks: cores, BLAS, shared memory, clock, time slice."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mpinodes.simulation.doctor.leftovers import SHM, leftovers
+from mpinodes.simulation.doctor.report import Line, most
+
+__all__ = ["Host", "Rank", "about_blas", "about_clock", "about_cores", "about_memory", "about_slice", "about_versions"]
+
+PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
+SLICE = 100_000  # nanoseconds, which `mpinodes.simulation.network` asks for
+MEGABYTE = 1e6
+HOSTS_PROCESSES = 0xEFFFFFFC  # Linux's number of the namespace that holds all processes of a host
+
+
+class Rank(NamedTuple):
+    """What a rank says of itself.
+
+    Attributes:
+        host: its name.
+        cores: that it may use.
+        online: cores of its host.
+        blas: library, architecture that it computes for, threads; None: unknown.
+        slice: whether the kernel switches sooner between ranks on request; None: without MPI that is not tried.
+        versions: of packages, by name.
+        step: seconds between two readings of its clock.
+    """
+
+    host: str
+    cores: frozenset[int]
+    online: int
+    blas: tuple[str, str, int] | None
+    slice: bool | None
+    versions: Mapping[str, str]
+    step: float
+
+    @classmethod
+    def here(cls, version: str, library: str) -> Rank:
+        """This one's."""
+        versions = {"mpinodes": version, "Python": platform.python_version(), "MPI": library}
+        for name in PACKAGES:
+            try:
+                versions[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                versions[name] = "missing"
+        cores = frozenset(os.sched_getaffinity(0))
+        return cls(platform.node(), cores, os.cpu_count() or 1, _blas(), _slice(), versions, _clock_step())
+
+
+class Host(NamedTuple):
+    """What the first rank of a host says of it.
+
+    Attributes:
+        name: its name.
+        quota: cores that its control group may use at a time.
+        size, free: of the shared memory, bytes.
+        left: files that aborted jobs left.
+        left_bytes: their size.
+        clock: of the kernel.
+    """
+
+    name: str
+    quota: float
+    size: int
+    free: int
+    left: list[str]
+    left_bytes: int
+    clock: str
+
+    @classmethod
+    def here(cls) -> Host:
+        """This one's."""
+        try:
+            stat = os.statvfs(SHM)
+            size, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+        except OSError:
+            size = free = 0
+        left = leftovers()
+        try:
+            clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+        except OSError:
+            clock = "unknown"
+        return cls(platform.node(), _quota(), size, free, [str(p) for p in left], sum(map(_bytes, left)), clock)
+
+
+def _bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    try:
+        return sum(file.lstat().st_blocks * 512 for file in files)
+    except OSError:
+        return 0
+
+
+def _blas() -> tuple[str, str, int] | None:
+    from threadpoolctl import threadpool_info
+
+    found = [info for info in threadpool_info() if info["user_api"] == "blas"]
+    if not found:
+        return None
+    name = f"{found[0]['internal_api']} {found[0]['version']}"
+    return name, str(found[0].get("architecture", "")), max(info["num_threads"] for info in found)
+
+
+def _slice() -> bool | None:
+    """Whether the kernel took the time slice: an older one reads back nothing."""
+    try:
+        from mpinodes.simulation.network import _shorten_time_slice
+    except (ImportError, RuntimeError):
+        return None
+    number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
+    if number is None or sys.platform != "linux":
+        return False
+    _shorten_time_slice(SLICE // 1000)
+    attributes = np.zeros(6, dtype=np.uint64)
+    failed = ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 48, 0)
+    return not failed and int(attributes[3]) == SLICE
+
+
+def _clock_step() -> float:
+    readings = np.array([time.perf_counter() for _ in range(2000)])
+    steps = np.diff(readings)
+    return float(np.median(steps[steps > 0])) if (steps > 0).any() else float(np.ptp(readings))
+
+
+def _quota() -> float:
+    """What the control groups that this process is in allow; infinite: as much as there is."""
+    try:
+        group = re.search(r"^0::(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
+    except OSError:
+        return float("inf")
+    least, root = float("inf"), Path("/sys/fs/cgroup")
+    for folder in (root, *(root / p.relative_to("/") for p in _upwards(Path(group[1] if group else "/")))):
+        try:
+            allowed, period = (folder / "cpu.max").read_text().split()
+        except (OSError, ValueError):
+            continue
+        if allowed != "max":
+            least = min(least, float(allowed) / float(period))
+    return least
+
+
+def _upwards(path: Path) -> list[Path]:
+    return [path, *path.parents] if path.is_absolute() else []
+
+
+def about_cores(ranks: Sequence[Rank], quota: Mapping[str, float]) -> Iterator[Line]:
+    """Of each host: how many ranks on which cores."""
+    hosts = list(dict.fromkeys(rank.host for rank in ranks))
+    if len(ranks) > 1:
+        counts = [f"{host}: {n} rank{'s' * (n > 1)}" for host, n in Counter(rank.host for rank in ranks).items()]
+        yield Line("ok", "hosts", f"{len(hosts)}: {most(counts)}")
+    alike: dict[Line, list[str]] = {}
+    for host in hosts:
+        line = _cores_of([rank for rank in ranks if rank.host == host], quota.get(host, float("inf")))
+        alike.setdefault(line, []).append(host)
+    for line, where in alike.items():
+        yield line._replace(text=f"{most(where, 3)}: {line.text}") if len(hosts) > 1 else line
+
+
+def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
+    n, online = len(ranks), ranks[0].online
+    cores = frozenset().union(*(rank.cores for rank in ranks))
+    many = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
+    if quota < min(n, len(cores)):
+        text = f"{n} ranks on {len(cores)} cores, but their control group (container, job) allows {quota:g} at a time"
+        return Line("mend", "cores", text, "allow it as many as there are ranks: till then all stand still in turn")
+    each = Counter(core for rank in ranks for core in rank.cores if len(rank.cores) < len(cores))
+    if each and max(each.values()) > -(-n // len(cores)):
+        core = max(each, key=lambda c: each[c])
+        text = f"{many}, but {each[core]} of them are bound to core {core} with others free"
+        return Line("mend", "cores", text, "mpirun --bind-to none (Open MPI), -bind-to none (MPICH)")
+    if n > len(cores) and len(cores) < online:
+        advice = "ask the batch system or container for a core a rank, or leave out what binds them (taskset, -bind-to)"
+        return Line("mend", "cores", f"{many}, so ranks wait for each other's while others are free", advice)
+    if n > len(cores):
+        return Line("note", "cores", f"{many}: they take turns, which is right for simulations and slow")
+    return Line("ok", "cores", many)
+
+
+def about_blas(ranks: Sequence[Rank]) -> Line:
+    """One thread each, and the same arithmetic on all."""
+    known = {rank.blas for rank in ranks}
+    if None in known:
+        return Line("note", "threads", "no BLAS that threadpoolctl knows: see to it that it takes one thread a process")
+    names, kinds, threads = (sorted(set(values)) for values in zip(*filter(None, known), strict=True))
+    text = f"BLAS: {most(names)} for {most(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
+    if threads[-1] > 1:
+        advice = "set its number of threads to 1 in the environment: a product's last bits depend on it"
+        return Line("mend", "threads", f"{text}, though mpinodes asked for one", advice)
+    if len(kinds) > 1:
+        advice = (
+            f"export OPENBLAS_CORETYPE={'Haswell' if os.uname().machine == 'x86_64' else 'ARMV8'} for the same bits"
+        )
+        return Line("note", "threads", f"{text}: hosts round differently", advice)
+    return Line("ok", "threads", text)
+
+
+def about_memory(hosts: Sequence[Host], need: Mapping[str, int]) -> Iterator[Line]:
+    """Shared memory, and what was left in it; `need` is what the job holds there now, by host, bytes."""
+    for host in sorted(hosts, key=lambda h: h.free)[:1]:
+        text = f"{SHM}: {host.size / MEGABYTE:,.0f} MB, {host.free / MEGABYTE:,.0f} free" + f" on {host.name}" * (
+            len(hosts) > 1
+        )
+        held = need.get(host.name, 0)
+        if held:
+            text += f"; this job holds {held / MEGABYTE:.1f}"
+        if host.size == 0:
+            yield Line("mend", "memory", f"there is no {SHM}", "MPI's ranks meet there: mount a tmpfs")
+        elif host.free < max(held, 16 * MEGABYTE):
+            yield Line("mend", "memory", text, "remove leftovers, or give it more (docker run --shm-size=1g)")
+        else:
+            yield Line("ok", "memory", text)
+    yield from _about_leftovers([host for host in hosts if host.left])
+
+
+def _about_leftovers(hosts: Sequence[Host]) -> Iterator[Line]:
+    if not hosts:
+        return
+    found = most(f"{h.name}: {len(h.left)} of {h.left_bytes / MEGABYTE:,.1f} MB ({most(h.left, 1)})" for h in hosts)
+    if os.path.exists("/proc/self/ns/pid") and os.stat("/proc/self/ns/pid").st_ino != HOSTS_PROCESSES:
+        found += ", as far as this container sees who holds them"
+    advice = "there, python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r"
+    yield Line("mend", "memory", f"files that aborted MPI jobs of yours left on {found}", advice)
+
+
+def about_clock(ranks: Sequence[Rank], hosts: Sequence[Host], ahead: Mapping[str, float]) -> Line:
+    """Its step, and how far hosts are apart, seconds ahead of the first."""
+    step, kinds = max(rank.step for rank in ranks), sorted({host.clock for host in hosts})
+    text = f"{most(kinds)}, two readings {step * 1e6:.2g} us apart"
+    if step > 5e-6:
+        return Line("mend", "clock", text, "timings will be coarse: let the kernel take another clock source (tsc)")
+    if not ahead:
+        return Line("ok", "clock", text)
+    spread = max(*ahead.values(), 0.0) - min(*ahead.values(), 0.0)
+    text += f"; hosts differ by {spread:.2g} s"
+    if spread > 1:
+        return Line("mend", "clock", text, "times in logs will not fit together: let a time service run (chrony)")
+    return Line("ok", "clock", text)
+
+
+def about_versions(ranks: Sequence[Rank]) -> Line:
+    """Of Python and packages: those of rank 0, and who has others."""
+    first = ranks[0].versions
+    missing = [name for name, version in first.items() if version == "missing"]
+    text = ", ".join(f"{name} {version}" for name, version in first.items() if name not in ("MPI", *missing))
+    if missing:
+        return Line("mend", "versions", f"{text}; without {most(missing)}", "pip install 'mpinodes[mpich]'")
+    for number, rank in enumerate(ranks):
+        for name, version in rank.versions.items():
+            if version != first[name]:
+                found = f"rank {number} on {rank.host} has {name} {version}, rank 0 {first[name]}"
+                return Line("mend", "versions", found, "give all hosts the same environment: results depend on it")
+    return Line("ok", "versions", text)
+
+
+def about_slice(ranks: Sequence[Rank], crowded: bool) -> Line:
+    """Whether ranks that share a core can be switched sooner."""
+    if any(rank.slice is None for rank in ranks):
+        return Line("ok", "kernel", platform.release())
+    if all(rank.slice for rank in ranks):
+        return Line("ok", "kernel", f"{platform.release()}, takes a time slice of {SLICE // 1000} us")
+    text = f"{platform.release()} takes no time slice (Linux 6.12 does)"
+    return (
+        Line("note", "kernel", f"{text}: ranks that share a core wait longer for it")
+        if crowded
+        else Line("ok", "kernel", f"{text}, which matters only where ranks share a core")
+    )

@@ -1,0 +1,22 @@
+#!/bin/bash
+# The same experiment for many seeds, each a job of its own with a run directory of its own:
+#   sbatch --array=0-9 -n 8 scripts/cluster/slurm-array.sh experiment.toml
+# (repeats=10 runs ten seeds one after the other in one job, and puts them together.)
+# PYTHON and PMI: see slurm-srun.sh.
+#SBATCH --job-name=mpinodes
+#SBATCH --array=0-9
+#SBATCH --ntasks=8
+#SBATCH --cpus-per-task=1
+#SBATCH --time=01:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%A-%a.out
+python=${PYTHON:-python}
+seed=$SLURM_ARRAY_TASK_ID
+run=runs/$SLURM_ARRAY_JOB_ID/seed-$seed-${SLURM_RESTART_COUNT:-0}
+
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # see slurm-srun.sh
+  srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
+fi
+exec srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" seed="$seed" output.dir="$run"

@@ -1,0 +1,200 @@
+"""The templates of scripts/cluster, on a Slurm of one node and on three hosts."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.parts import run_of
+from tests.helpers.records import same_bits, summary_of
+from tests.helpers.running import CHECKOUT, command
+
+TEMPLATES = CHECKOUT / "scripts" / "cluster"
+SMALL = ["algorithm.name=dola", "topology.name=ring", "data.total=100", "rounds=9", "report=false"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """The same run in one process."""
+    return run_of(tmp_path_factory.mktemp("alone") / "run", " ".join([*SMALL, "topology.agents=3"]))
+
+
+def output(where: Path) -> str:
+    return "\n".join(path.read_text() for path in where.glob("mpinodes-*.out"))
+
+
+def comes(where: Path, pattern: str, job: int, slurm) -> Path:
+    """A file, once there is something in it."""
+    deadline = time.monotonic() + 120
+    while not (found := [path for path in where.glob(pattern) if path.stat().st_size]):
+        assert time.monotonic() < deadline, output(where) + slurm.state(job)
+        time.sleep(0.1)
+    return found[0]
+
+
+def test_every_template_is_run_here():
+    assert {path.name for path in TEMPLATES.glob("*.sh")} == set(
+        re.findall(r'"([a-z-]+\.sh)"', Path(__file__).read_text())
+    )
+
+
+@pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
+def test_a_job_has_the_bits_of_one_process(template, environment, slurm, alone, tmp_path):
+    words = ["-n", "4", str(TEMPLATES / template), *SMALL]
+    job = slurm.submit(*words, cwd=tmp_path, env=environment.variables)
+    assert slurm.wait(job) == "COMPLETED", output(tmp_path)
+    assert same_bits(tmp_path / "runs" / f"{job}-0", alone) == []
+
+
+def test_the_wrong_way_to_start_is_an_error_and_no_run(mpich, openmpi, slurm, tmp_path):
+    for environment, wrong, words in (
+        (openmpi, "pmi2", "but each believes it is alone"), (mpich, "pmix", "unsupported PMI version PMIx")
+    ):  # fmt: skip
+        env = environment.variables | {"PMI": wrong}
+        job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), *SMALL, cwd=tmp_path, env=env)
+        assert slurm.wait(job) == "FAILED"
+        assert words in output(tmp_path)
+        found = slurm.run("srun", f"--mpi={wrong}", "-n", "4", env["PYTHON"], "-m", "mpinodes.doctor", env=env)
+        assert found.code == 1
+        assert "Traceback" not in found.out + found.err
+        assert f"srun -K1 --mpi={environment.pmi}" in " ".join(found.out.split()) or "srun --mpi=pmi2" in found.out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_doctor_under_srun(environment, slurm, tmp_path):
+    words = ["srun", "-K1", f"--mpi={environment.pmi}", "-n", "3", str(environment.python), "-m", "mpinodes.doctor"]
+    found = slurm.run(*words, str(tmp_path), env=environment.variables)
+    assert f"srun --mpi={environment.pmi}, which fits" in found.out
+    assert "rounds/s" in found.out
+
+
+def test_an_array_is_a_run_for_each_seed(mpich, slurm, tmp_path):
+    words = ["--array=3-4", "-n", "4", str(TEMPLATES / "slurm-array.sh"), *SMALL]
+    job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables)
+    for seed in (3, 4):
+        assert slurm.wait(f"{job}_{seed}") == "COMPLETED", output(tmp_path)
+        assert summary_of(tmp_path / "runs" / str(job) / f"seed-{seed}-0")["seed"] == seed
+
+
+LISTENING = """
+import os, signal, sys, time
+
+def main():
+    from mpi4py import MPI
+    rank, got, run = MPI.COMM_WORLD.rank, [], sys.argv[-1].removeprefix("output.dir=")
+    signal.signal(signal.SIGUSR1, lambda number, frame: got.append(number))
+    os.makedirs(run, exist_ok=True)
+    MPI.COMM_WORLD.Barrier()
+    open(f"{run}/began-{rank}", "w").write("1")
+    until = time.time() + 100
+    while not got and time.time() < until:
+        time.sleep(0.05)
+    open(f"{run}/got-{rank}", "w").write(str(got))
+    MPI.COMM_WORLD.Barrier()
+    MPI.Finalize()
+    sys.exit(0 if got else 9)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def listening(tmp_path) -> dict[str, str]:
+    """Ranks that only say that a signal came: what mpinodes.run makes of it is not the template's."""
+    package = tmp_path / "mpinodes"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"__version__ = ''\n__path__.append({str(CHECKOUT / 'mpinodes')!r})\n")
+    (package / "run.py").write_text(LISTENING)
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+@pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
+def test_a_signal_to_the_script_reaches_every_rank(template, environment, slurm, listening, tmp_path):
+    job = slurm.submit("-n", "4", str(TEMPLATES / template), cwd=tmp_path, env=environment.variables | listening)
+    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
+    time.sleep(1)
+    slurm.run("scancel", "--batch", "--signal=USR1", str(job))
+    assert slurm.wait(job) == "COMPLETED", output(tmp_path)
+    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
+
+
+def test_slurm_sends_it_before_the_time_is_up(mpich, slurm, listening, tmp_path):
+    words = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / "slurm-srun.sh")]
+    job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables | listening)
+    assert slurm.wait(job) == "COMPLETED", output(tmp_path)
+    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
+
+
+def test_a_job_that_is_queued_again_begins_anew_beside_what_it_had(mpich, slurm, listening, tmp_path):
+    """And does not hang in the shared memory that the killed attempt left."""
+    job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), cwd=tmp_path, env=mpich.variables | listening)
+    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
+    assert slurm.run("scontrol", "requeue", str(job)).code == 0
+    slurm.wait(job, ("PENDING",))
+    while slurm.state(job) == "PENDING":  # Slurm would let it rest for two minutes
+        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        time.sleep(0.5)
+    comes(tmp_path, f"runs/{job}-1/began-0", job, slurm)
+    slurm.run("scancel", str(job))
+    assert slurm.wait(job) == "CANCELLED"
+
+
+def test_a_killed_rank_ends_the_job(mpich, slurm, tmp_path):
+    (tmp_path / "killed.py").write_text(
+        "import os, signal\n"
+        "from dataclasses import dataclass\n"
+        "from mpinodes.algorithms.dola import DOLA\n"
+        "__all__ = ['Killed']\n"
+        "@dataclass(frozen=True)\n"
+        "class Killed(DOLA):\n"
+        "    def update(self, s, here, inbox, loss):\n"
+        "        if (here.t, here.agent) == (5, 1):\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return super().update(s, here, inbox, loss)\n"
+    )
+    words = ["-n", "4", str(TEMPLATES / "slurm-srun.sh"), *SMALL[1:], "algorithm.path=killed.py"]
+    job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables)
+    assert slurm.wait(job) == "FAILED"
+
+
+def lines(hosts: list[str], path: Path) -> Path:
+    path.write_text("".join(f"{host}\n" for host in hosts))
+    return path
+
+
+def test_three_hosts_have_the_bits_of_one_process(environment, hosts, alone, tmp_path):
+    one, two, three = hosts.addresses
+    file = lines([one, two, two, three], tmp_path / "hosts.txt")
+    done = hosts.run(
+        [str(TEMPLATES / "hosts.sh"), str(file), *SMALL, "output.dir=run"], tmp_path, environment.variables
+    )
+    assert done.code == 0, done.err + done.out
+    assert summary_of(tmp_path / "run")["versions"]["host"] == "h3"  # where the logger is
+    assert same_bits(tmp_path / "run", alone) == []
+
+
+def test_the_doctor_over_three_hosts(environment, hosts, tmp_path):
+    one, two, three = hosts.addresses
+    file = lines([one, two, two, three], tmp_path / "hosts.txt")
+    env = environment.variables | {"MODULE": "mpinodes.doctor"}
+    done = hosts.run([str(TEMPLATES / "hosts.sh"), str(file)], tmp_path, env)
+    assert "3: h1: 1 rank, h2: 2 ranks, h3: 1 rank" in done.out, done.out + done.err
+    assert "hosts differ by" in done.out
+    assert done.out.count(" MB/s") == 2
+    assert "rounds/s" in done.out
+    assert len(done.out.splitlines()) <= 24
+
+
+@pytest.mark.parametrize("template", ["pbs.sh", "lsf.sh"])
+def test_templates_of_other_batch_systems_with_their_variables_set_by_hand(template, environment, alone, tmp_path):
+    file = lines([socket.gethostname()] * 4, tmp_path / "hosts.txt")
+    env = {"PBS_O_WORKDIR": str(tmp_path), "PBS_JOBID": "7.server", "PBS_NODEFILE": str(file)}
+    env |= {"LS_SUBCWD": str(tmp_path), "LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": str(file), "LSB_DJOB_NUMPROC": "4"}
+    done = command([str(TEMPLATES / template)], tmp_path, env=env | environment.variables | {"WORDS": " ".join(SMALL)})
+    assert done.code == 0, done.err
+    assert same_bits(tmp_path / "runs" / "7", alone) == []
