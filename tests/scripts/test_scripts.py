@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 import sys
@@ -17,8 +18,8 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
-    "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py", "count_data.py", "draw_topologies.py",
-    "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
+    "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
+    "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/model.py", "bench/peer.py", "bench/plots.py",
