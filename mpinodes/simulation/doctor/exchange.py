@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -101,16 +102,22 @@ def silent_links(world: MPI.Comm, limit: float) -> list[int]:
 
 def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
     """Rounds of all ranks, and where they outnumber the `cores` of rank 0's host, of as many as it has."""
-    wait = make_wait(world)
+    wait = make_wait(world, _ranks_here(world))
     paces = {d: _pace(world, d, wait) for d in DIMENSIONS}
     few = _few(world, cores)
     if few is None:
         return Pace(paces, None)
     some = world.Split(int(world.rank not in few))
-    pace = _pace(some, DIMENSIONS[0], make_wait(some)) if world.rank in few else 0.0
+    pace = _pace(some, DIMENSIONS[0], make_wait(some, len(few))) if world.rank in few else 0.0
     some.Free()
     assemble(world)
     return Pace(paces, (len(few), pace))
+
+
+def _ranks_here(comm: MPI.Comm) -> int:
+    """How many ranks are on this host."""
+    host = os.uname().nodename
+    return comm.allgather(host).count(host)
 
 
 def _few(world: MPI.Comm, cores: int) -> set[int] | None:
