@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare"}
 
 
 class Wall(NamedTuple):
@@ -37,6 +37,7 @@ WALLS = {
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "simulation": Wall({"core", "topology", "config", "privacy", "results"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
+    "studies": Wall({"core", "config", "results", "simulation"}),
     "auditing": Wall(
         {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}
     ),

@@ -6,6 +6,7 @@ be read side by side, losses and regrets are divided by how many losses a round 
 
 from __future__ import annotations
 
+import csv
 import json
 import tomllib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-RUNS = "runs"  # of a study, the directory that holds them
+RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
 UNSEEN = ("report", "record", "audit")  # keys that no result depends on
 CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
@@ -103,10 +104,18 @@ def _below(place: Path) -> Iterator[Path]:
         yield from repeats
     elif (place / "summary.json").is_file():
         yield place
+    elif (place / TABLE).is_file():
+        yield from (one for one in members(place) if (one / "summary.json").is_file())
     elif not place.name.startswith("repeat-"):
         for parent in (place / RUNS, place):
             for one in sorted(parent.glob("*/summary.json")):
                 yield from _below(one.parent)
+
+
+def members(study: Path) -> list[Path]:
+    """The directories of a study's runs, done or not: there may be those of an earlier one beside them."""
+    with (study / TABLE).open(newline="", encoding="utf-8") as file:
+        return [study / RUNS / row["run"] for row in csv.DictReader(file)]
 
 
 def _read(place: Path) -> Run:

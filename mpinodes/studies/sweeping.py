@@ -18,12 +18,12 @@ from tqdm import tqdm
 from mpinodes.core.errors import BadInput
 from mpinodes.results.progress import SECONDS_BETWEEN_LINES, on_terminal
 from mpinodes.results.record import write_text
-from mpinodes.results.runs import RUNS, Run, summary_of
+from mpinodes.results.runs import RUNS, TABLE, Run, summary_of
 from mpinodes.studies.plans import FAILED, Mistake, Plan, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
 from mpinodes.studies.study import FILE, Study
 
-TABLE, LOCK = "table.csv", ".lock"
+LOCK = ".lock"
 MOST_NAMED = 20  # mistakes, or failures, that are told one by one
 Perform = Callable[[Plan, Path], str]
 
@@ -67,6 +67,8 @@ def sweep(study: Study, pool: Pool, runner: Pool, run: Perform = in_lockstep, pa
     place = study.place.absolute()
     with _ready(study, pool, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
+        if part.of == 1:
+            write_table(place, plans)  # which says what runs there are to be
         begun = time.perf_counter()
         failed: dict[str, str] = {}
         with _progress(f"{study.name}: done", len(to_do)) as show:
@@ -207,8 +209,9 @@ def write_table(place: Path, plans: Sequence[Plan]) -> None:
     for plan in plans:
         directory = place / RUNS / plan.name
         summary = summary_of(directory)
-        row = {"run": plan.name, "state": "done" if summary else "failed", **plan.settings}
-        rows.append(row | (Run(directory, summary).results if summary else {"reason": _reason(directory)}))
+        reason = "" if summary else _reason(directory)
+        row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
+        rows.append(row | (Run(directory, summary).results if summary else {"reason": reason}))
     columns = dict.fromkeys(key for row in rows for key in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
@@ -221,7 +224,7 @@ def _reason(directory: Path) -> str:
     try:
         return (directory / FAILED).read_text("utf-8").strip()
     except OSError:
-        return "not done"
+        return ""
 
 
 def text(study: Study, swept: Swept) -> str:
