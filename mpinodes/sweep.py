@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     started = launcher()
-    options = _arguments().parse_args(argv)
+    options = _arguments().parse_intermixed_args(argv)
     if started is None or started.size == 1:
         return _alone(options)
     if options.mpi or options.slurm:

@@ -99,7 +99,8 @@ def prepared(study: Study, pool: Pool) -> list[Plan]:
 def _ready(study: Study, pool: Pool, part: Part) -> Iterator[list[Plan]]:
     """Everything planned, and the directory this command's own; nothing is made where a run cannot be."""
     place, points = study.place.absolute(), study.points()[part.first :: part.of]
-    if place.is_dir() and not (place / FILE).is_file() and any(place.iterdir()):
+    is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
+    if place.is_dir() and not is_ours and any(place.iterdir()):
         raise BadInput(f"{study.place}: not empty, and no study's (no {FILE} in it); set output.dir to another place")
     plans = _plans(study, points, pool, place / RUNS)
     try:
