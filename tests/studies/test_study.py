@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from mpinodes.core.errors import BadInput
 from mpinodes.studies.study import Study
+from tests.helpers.parts import resolved
 
 FILE = """
 rounds = 9
@@ -109,3 +113,13 @@ def test_a_mistake_is_said(text, says, tmp_path):
 def test_a_mistake_on_the_command_line_is_said(word):
     with pytest.raises(BadInput):
         Study.of([word])
+
+
+def test_the_study_of_the_readme_is_one(tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    text = re.search(r"```toml\n# study\.toml\n(.*?)```", readme, re.DOTALL)[1]
+    assert len(text.splitlines()) < 20
+    points = study_of(tmp_path, text).points()
+    assert len(points) == 180
+    for point in points[:: 180 // 3 + 7]:
+        assert resolved(point.asked).rounds == 200
