@@ -70,7 +70,7 @@ class Run:
         network = privacy["network"]
         found |= {CLAIMED: network["claimed"], PURE: network["proven_pure"], PROVEN: network["proven"]}
         found |= {RULE: network["rule"], DELTA: privacy["delta"]}
-        return found | {label: self.summary[key] for key, label in FACTS.items()}
+        return found | {label: self.summary.get(key) for key, label in FACTS.items()}
 
 
 def summary_of(place: Path) -> Json | None:
