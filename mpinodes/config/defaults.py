@@ -22,6 +22,8 @@ LOCKSTEP_AGENTS = 7
 
 def filled_in(asked: Tree, ranks: int | None) -> Tree:
     """All keys but `rounds`, from the user, the algorithm and the data."""
+    if "study" in asked:
+        raise BadInput("study: this is a study, of many runs: python -m mpinodes.sweep does them")
     asked, preset = presets.taken_out(asked)
     _known(asked, Experiment)
     _known(preset, Experiment)

@@ -69,7 +69,7 @@ class Processes:
             while ahead and free:
                 place, item = ahead.popleft()
                 worker = free.popleft()
-                busy[self._workers[worker].submit(do, item)] = worker, place
+                busy[self._submitted(worker, do, item)] = worker, place
             for future in wait(busy, return_when=FIRST_COMPLETED).done:
                 worker, place = busy.pop(future)
                 free.append(worker)
@@ -78,6 +78,13 @@ class Processes:
                 except BrokenProcessPool:
                     self._workers[worker] = self._new()
                     yield place, Died()
+
+    def _submitted(self, worker: int, do: Callable[[Item], Result], item: Item) -> Future[Result]:
+        try:
+            return self._workers[worker].submit(do, item)
+        except BrokenProcessPool:  # it died while it had nothing to do
+            self._workers[worker] = self._new()
+            return self._workers[worker].submit(do, item)
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         for worker in self._workers:

@@ -115,6 +115,11 @@ def test_a_mistake_on_the_command_line_is_said(word):
         Study.of([word])
 
 
+def test_a_study_is_no_experiment():
+    with pytest.raises(BadInput, match=r"mpinodes\.sweep"):
+        resolved({"study": {"seeds": 3}})
+
+
 def test_the_study_of_the_readme_is_one(tmp_path):
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     text = re.search(r"```toml\n# study\.toml\n(.*?)```", readme, re.DOTALL)[1]
