@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,6 +77,8 @@ def _beyond(comparison: Comparison) -> list[str]:
 
 def _cost(comparison: Comparison) -> str:
     """What it costs to publish them all."""
+    if len(comparison.runs) > MOST_ROWS:  # some tenths of a second each
+        print(f"{comparison.title}: adding up what {len(comparison.runs)} runs cost", file=sys.stderr, flush=True)
     try:
         loss, said, delta = spent.in_all(spent.read([run.place for run in comparison.runs]), None)
     except BadInput as error:
