@@ -177,3 +177,16 @@ def test_the_command_compares_runs_and_says_what_it_cannot(study, tmp_path):
     assert (nothing.code, nothing.err.count("\n")) == (2, 1)
     assert "no finished run" in nothing.err
     assert summary_of(study / "runs" / runs[0])["rounds"] == 8
+
+
+def test_cases_are_told_apart_by_their_names_and_what_goes_together_by_one_key(tmp_path):
+    cases = 'study.cases=[{name="near", problem.radius=1}, {name="far", problem.radius=9, data.batch=2}]'
+    together = "study.zip={privacy.epsilon=[1, 2], privacy.clip=[3.0, 4.0]}"
+    asked = Study.of(["rounds=5", "algorithm.name=dola", cases, together, f"output.dir={tmp_path}/study"])
+    sweep(asked, OneByOne(), OneByOne())
+    comparison = Comparison.of([tmp_path / "study"], None)
+    assert comparison.axes == ["name", "privacy.epsilon"]
+    assert list(comparison.groups) == [("near", 1.0), ("near", 2.0), ("far", 1.0), ("far", 2.0)]
+    assert dict(comparison.beyond()) == {
+        "problem.radius": "1 (near); 9 (far)", "data.batch": "1 (near); 2 (far)", "privacy.clip": "3 (1); 4 (2)",
+    }  # fmt: skip
