@@ -17,6 +17,7 @@ for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
 
 import argparse
 import re
+import signal
 import sys
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, cast
@@ -64,6 +65,7 @@ def _alone(options: argparse.Namespace) -> int:
     study, part = Study.of(options.words), _part(options.part)
     if options.slurm and (options.mpi or options.part):
         raise BadInput("--slurm goes with neither --mpi nor --part")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt: workers are taken along
     try:
         with pools.Processes(min(pools.cores(), len(study.points()))) as pool:
             if options.slurm:

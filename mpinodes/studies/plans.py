@@ -41,7 +41,8 @@ class Plan:
         digits: of its whole experiment, with which the name ends.
         settings: of the study's axes, by dotted key.
         is_done: whether it is there already.
-        experiment: with every choice made, as msgpack; empty where it is done.
+        experiment: as msgpack, empty where it is done: with every choice made, but perhaps for its budget's.
+        is_ready: whether its budget's are.
         connected_over: see `Setup`.
         agents, rounds: of the run.
         noise: what names its noise, where a seed gives it again.
@@ -52,6 +53,7 @@ class Plan:
     settings: dict[str, Any]
     is_done: bool
     experiment: bytes
+    is_ready: bool
     connected_over: int
     agents: int
     rounds: int
@@ -67,7 +69,11 @@ class Mistake:
 
 
 def planned(point: Point, runs: Path) -> Plan | Mistake:
-    """A point of a study, composed and checked as `--dry-run` does."""
+    """A point of a study, composed and checked as `--dry-run` does.
+
+    What a budget asks for takes longer to find than all else, and seldom differs between seeds: it is found here for
+    the first seed of each setting, and for the others when they are run.
+    """
     try:
         with _quietly():
             return _planned(point, runs)
@@ -87,11 +93,12 @@ def _planned(point: Point, runs: Path) -> Plan:
     for place in sorted(runs.glob(f"*-{digits[:SHORT]}*")):  # of another study's words, perhaps
         if is_done(place, setup.experiment):
             noise = _own_noise(setup, noise_of(place / "experiment.toml"))
-            return make(name=place.name, is_done=True, experiment=b"", noise=noise)
-    ready = kept_in_budget(setup)
-    noise = _own_noise(ready, ready.noise_key.hex()[:DIGITS])
-    name = _free_name(point.settings, digits, runs)
-    return make(name=name, is_done=False, experiment=msgspec.msgpack.encode(ready.experiment), noise=noise)
+            return make(name=place.name, is_done=True, is_ready=True, experiment=b"", noise=noise)
+    is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
+    ready = kept_in_budget(setup) if is_ready else setup
+    noise = _own_noise(ready, ready.noise_key.hex()[:DIGITS]) if is_ready else ""
+    encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
+    return make(name=name, is_done=False, is_ready=is_ready, experiment=encoded, noise=noise)
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
@@ -133,13 +140,18 @@ def in_lockstep(plan: Plan, place: Path) -> str:
     again = replace(experiment, output=Output(str(place)))
     try:
         with _quietly():
-            alone.run_set_up(lambda: set_up_again(again, plan.connected_over))
+            alone.run_set_up(lambda: _set_up(again, plan))
     except BadInput as error:
         return str(error)
     except Exception as error:
         notes: list[str] = vars(error).get("__notes__", [])
         return " ".join([in_words(error), *notes])
     return ""
+
+
+def _set_up(experiment: Experiment, plan: Plan) -> Setup:
+    setup = set_up_again(experiment, plan.connected_over)
+    return setup if plan.is_ready else kept_in_budget(setup)
 
 
 def performed(plan: Plan, runs: Path, run: Callable[[Plan, Path], str] = in_lockstep) -> str:

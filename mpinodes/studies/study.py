@@ -46,10 +46,12 @@ class Point(NamedTuple):
     Attributes:
         settings: by dotted key, of all axes.
         asked: the experiment, as nested dictionaries.
+        is_first_seed: whether no run before it differs from it in its seed alone.
     """
 
     settings: dict[str, Any]
     asked: Tree
+    is_first_seed: bool
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,15 @@ class Study:
         base = {k: v for k, v in _base(self.tree).items() if k != "output"}
         base = merge({"report": False}, base)
         exclusions = _exclusions(self.tree, self.axes)
-        left, used = [], set()
+        left, used, settled = [], set(), set()
         for of_axes in product(*(axis.points for axis in self.axes)):
             settings = {key: value for point in of_axes for key, value in point.items()}
             matching = [k for k, e in enumerate(exclusions) if _matches(e, settings)]
             used.update(matching)
             if not matching:
-                left.append(Point(settings, merge(base, nested(settings))))
+                setting = repr({key: value for key, value in settings.items() if key != SEED})
+                left.append(Point(settings, merge(base, nested(settings)), setting not in settled))
+                settled.add(setting)
         if idle := [k for k in range(len(exclusions)) if k not in used]:
             raise BadInput(f"study.exclude: {_shown(exclusions[idle[0]])} is no run of this study")
         if not left:

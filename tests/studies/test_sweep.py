@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import asked_for
 from mpinodes.core.messages import HEADER
+from mpinodes.simulation.setup import set_up
 from mpinodes.studies import slurm, sweeping
 from mpinodes.studies.pools import OneByOne
 from mpinodes.studies.study import Study
@@ -122,6 +125,12 @@ def test_a_budget_is_no_reason_to_begin_anew(tmp_path):
     assert proven == [pytest.approx(1, rel=2e-3), pytest.approx(3, rel=2e-3)]
     assert all(p <= b for p, b in zip(proven, (1, 3), strict=True))
     assert swept(tmp_path / "study", *words).before == 2
+    # of another seed it is found when it is run, to the same noise as by itself
+    assert not swept(tmp_path / "study", *words, "seed=0,1").failed
+    for run in (tmp_path / "study" / "runs").glob("*-seed1-*"):
+        label = tomllib.loads((run / "experiment.toml").read_text())["privacy"]
+        alone = [*SMALL, "algorithm.name=dola", "seed=1", f"privacy.budget.epsilon={label['budget']['epsilon']}"]
+        assert label["epsilon"] == set_up(asked_for(alone), None).experiment.epsilon
 
 
 def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
