@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
 
 __version__ = "0.1.0"
-__all__ = ["load", "run_lockstep"]
+__all__ = ["load", "run_lockstep", "runs"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
@@ -45,3 +46,18 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     from mpinodes.simulation.alone import run
 
     return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]
+
+
+def runs(directory: str | Path) -> pandas.DataFrame:
+    """The finished runs of a study's directory, or of any directory that holds some: one row each.
+
+    Columns: `run`, its directory; the keys in which the runs differ; what each was worth and what it cost, by the names
+    that its summary prints. Where each agent has losses of its own, losses and regrets are divided by the number of
+    agents, so that they read as where all agents share one.
+
+    Raises:
+        mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes made it.
+    """
+    from mpinodes.results.runs import table
+
+    return table(directory)

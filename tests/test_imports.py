@@ -15,7 +15,7 @@ import pytest
 from mpinodes.config.compose import compose
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "doctor"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor"}
 
 
 class Wall(NamedTuple):
@@ -40,6 +40,7 @@ WALLS = {
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "simulation": Wall({"core", "topology", "config", "privacy", "bounds", "results"}, {"formats"}),
     "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
+    "studies": Wall({"core", "config", "results", "simulation"}),
     "auditing": Wall(
         {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpinodes.config import registry
+from mpinodes.config import presets, registry
 from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
 from mpinodes.core.errors import BadInput
@@ -21,20 +21,27 @@ LOCKSTEP_AGENTS = 7
 
 def filled_in(asked: Tree, ranks: int | None) -> Tree:
     """All keys but `rounds`, from the user, the algorithm and the data."""
+    if "study" in asked:
+        raise BadInput("study: this is a study, of many runs: python -m mpinodes.sweep does them")
+    asked, preset = presets.taken_out(asked)
     _known(asked, Experiment)
+    _known(preset, Experiment)
     asked = _absolute(asked)
     algorithm_section = merge(
         {} if "path" in asked.get("algorithm", {}) else {"name": "dpsda-ps"}, asked.get("algorithm", {})
     )
     algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
     algorithm_section = {"mixing": registry.mixing_name(algorithm.mixings[0])} | algorithm_section
-    data_section = _data_section(algorithm, asked)
+    preset = presets.fitted(preset, algorithm)
+    own = presets.left_of(algorithm.defaults) if preset else algorithm.defaults
+    data_section = _data_section(algorithm, own, merge(preset, asked))
     stream = registry.chosen(registry.STREAMS, data_section)
     require_all_at_once(algorithm, stream, data_section)
     tree = merge(
         {"seed": 0, "repeats": 1},
         _of_data(stream, algorithm),
-        _without_other(algorithm.defaults, asked),
+        _without_other(own, asked),
+        preset,
         asked,
         {"algorithm": algorithm_section, "data": data_section},
     )
@@ -78,10 +85,10 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]]) -> Tree:
     return defaults | {"privacy": {k: v for k, v in defaults["privacy"].items() if k != "scale"}}
 
 
-def _data_section(algorithm: Any, asked: Tree) -> Tree:
+def _data_section(algorithm: Any, defaults: Mapping[str, Any], asked: Tree) -> Tree:
     """The data's keys, from the algorithm's defaults and the user, with absolute paths."""
     given = asked.get("data", {})
-    default = algorithm.defaults.get("data", {})
+    default = defaults.get("data", {})
     if "file" in given and not {"name", "path"} & given.keys():
         given = {"name": "file"} | given
     usual = {"partition": "even" if algorithm.decomposable else "shared"}

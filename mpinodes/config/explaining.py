@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from mpinodes.config import registry
+from mpinodes.config import presets, registry
 from mpinodes.core import schedules
 from mpinodes.core.experiment import SECTIONS, Experiment
 from mpinodes.core.parts import Algorithm, Stream
@@ -42,6 +42,10 @@ def documented_keys() -> dict[str, str]:
     keys["data.identity"] = (
         "a name of yours for the very samples, row by row, for python -m mpinodes.spent: runs of one name are on the "
         "same rows, and those of different names on data that have no sample in common. It stands in experiment.toml"
+    )
+    keys["problem.preset"] = (
+        "one problem for all algorithms, in the place of what each brings (data, problem, step, privacy.clip, .scale): "
+        f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. The resolved experiment has its keys"
     )
     keys["algorithm.mixing"] = (
         "the weights: " + ", ".join(registry.names(registry.MIXINGS)) + "; not every algorithm takes all"

@@ -750,6 +750,7 @@ class Metric(ABC):
     label: ClassVar[str] = ""  # in summary, page and figures; by default the name's words
     unit: ClassVar[str] = ""  # "share": one of 1, printed as a percentage
     per_round: ClassVar[bool] = False  # whether it adds up by round, and is read divided by the rounds
+    sums_agents: ClassVar[bool] = False  # whether it is a sum over the agents where each has losses of its own
     repeats: ClassVar[Literal["mean", "largest", "least", "sum", "same"]] = "mean"  # a mean comes with its spread
     summarized: ClassVar[bool] = True  # whether summary.json has it
     shown: ClassVar[bool] = True  # whether summary and page print it

@@ -12,6 +12,7 @@ class Value(Metric):
     name = "comparator_value"
     key = "comparator.value"
     dims = ("horizon",)
+    sums_agents = True
     label = "best fixed decision, per round"
     per_round = True
 
@@ -26,6 +27,7 @@ class Gap(Metric):
     name = "comparator_gap"
     key = "comparator.certificate"
     dims = ("horizon",)
+    sums_agents = True
     per_round = True
     shown = False  # beside the value
     repeats = "largest"

@@ -11,6 +11,7 @@ class Loss(Metric):
 
     name = "loss"
     dims = ("round",)
+    sums_agents = True
     summarized = False
 
     def take(self, rounds: Stretch) -> Vector:
@@ -35,6 +36,7 @@ class AverageFitness(Metric):
 
     name = "average_fitness"
     dims = ("horizon",)
+    sums_agents = True
     label = "average fitness F(T)/T"
 
     def judge(self, run: Judged) -> Vector:

@@ -11,6 +11,7 @@ class OfNetwork(Metric):
 
     name = "network_regret"
     dims = ("horizon",)
+    sums_agents = True
     label = "network regret per round, R(T)/T"
     per_round = True
 
@@ -24,6 +25,7 @@ class OfRunningAverage(Metric):
 
     name = "network_regret_average_iterate"
     dims = ("horizon",)
+    sums_agents = True
     label = "running average's regret per round"
     per_round = True
 
@@ -37,6 +39,7 @@ class OfAgents(Metric):
 
     name = "agent_regret"
     dims = ("horizon", "agent")
+    sums_agents = True
     label = "agents' regret per round, their mean"
     per_round = True
 
@@ -50,6 +53,7 @@ class Dynamic(Metric):
 
     name = "dynamic_regret"
     dims = ("horizon",)
+    sums_agents = True
     label = "dynamic regret per round"
     per_round = True
 

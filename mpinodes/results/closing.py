@@ -23,7 +23,8 @@ FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
-    "versions": same, "checked": same, "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
+    "versions": same, "checked": same, "bytes_sent": total, "timing": dict.fromkeys((*PARTS, "total"), total),
+    "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 
@@ -49,10 +50,19 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "judged": setup.algorithm.judged_by,
         "agent_regret_every": e.record.agent_regret_every,
         "checked": sources.checked(e),
+        "bytes_sent": bytes_sent(setup, rounds),
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,
         "versions": versions,
     }
+
+
+def bytes_sent(setup: Setup, rounds: int) -> int:
+    """By all agents in so many rounds: a frame on every edge."""
+    graph, period = setup.topology, setup.topology.period or rounds
+    edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
+    whole, rest = divmod(rounds, period)
+    return 8 * setup.frame_width * (whole * sum(edges) + sum(edges[:rest]))
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json:

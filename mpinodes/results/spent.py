@@ -292,6 +292,34 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     Raises:
         BadInput: the runs mean different things by privacy.
     """
+    found, said, delta = in_all(runs, delta)
+    rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
+    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
+    width = max(28, *(len(who) for who, _ in rows))
+    return "\n".join(
+        [
+            f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}",
+            *(
+                f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
+                + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
+                for who, p in rows
+            ),
+            *textwrap.wrap(
+                " ".join([f"δ = {delta:g} of all together.", *said]),
+                100,
+                break_on_hyphens=False,
+                break_long_words=False,
+            ),
+        ]
+    )
+
+
+def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
+    """What all runs lose together, what is to be said of that in whole sentences, and its δ.
+
+    Raises:
+        BadInput: the runs mean different things by privacy.
+    """
     delta = min(run.experiment.privacy.delta for run in runs) if delta is None else delta
     adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
     if len(adjacencies) > 1:
@@ -313,29 +341,11 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     except Unproven as error:
         found = UNPROVEN
         said.append(f"Nothing is proven: {error}.")
-    rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
-    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
-    width = max(28, *(len(who) for who, _ in rows))
     if any(run.summary["privacy"].get("key") == "rehearsal" for run in runs):
         said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
     conditions = {sources.condition(run.summary.get("checked")) for run in runs} - {""}
     said += [f"What is proven is {condition}." for condition in sorted(conditions)]
-    return "\n".join(
-        [
-            f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}",
-            *(
-                f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-                + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
-                for who, p in rows
-            ),
-            *textwrap.wrap(
-                " ".join([f"δ = {delta:g} of all together.", *said, FIXED_BEFOREHAND]),
-                100,
-                break_on_hyphens=False,
-                break_long_words=False,
-            ),
-        ]
-    )
+    return found, [*said, FIXED_BEFOREHAND], delta
 
 
 def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adjacency: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
+from mpinodes.core.parts import Setup
 from mpinodes.results import repeats
 from mpinodes.results.record import make_directory, unmake_directory
 from mpinodes.simulation.lockstep import simulate
@@ -28,9 +30,22 @@ def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
     Raises:
         BadInput: something in the experiment is wrong.
     """
+    return run_set_up(lambda: set_up(asked, ranks=None), begun)
+
+
+def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None) -> tuple[Path, dict[str, Any]]:
+    """Run what is to be set up; returns the run directory and the summary.
+
+    Args:
+        make_setup: sets it up.
+        begun: when the command did, by `time.perf_counter`; None: now.
+
+    Raises:
+        BadInput: something in the experiment is wrong.
+    """
     begun = time.perf_counter() if begun is None else begun
     with threadpool_limits(1), np.errstate(all="ignore"):
-        setup = set_up(asked, ranks=None)
+        setup = make_setup()
         rehearse(setup)
         directory = make_directory(setup.experiment)
         try:

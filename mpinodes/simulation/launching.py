@@ -97,7 +97,7 @@ def say(message: str) -> None:
     os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
 
 
-def find_world(started: Launcher | None) -> MPI.Comm | None:
+def find_world(started: Launcher | None) -> MPI.Intracomm | None:
     """All ranks of this job; None: this process is alone, or has no MPI, and that has been said."""
     # mpi4py warns of another MPI's launcher; `_alone` says the same, and what to do.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")

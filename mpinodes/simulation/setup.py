@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mpinodes.bounds import bounds
-from mpinodes.config.building import rebuilt
+from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
+from mpinodes.config.metrics import metrics_of
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree
+from mpinodes.core.experiment import Experiment, Tree
 from mpinodes.core.parts import Setup
 
 
@@ -22,12 +25,33 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
     Raises:
         BadInput: anything wrong with it, or no noise keeps the budget.
     """
-    setup = compose(asked, ranks)
+    return kept_in_budget(compose(asked, ranks))
+
+
+def kept_in_budget(setup: Setup) -> Setup:
+    """A set-up that was composed, with the noise or the stops that its budget asks for: ready to run.
+
+    Raises:
+        BadInput: no noise keeps the budget.
+    """
     if setup.experiment.privacy.budget is not None:
         from mpinodes.simulation.budget import within_budget
 
         setup = rebuilt(setup, within_budget(setup))
     return setup
+
+
+def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
+    """The set-up of an experiment that has been set up before, perhaps by another process.
+
+    Args:
+        experiment: with every choice made, its budget's among them.
+        connected_over: as found then.
+
+    Raises:
+        BadInput: a file is gone or has changed.
+    """
+    return replace(build(experiment), connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
 
 
 def rehearse(setup: Setup) -> None:

@@ -1,0 +1,36 @@
+"""Finished runs side by side: python -m mpinodes.compare STUDY|RUN...
+
+Writes figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
+paired by seed, and says in what the runs differ beyond the axes, and what it costs in privacy to publish them all.
+Where each agent has losses of its own, losses and regrets are divided by the number of agents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mpinodes.simulation.launching import command
+
+
+@command
+def main(argv: list[str]) -> int:
+    """The whole command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mpinodes.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "runs", nargs="+", metavar="STUDY | RUN", type=Path, help="a study's directory, or finished runs"
+    )
+    parser.add_argument("--by", metavar="KEY", help="the key whose values are compared (the first that is no number)")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="where to (STUDY/compare, or compare)")
+    options = parser.parse_args(argv)
+    from mpinodes.studies import telling
+
+    print(telling.compare(options.runs, options.by, options.output))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""Finished runs as one table: a row each, with the keys in which they differ and their results as they are printed.
+
+Where each agent has losses of its own, a round's loss is the sum over agents; where all share one, it is that one. To
+be read side by side, losses and regrets are divided by how many losses a round has: the agents, or one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpinodes.core.errors import BadInput
+from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.results.summary import at
+from mpinodes.results.versions import VERSION, require_version
+
+if TYPE_CHECKING:
+    import pandas
+
+Json = dict[str, Any]
+
+RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
+SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
+UNSEEN = ("report", "record", "audit")  # keys that no result depends on
+CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
+FACTS = {"agents": "agents", "rounds": "rounds", "bytes_sent": "bytes sent", "seconds": "seconds"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        place: its directory.
+        summary: summary.json.
+    """
+
+    place: Path
+    summary: Json
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """Every key of its experiment, dotted, with its value."""
+        tree = tomllib.loads((self.place / "experiment.toml").read_text("utf-8"))
+        return dict(_flat(tree))
+
+    @property
+    def losses(self) -> int:
+        """How many are summed in a round."""
+        return int(self.summary["agents"]) if self.summary["decomposable"] else 1
+
+    def normalized(self, variable: str, values: Any) -> Any:
+        """Values of a metric, as if each round had one loss."""
+        return values / self.losses if variable in SUMS else values
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """What it was worth and what it cost, by printed names."""
+        found: dict[str, Any] = {}
+        for metric in self.summary["metrics"]:
+            value = at(self.summary, metric["key"])
+            found[metric["label"]] = None if value is None else self.normalized(metric["variable"], value)
+        privacy = self.summary["privacy"]
+        network = privacy["network"]
+        found |= {CLAIMED: network["claimed"], PURE: network["proven_pure"], PROVEN: network["proven"]}
+        found |= {RULE: network["rule"], DELTA: privacy["delta"]}
+        return found | {label: self.summary.get(key) for key, label in FACTS.items()}
+
+
+def summary_of(place: Path) -> Json | None:
+    """The summary of a run that is done; None: it is not, or another version of mpinodes did it."""
+    try:
+        summary = json.loads((place / "summary.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return summary if isinstance(summary, dict) and summary.get("version") == VERSION else None
+
+
+def found(places: Sequence[Path]) -> list[Run]:
+    """The finished runs of directories: runs, repeats of a job, or all that is right below one or its `runs`.
+
+    Raises:
+        BadInput: a directory holds none, or one that another version of mpinodes did.
+    """
+    runs: dict[Path, Run] = {}
+    for place in places:
+        below = list(_below(place))
+        if not below:
+            raise BadInput(f"{place}: there is no finished run in it (no summary.json)")
+        for one in below:
+            runs.setdefault(one.resolve(), _read(one))
+    return list(runs.values())
+
+
+def _below(place: Path) -> Iterator[Path]:
+    repeats = sorted(one.parent for one in place.glob("repeat-*/summary.json"))
+    if repeats:
+        yield from repeats
+    elif (place / "summary.json").is_file():
+        yield place
+    elif (place / TABLE).is_file():
+        yield from (one for one in members(place) if (one / "summary.json").is_file())
+    elif not place.name.startswith("repeat-"):
+        for parent in (place / RUNS, place):
+            for one in sorted(parent.glob("*/summary.json")):
+                yield from _below(one.parent)
+
+
+def members(study: Path) -> list[Path]:
+    """The directories of a study's runs, done or not: there may be those of an earlier one beside them."""
+    with (study / TABLE).open(newline="", encoding="utf-8") as file:
+        return [study / RUNS / row["run"] for row in csv.DictReader(file)]
+
+
+def _read(place: Path) -> Run:
+    try:
+        summary = json.loads((place / "summary.json").read_text("utf-8"))
+        require_version(summary["version"], str(place))
+        run = Run(place, summary)
+        _ = run.results, run.keys
+    except BadInput:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(f"{place}: not a finished run: {type(error).__name__}: {error}") from error
+    return run
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """The keys in which they differ, algorithm first and seed last."""
+    keys = dict.fromkeys(key for run in runs for key in run.keys)
+    if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
+        del keys["name"]
+    return sorted((key for key in keys if len({frozen(run.keys.get(key)) for run in runs}) > 1), key=_rank)
+
+
+def _rank(key: str) -> tuple[int, str]:
+    first = ("algorithm.name", "algorithm.path", "topology.name", "data.name", "privacy.budget.epsilon")
+    return (first.index(key) if key in first else len(first) + (key == "seed"), key)
+
+
+def frozen(value: Any) -> Hashable:
+    """A key's value, to be compared."""
+    return repr(value) if isinstance(value, (list, dict)) else value
+
+
+def rows(runs: Sequence[Run]) -> list[Json]:
+    """A row for each run: its directory, its keys that differ, its results."""
+    keys = differing(runs)
+    return [{"run": str(run.place), **{key: run.keys.get(key) for key in keys}, **run.results} for run in runs]
+
+
+def table(place: str | Path) -> pandas.DataFrame:
+    """The same of all runs of a directory, as a data frame."""
+    import pandas
+
+    return pandas.DataFrame(rows(found([Path(place)])))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if not prefix and name in UNSEEN:
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,177 @@
+"""One run of a study, on whatever process: composed, looked up by its directory, and run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mpinodes.config.compose import compose
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment, Output, parse
+from mpinodes.core.parts import Setup
+from mpinodes.results.record import write_text
+from mpinodes.results.runs import summary_of
+from mpinodes.results.siblings import DIGITS, noise_of
+from mpinodes.simulation import alone
+from mpinodes.simulation.launching import in_words
+from mpinodes.simulation.setup import kept_in_budget, set_up_again
+from mpinodes.studies.study import Point, word_of
+
+FAILED = "failed.txt"  # in the directory of a run that did, why
+LONGEST, SHORT = 90, 8  # letters of a directory's name, and then digits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that can be.
+
+    Attributes:
+        name: of its directory.
+        digits: of its whole experiment, with which the name ends.
+        settings: of the study's axes, by dotted key.
+        is_done: whether it is there already.
+        experiment: as msgpack, empty where it is done: with every choice made, but perhaps for its budget's.
+        is_ready: whether its budget's are.
+        connected_over: see `Setup`.
+        agents, rounds: of the run.
+        noise: what names its noise, where a seed gives it again.
+    """
+
+    name: str
+    digits: str
+    settings: dict[str, Any]
+    is_done: bool
+    experiment: bytes
+    is_ready: bool
+    connected_over: int
+    agents: int
+    rounds: int
+    noise: str
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Why a run cannot be."""
+
+    settings: dict[str, Any]
+    reason: str
+
+
+def planned(point: Point, runs: Path) -> Plan | Mistake:
+    """A point of a study, composed and checked as `--dry-run` does.
+
+    What a budget asks for takes longer to find than all else, and seldom differs between seeds: it is found here for
+    the first seed of each setting, and for the others when they are run.
+    """
+    try:
+        with _quietly():
+            return _planned(point, runs)
+    except BadInput as error:
+        return Mistake(point.settings, str(error))
+    except Exception as error:
+        return Mistake(point.settings, f"{in_words(error)}\n{traceback.format_exc()}")
+
+
+def _planned(point: Point, runs: Path) -> Plan:
+    setup = compose(point.asked, ranks=None)
+    digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
+    make = partial(
+        Plan, digits=digits, settings=point.settings, connected_over=setup.connected_over,
+        agents=setup.topology.agents, rounds=setup.experiment.rounds,
+    )  # fmt: skip
+    for place in sorted(runs.glob(f"*-{digits[:SHORT]}*")):  # of another study's words, perhaps
+        if is_done(place, setup.experiment):
+            noise = _own_noise(setup, noise_of(place / "experiment.toml"))
+            return make(name=place.name, is_done=True, is_ready=True, experiment=b"", noise=noise)
+    is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
+    ready = kept_in_budget(setup) if is_ready else setup
+    noise = _own_noise(ready, ready.noise_key.hex()[:DIGITS]) if is_ready else ""
+    encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
+    return make(name=name, is_done=False, is_ready=is_ready, experiment=encoded, noise=noise)
+
+
+def _own_noise(setup: Setup, noise: str) -> str:
+    """What names it, where it is to be no other run's."""
+    e = setup.experiment
+    return noise if e.private and not e.secret and e.noise.key is None else ""
+
+
+def identity(e: Experiment) -> str:
+    """All that makes a run what it is, but for what its budget chooses: that follows from the rest."""
+    privacy = e.privacy
+    if privacy.budget is not None:
+        chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
+        privacy = replace(privacy, epsilon=chosen, budget=replace(privacy.budget, stops=()))
+    return replace(e, privacy=privacy, output=None, report=False).toml()
+
+
+def _free_name(settings: dict[str, Any], digits: str, runs: Path) -> str:
+    """Words that people read, and as many digits as no other run has."""
+    words = "-".join(word_of(key, value) for key, value in settings.items())[:LONGEST].strip("-.")
+    short = f"{words}-{digits[:SHORT]}".lstrip("-")
+    return short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
+
+
+def is_done(place: Path, e: Experiment) -> bool:
+    """Whether a directory holds this very run, whole."""
+    if summary_of(place) is None:
+        return False
+    try:
+        found = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
+    except (BadInput, msgspec.ValidationError):
+        return False
+    return identity(found) == identity(e)
+
+
+def in_lockstep(plan: Plan, place: Path) -> str:
+    """Run it in this process; returns why it failed, or nothing."""
+    experiment = msgspec.msgpack.decode(plan.experiment, type=Experiment)
+    again = replace(experiment, output=Output(str(place)))
+    try:
+        with _quietly():
+            alone.run_set_up(lambda: _set_up(again, plan))
+    except BadInput as error:
+        return str(error)
+    except Exception as error:
+        notes: list[str] = vars(error).get("__notes__", [])
+        return " ".join([in_words(error), *notes])
+    return ""
+
+
+def _set_up(experiment: Experiment, plan: Plan) -> Setup:
+    setup = set_up_again(experiment, plan.connected_over)
+    return setup if plan.is_ready else kept_in_budget(setup)
+
+
+def performed(plan: Plan, runs: Path, run: Callable[[Plan, Path], str] = in_lockstep) -> str:
+    """Begin it anew, whatever a killed process left of it; returns why it failed, or nothing."""
+    place = runs / plan.name
+    shutil.rmtree(place, ignore_errors=True)
+    reason = run(plan, place)
+    if reason:
+        note_failure(place, reason)
+    return reason
+
+
+def note_failure(place: Path, reason: str) -> None:
+    """Leave word in its directory of why a run failed."""
+    place.mkdir(parents=True, exist_ok=True)
+    write_text(place / FAILED, reason + "\n")
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """A run's own progress is not shown: the study's is."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+        yield

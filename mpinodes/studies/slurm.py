@@ -1,0 +1,60 @@
+"""A study as a job array: every task does its part, and a job after them all takes up what is left."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from mpinodes.core.errors import BadInput
+from mpinodes.results.record import write_text
+from mpinodes.studies.study import Study
+
+MOST_TASKS = 1000  # what Slurm's MaxArraySize allows by default
+SCRIPT, LOGS = "slurm.sh", "slurm"
+
+
+def submitted(study: Study, runs: int) -> str:
+    """Write the array, and submit it where there is a Slurm; says what was done.
+
+    Raises:
+        BadInput: Slurm refuses it.
+    """
+    place = study.place.absolute()
+    (place / LOGS).mkdir(exist_ok=True)
+    script = place / SCRIPT
+    write_text(script, text(study, runs))
+    said = f"{study.name}: {runs} runs as a job array: {script}"
+    if shutil.which("sbatch") is None:
+        return f"{said}\n  there is no sbatch here, so nothing was submitted; where there is one: sbatch {script}"
+    array = _sbatch([str(script)])
+    after = [f"--dependency=afterany:{array}", f"--job-name={study.name}-rest", f"--output={place}/{LOGS}/rest.txt"]
+    rest = _sbatch([*after, f"--wrap={_command(place)}"])
+    return f"{said}\n  submitted as job {array}; job {rest} then takes up what is left, and writes the table"
+
+
+def text(study: Study, runs: int) -> str:
+    """Of the script; partition, account and time limit come from SBATCH_PARTITION and its like."""
+    place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
+    return f"""#!/bin/sh
+#SBATCH --job-name={study.name}
+#SBATCH --array=0-{tasks - 1}
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=1
+#SBATCH --output={place}/{LOGS}/%a.txt
+exec {_command(place)} --part "$SLURM_ARRAY_TASK_ID/{tasks}"
+"""
+
+
+def _command(place: Path) -> str:
+    return shlex.join([sys.executable, "-m", "mpinodes.sweep", str(place)])
+
+
+def _sbatch(words: list[str]) -> str:
+    """The number of the job."""
+    done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadInput(f"sbatch: {done.stderr.strip()}")
+    return done.stdout.strip().partition(";")[0]

@@ -1,0 +1,353 @@
+"""A study: an experiment, and axes over any of its keys; every combination that is not excluded is a run.
+
+study.grid has a list of values for each key, every one with every one of the others; study.zip lists of one length,
+whose values go together place by place; study.cases is a list of tables of keys; study.seeds a list, or how many from
+`seed` on. study.exclude is a list of tables of keys: a run that has all of one's values (or one of a list) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from mpinodes.config.registry import suggest
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import SECTIONS, Tree, merge, parse
+
+FILE = "study.toml"
+FOLDER = "studies"
+KEYS = ("seeds", "grid", "zip", "cases", "exclude")
+WHOLE = "problem.preset"  # a key whose value may be a table
+SEED, NAME = "seed", "name"
+
+
+class Axis(NamedTuple):
+    """What is varied at once.
+
+    Attributes:
+        key: that tells its points apart.
+        points: of each, its settings by dotted key.
+    """
+
+    key: str
+    points: tuple[dict[str, Any], ...]
+
+
+class Point(NamedTuple):
+    """One run of a study.
+
+    Attributes:
+        settings: by dotted key, of all axes.
+        asked: the experiment, as nested dictionaries.
+        is_first_seed: whether no run before it differs from it in its seed alone.
+    """
+
+    settings: dict[str, Any]
+    asked: Tree
+    is_first_seed: bool
+
+
+@dataclass(frozen=True)
+class Study:
+    """Many experiments.
+
+    Attributes:
+        tree: as it was read, with what the command line put in.
+        name: of its directory.
+        place: its directory.
+        axes: in the order they are written; seeds last.
+    """
+
+    tree: Tree
+    name: str
+    place: Path
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Study:
+        """The study that the words of a command ask for: a file or a study's directory, then key=a,b,c.
+
+        Raises:
+            BadInput: one of them is malformed, or the study is.
+        """
+        file = Path(words[0]) if words and "=" not in words[0] else None
+        where = file if file is not None and file.is_dir() else None
+        tree = parse(str(file / FILE if where else file) if file else None, [])
+        for word in words[1:] if file else words:
+            tree = _with(tree, word)
+        base = _base(tree)
+        name = base.get(NAME, where.absolute().name if where else file.stem if file else "study")
+        given = base.get("output", {})
+        directory = given.get("dir") if isinstance(given, dict) else None
+        if not isinstance(name, str) or not (directory is None or isinstance(directory, str)):
+            raise BadInput(f"name = {name!r}, output.dir = {directory!r}: expected text")
+        place = Path(directory) if directory else where or Path(FOLDER) / name
+        return cls(tree, name, place, _axes(tree))
+
+    def points(self) -> list[Point]:
+        """Every run, the last axis varying fastest.
+
+        Raises:
+            BadInput: an exclusion is of no run, or nothing is left.
+        """
+        base = {k: v for k, v in _base(self.tree).items() if k != "output"}
+        base = merge({"report": False}, base)
+        exclusions = _exclusions(self.tree, self.axes)
+        left, used, settled = [], set(), set()
+        for of_axes in product(*(axis.points for axis in self.axes)):
+            settings = {key: value for point in of_axes for key, value in point.items()}
+            matching = [k for k, e in enumerate(exclusions) if _matches(e, settings)]
+            used.update(matching)
+            if not matching:
+                setting = repr({key: value for key, value in settings.items() if key != SEED})
+                left.append(Point(settings, merge(base, nested(settings)), setting not in settled))
+                settled.add(setting)
+        if idle := [k for k in range(len(exclusions)) if k not in used]:
+            raise BadInput(f"study.exclude: {_shown(exclusions[idle[0]])} is no run of this study")
+        if not left:
+            raise BadInput("study.exclude: it excludes every run")
+        return left
+
+    def toml(self) -> str:
+        """The study as a file that takes it up again."""
+        return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
+
+
+def nested(settings: Mapping[str, Any]) -> Tree:
+    """Dotted keys as sections within each other."""
+    tree: Tree = {}
+    for key, value in settings.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        tree = merge(tree, value)
+    return tree
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Sections within each other as dotted keys."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and key != WHOLE:
+            yield from flat(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _base(tree: Tree) -> Tree:
+    return {key: value for key, value in tree.items() if key != "study"}
+
+
+# ----------------------------------------------------------------------------------------------------- the command line
+def _with(tree: Tree, word: str) -> Tree:
+    """The study with one word of a command on top: a value, or a list of values that makes an axis."""
+    key, equals, text = word.partition("=")
+    values = _listed(text) if equals else None
+    study = dict(_table(tree.get("study", {}), "study"))
+    study["grid"] = grid = dict(flat(_table(study.get("grid", {}), "study.grid")))
+    if values is None:
+        grid.pop(key, None)
+        if key == SEED and "seeds" in study and not isinstance(study["seeds"], int):
+            study.pop("seeds")
+        return merge(tree | {"study": study}, parse(None, [word]))
+    if key == "repeats":
+        raise BadInput(f"{word!r}: a study has seeds in their place: seed={text}, or study.seeds=5")
+    if key.startswith("study."):
+        raise BadInput(f"{word!r}: expected study.<key>=<value>; axes are made by the keys of an experiment")
+    if key == SEED:
+        study["seeds"] = values
+    else:
+        grid[key] = values
+    return _without(tree, key.split(".")) | {"study": study}
+
+
+def _without(tree: Tree, path: Sequence[str]) -> Tree:
+    """The tree, less what stands at a key."""
+    first, *rest = path
+    inner = tree.get(first)
+    if rest and isinstance(inner, dict):
+        return tree | {first: _without(inner, rest)}
+    return {key: value for key, value in tree.items() if key != first or rest}
+
+
+def _listed(text: str) -> list[Any] | None:
+    """The values of a,b,c; None: it is one value.
+
+    Raises:
+        BadInput: one of them is empty.
+    """
+    if _is_toml(text):
+        return None
+    parts = _split(text)
+    if len(parts) == 1:
+        return None
+    if not all(parts):
+        raise BadInput(f"{text!r}: an empty value in a list; a value that has a comma in it goes in quotes: '\"a,b\"'")
+    return [parse(None, [f"value={part}"])["value"] for part in parts]
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _split(text: str) -> list[str]:
+    """At commas that are in no bracket and no quotes."""
+    pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\"']", text)
+    parts, depth = [""], 0
+    for piece in pieces:
+        depth += (piece in "[{") - (piece in "]}")
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts]
+
+
+# --------------------------------------------------------------------------------------------------------------- axes
+def _axes(tree: Tree) -> tuple[Axis, ...]:
+    """The axes of a study.
+
+    Raises:
+        BadInput: a table is malformed, or two axes vary one key.
+    """
+    study = _table(tree.get("study", {}), "study")
+    for key in study:
+        if key not in KEYS:
+            raise BadInput(f"unknown key study.{key}; {suggest(str(key), KEYS, 'study.')}")
+    axes = [*_grid(study), *_zip(study), *_cases(study), *_seeds(study, tree)]
+    found: dict[str, str] = {}
+    for axis in axes:
+        keys = {key for point in axis.points for key in point}
+        for key in sorted(keys):
+            if key in found:
+                raise BadInput(f"study: {key} is varied twice, along {found[key]} and along {axis.key}")
+            if key == "repeats" or key.partition(".")[0] in ("study", "output"):
+                raise BadInput(f"study: {key} is no axis; seeds take the place of repeats, and runs find their places")
+            found[key] = axis.key
+    if fixed := [key for key, _ in flat(_base(tree)) if key in found and key not in (SEED, NAME)]:
+        raise BadInput(
+            f"study: {fixed[0]} is given once and for all, and varied along {found[fixed[0]]}; leave one out"
+        )
+    if "repeats" in tree:
+        raise BadInput("repeats: a study has seeds in their place: study.seeds = 5")
+    return tuple(axes)
+
+
+def _grid(study: Tree) -> Iterator[Axis]:
+    for key, values in flat(_table(study.get("grid", {}), "study.grid")):
+        _require_list(values, f"study.grid.{key}", key)
+        if len({repr(value) for value in values}) < len(values):
+            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
+        yield Axis(key, tuple({key: value} for value in values))
+
+
+def _zip(study: Tree) -> Iterator[Axis]:
+    columns = dict(flat(_table(study.get("zip", {}), "study.zip")))
+    if not columns:
+        return
+    for key, values in columns.items():
+        _require_list(values, f"study.zip.{key}", key)
+    lengths = {key: len(values) for key, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{key} {length}" for key, length in lengths.items())
+        raise BadInput(f"study.zip: lists of one length go together, and here are {told}")
+    distinct = [key for key, values in columns.items() if len({repr(value) for value in values}) == len(values)]
+    if not distinct:
+        raise BadInput("study.zip: no key has another value in every place, to tell its runs by; use [[study.cases]]")
+    rows = zip(*columns.values(), strict=True)
+    yield Axis(distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
+
+
+def _cases(study: Tree) -> Iterator[Axis]:
+    cases = study.get("cases", [])
+    if not isinstance(cases, list) or not all(isinstance(case, dict) and case for case in cases):
+        raise BadInput("study.cases: expected a list of tables, each [[study.cases]] with the keys of one case")
+    points = [dict(flat(case)) for case in cases]
+    points = [point if NAME in point else {NAME: _named(point)} | point for point in points]
+    names = [point[NAME] for point in points]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise BadInput(f"study.cases: two are called {twice[0]!r}; give each a name of its own (name = ...)")
+    if points:
+        yield Axis(NAME, tuple(points))
+
+
+def _named(settings: Mapping[str, Any]) -> str:
+    """A name made of what a case sets."""
+    return "-".join(word_of(key, value) for key, value in settings.items())
+
+
+def word_of(key: str, value: Any) -> str:
+    """A setting as part of a file's name: the value alone where it is a word."""
+    if isinstance(value, dict):
+        return "own"
+    said = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
+    clean = re.sub(r"[^\w.+-]+", "_", said).strip("_")
+    return clean if isinstance(value, str) and not re.match(r"[\d.]", clean) else key.rpartition(".")[2] + clean
+
+
+def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
+    if "seeds" not in study:
+        return
+    seeds = study["seeds"]
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1:
+        first = tree.get(SEED, 0)
+        if not isinstance(first, int):
+            raise BadInput(f"seed = {first!r}: expected a number")
+        seeds = list(range(first, first + seeds))
+    elif SEED in tree:
+        raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
+    if not isinstance(seeds, list) or not seeds or len({repr(s) for s in seeds}) < len(seeds):
+        raise BadInput(f"study.seeds = {study['seeds']!r}: expected how many, or a list of different seeds")
+    yield Axis(SEED, tuple({SEED: seed} for seed in seeds))
+
+
+def _table(value: Any, key: str) -> Tree:
+    if not isinstance(value, dict):
+        raise BadInput(f"{key} = {value!r}: expected a table, [{key}]")
+    return value
+
+
+def _require_list(values: Any, where: str, key: str) -> None:
+    if not isinstance(values, list) or not values:
+        wanted = "expected a list of values"
+        section = f"[{key.rpartition('.')[0]}]" if "." in key and key.partition(".")[0] in SECTIONS else "the top"
+        raise BadInput(f"{where} = {values!r}: {wanted}; what is the same in all runs goes to {section} of the file")
+
+
+# --------------------------------------------------------------------------------------------------------- exclusions
+def _exclusions(tree: Tree, axes: Sequence[Axis]) -> list[dict[str, Any]]:
+    """Settings of runs that are left out, by dotted key; a list is any of its values.
+
+    Raises:
+        BadInput: one is of a key that no axis varies.
+    """
+    listed = _table(tree.get("study", {}), "study").get("exclude", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) and each for each in listed):
+        raise BadInput('study.exclude: expected a list of tables, as [{ algorithm.name = "dola" }]')
+    varied = sorted({key for axis in axes for point in axis.points for key in point})
+    found = [dict(flat(each)) for each in listed]
+    for key in (key for each in found for key in each):
+        if key not in varied:
+            raise BadInput(f"study.exclude: {key} is varied along no axis; {suggest(key, varied)}")
+    return found
+
+
+def _matches(exclusion: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    return all(
+        key in settings and settings[key] in (value if isinstance(value, list) else [value])
+        for key, value in exclusion.items()
+    )
+
+
+def _shown(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value!r}" for key, value in settings.items())

@@ -1,0 +1,169 @@
+"""Tables of a comparison: CSV and Parquet with every number, Markdown and LaTeX with mean ± standard deviation."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from math import floor, isfinite, isnan, log10
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mpinodes.results.record import write_text
+from mpinodes.results.runs import PROVEN, PURE
+from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
+
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$",
+    "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$", "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$",
+    "–": "--", "—": "---", "‑": "-", "…": r"\dots{}", "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+class Table(NamedTuple):
+    """Words in rows.
+
+    Attributes:
+        head: of the columns.
+        rows: as long as it.
+        words: how many columns are words, to the left; numbers stand to the right.
+    """
+
+    head: list[str]
+    rows: list[list[str]]
+    words: int
+
+
+def of_means(comparison: Comparison, names: Sequence[str]) -> Table:
+    """Mean ± standard deviation over seeds."""
+    columns = [comparison.estimates(name) for name in names]
+    nothing = ["unproven" if name in (PURE, PROVEN) else "none" for name in names]
+    rows = [
+        [
+            *map(shown, values),
+            *(in_words(column[values], none) for column, none in zip(columns, nothing, strict=True)),
+        ]
+        for values in comparison.groups
+    ]
+    return Table([*comparison.axes, *names], rows, len(comparison.axes))
+
+
+def of_differences(comparison: Comparison, differences: Sequence[Difference]) -> Table:
+    """Mean difference by seed, and its 95 % interval."""
+    rows = []
+    for d in differences:
+        mean, half = d.estimate.mean, d.estimate.half
+        within = "" if isnan(half) else f"[{mean - half:.3g}, {mean + half:.3g}]"
+        rows.append(
+            [
+                *map(shown, d.at),
+                f"{shown(d.one)} − {shown(d.other)}",
+                d.result,
+                f"{mean:.3g}",
+                within,
+                str(d.estimate.number),
+            ]
+        )
+    head = [*comparison.axes[1:], "difference", "result", "mean", "95 % interval", "seeds"]
+    return Table(head, rows, len(comparison.axes) + 1)
+
+
+def in_words(estimate: Estimate | None, none: str) -> str:
+    """Both to the place of the second digit of the deviation."""
+    if estimate is None:
+        return none
+    mean, std = estimate.mean, estimate.std
+    if not isfinite(mean):
+        return "inf"
+    if isnan(std) or std == 0 or not isfinite(std):
+        return f"{mean:,.0f}" if mean == round(mean) and abs(mean) >= 1 else f"{mean:.4g}"
+    places = 1 - floor(log10(std))
+    if abs(mean) >= 1e6 or places > 8:
+        return f"{mean:.3g} ± {std:.1g}"
+    return f"{mean:,.{max(places, 0)}f} ± {std:,.{max(places, 0)}f}"
+
+
+def markdown(table: Table) -> str:
+    """A table of pipes."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = ["---"] * table.words + ["---:"] * (len(table.head) - table.words)
+    return "\n".join([line(table.head), line(rule), *map(line, table.rows)]) + "\n"
+
+
+def latex(table: Table) -> str:
+    """A tabular; needs the package booktabs."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "  " + " & ".join(map(escaped, cells)) + r" \\"
+
+    columns = "l" * table.words + "r" * (len(table.head) - table.words)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", line(table.head), r"  \midrule"]
+    return "\n".join([*lines, *map(line, table.rows), r"  \bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX reads it; a sign that it may not have becomes a question mark."""
+    return "".join(LATEX.get(sign, sign if sign.isascii() else "?") for sign in text)
+
+
+def numbers(comparison: Comparison) -> list[dict[str, Any]]:
+    """A row for each setting: of every result its mean, standard deviation and 95 % interval."""
+    rows: list[dict[str, Any]] = []
+    columns = {name: comparison.estimates(name) for name in comparison.results}
+    for values, runs in comparison.groups.items():
+        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True)) | {"seeds": len(runs)}
+        for name, column in columns.items():
+            e = column[values]
+            both = (None, None) if e is None or isnan(e.half) else (e.mean - e.half, e.mean + e.half)
+            row |= {name: e and e.mean, f"{name}, std": None if e is None or isnan(e.std) else e.std}
+            row |= {f"{name}, 95 % from": both[0], f"{name}, 95 % to": both[1]}
+        rows.append(row)
+    return rows
+
+
+def of_all_differences(comparison: Comparison, differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    """A row for each."""
+    rows = []
+    for d in differences:
+        e = d.estimate
+        low, high = (None, None) if isnan(e.half) else (e.mean - e.half, e.mean + e.half)
+        rows.append(
+            dict(zip(comparison.axes[1:], d.at, strict=True))
+            | {"one": d.one, "other": d.other, "result": d.result, "mean of one - other": e.mean}
+            | {"95 % from": low, "95 % to": high, "seeds": e.number}
+        )
+    return rows
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """With a head."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
+    """Where pandas can; returns why it cannot, or nothing."""
+    import pandas
+
+    try:
+        pandas.DataFrame(list(rows)).to_parquet(path, index=False)
+    except ImportError:
+        return f"{path.name} is left out: pandas writes Parquet with pyarrow or fastparquet: pip install pyarrow"
+    return ""
+
+
+def write(comparison: Comparison, differences: Sequence[Difference], names: Sequence[str], target: Path) -> list[str]:
+    """All tables; returns what could not be written, and why."""
+    rows, means = numbers(comparison), of_means(comparison, names)
+    write_csv(target / "table.csv", rows)
+    write_csv(target / "differences.csv", of_all_differences(comparison, differences))
+    write_text(target / "table.md", markdown(means))
+    write_text(target / "table.tex", latex(means))
+    return list(filter(None, [write_parquet(target / "table.parquet", rows)]))

@@ -1,0 +1,113 @@
+"""A comparison as a directory of tables, figures and a page of Markdown, and in a few words."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from mpinodes.core.errors import BadInput
+from mpinodes.results import spent
+from mpinodes.results.accounting import proven
+from mpinodes.results.privacy_words import number
+from mpinodes.results.record import write_text
+from mpinodes.studies import figures, tables
+from mpinodes.studies.comparing import Comparison, chosen_results, compared_results
+from mpinodes.studies.study import FILE
+
+FOLDER = "compare"
+NORMALIZED = "Where each agent has losses of its own, losses and regrets are divided by the number of agents."
+MOST_ROWS = 40  # of a table on a terminal
+
+
+def compare(places: Sequence[Path], by: str | None, output: Path | None) -> str:
+    """Write it all; returns what a person wants to read first.
+
+    Raises:
+        BadInput: there is nothing to compare, or nowhere to write.
+    """
+    comparison = Comparison.of(places, by)
+    target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        return _written(comparison, target)
+    except OSError as error:
+        raise BadInput(
+            f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
+        ) from error
+
+
+def _written(comparison: Comparison, target: Path) -> str:
+    names = chosen_results(comparison)
+    differences = comparison.differences(compared_results(comparison))
+    left_out = tables.write(comparison, differences, names, target)
+    drawn = figures.draw_all(comparison, target)
+    means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
+    remarks = [f"{comparison.missing} runs of the study are not done, and missing here."] * (comparison.missing > 0)
+    remarks += [*_beyond(comparison), NORMALIZED, *left_out]
+    cost = _cost(comparison)
+    page = [
+        f"# {comparison.title}: {len(comparison.runs)} runs", "",
+        tables.markdown(means), f"Mean ± standard deviation over seeds. {NORMALIZED}", "",
+        *([f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] * bool(paired.rows)),
+        "## Beyond the axes", "", *(_beyond(comparison) or ["The runs differ in nothing else."]), "",
+        "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
+    ]  # fmt: skip
+    write_text(target / "compare.md", "\n".join(page))
+    said = [
+        f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings",
+        "",
+        *_aligned(means),
+        "",
+        *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")),
+        "",
+        *textwrap.wrap(cost, 118),
+        "",
+        f"{target}: compare.md, tables, {len(drawn)} figures",
+    ]
+    return "\n".join(said)
+
+
+def _beyond(comparison: Comparison) -> list[str]:
+    """In what the runs differ, beside the axes."""
+    found = comparison.beyond()
+    return [f"Beyond the axes: {key}: {how}" for key, how in found]
+
+
+def _cost(comparison: Comparison) -> str:
+    """What it costs to publish them all."""
+    if len(comparison.runs) > MOST_ROWS:  # some tenths of a second each
+        print(f"{comparison.title}: adding up what {len(comparison.runs)} runs cost", file=sys.stderr, flush=True)
+    try:
+        loss, said, delta = spent.in_all(spent.read([run.place for run in comparison.runs]), None)
+    except BadInput as error:
+        return f"To publish all {len(comparison.runs)} runs costs what nobody can tell: {error}"
+    total = proven(loss)
+    told = f"pure ε {number(total['proven_pure'])}, ε {number(total['proven'])} at δ = {delta:g}"
+    by = f" by {total['rule']}" if total["rule"] != "unproven" else ""
+    return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {told}{by}.", *said])
+
+
+def _aligned(table: tables.Table) -> list[str]:
+    """For the terminal."""
+    rows = table.rows[:MOST_ROWS]
+    widths = [
+        max(len(cell) for cell in (*_folded(head), *column)) for head, *column in zip(table.head, *rows, strict=True)
+    ]
+    heads = [_folded(head) for head in table.head]
+    height = max(map(len, heads))
+    stacked = [[[""] * (height - len(head)) + head for head in heads][k] for k in range(len(heads))]
+    lines = [[column[k] for column in stacked] for k in range(height)] + rows
+    said = [
+        "  ".join(
+            cell.ljust(width) if k < table.words else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return said + [f"... and {len(table.rows) - MOST_ROWS} more: table.md"] * (len(table.rows) > MOST_ROWS)
+
+
+def _folded(head: str) -> list[str]:
+    return textwrap.wrap(head, 16, break_long_words=False) or [""]

@@ -1,0 +1,192 @@
+"""Finished runs side by side."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+import mpinodes
+from mpinodes.core.errors import BadInput
+from mpinodes.results import spent
+from mpinodes.results.runs import CLAIMED, PROVEN
+from mpinodes.studies import tables, telling
+from mpinodes.studies.comparing import Comparison
+from mpinodes.studies.pools import OneByOne
+from mpinodes.studies.study import Study
+from mpinodes.studies.sweeping import sweep
+from tests.helpers.records import summary_of
+from tests.helpers.running import run_alone
+
+REGRET = "network regret per round, R(T)/T"
+STUDY = """
+rounds = 8
+topology.agents = 3
+problem.preset = "digits"
+[study]
+seeds = 3
+[study.grid]
+algorithm.name = ["dola", "dpsda-c"]
+privacy.epsilon = [1, 10.5]
+topology.name = ["ring"]
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """2 x 2 settings, 3 seeds."""
+    where = tmp_path_factory.mktemp("studies")
+    (where / "small.toml").write_text(STUDY)
+    asked = Study.of([str(where / "small.toml"), f"output.dir={where}/small"])
+    assert not sweep(asked, OneByOne(), OneByOne()).failed
+    return where / "small"
+
+
+def test_runs_are_a_data_frame(study):
+    frame = mpinodes.runs(study)
+    assert len(frame) == 12
+    assert {"algorithm.name", "privacy.epsilon", "seed", REGRET, PROVEN, "bytes sent", "rounds"} <= set(frame.columns)
+    assert not {"topology.name", "problem.radius", "name", "report"} & set(frame.columns)
+    for _, row in frame.iterrows():
+        summary = json.loads((study.parent / row["run"] / "summary.json").read_text())
+        agents = 3 if row["algorithm.name"] == "dola" else 1
+        assert row[REGRET] == summary["network_regret_per_round"] / agents
+        assert row["average fitness F(T)/T"] == summary["average_fitness"] / agents
+        assert row["best fixed decision, per round"] == summary["comparator"]["value_per_round"] / agents
+        assert row["consensus error"] == summary["consensus_error"]
+        assert row[PROVEN] == summary["privacy"]["network"]["proven"]
+
+
+def test_axes_are_those_of_the_study_or_as_few_as_tell_the_runs_apart(study):
+    of_study = Comparison.of([study], None)
+    assert of_study.axes == ["algorithm.name", "privacy.epsilon"]
+    of_runs = Comparison.of(sorted((study / "runs").iterdir()), None)
+    assert of_runs.axes == of_study.axes
+    assert {values: len(runs) for values, runs in of_runs.groups.items()} == {
+        (name, epsilon): 3 for name in ("dola", "dpsda-c") for epsilon in (1.0, 10.5)
+    }
+    assert Comparison.of([study], "privacy.epsilon").axes == ["privacy.epsilon", "algorithm.name"]
+    with pytest.raises(BadInput, match=r"did you mean algorithm\.name"):
+        Comparison.of([study], "algorithm.nam")
+
+
+def test_differences_are_paired_by_seed(study):
+    frame = mpinodes.runs(study)
+    found = {(d.at, d.one, d.other): d.estimate for d in Comparison.of([study], None).differences([REGRET])}
+    assert set(found) == {((1.0,), "dola", "dpsda-c"), ((10.5,), "dola", "dpsda-c")}
+    for (at, one, other), estimate in found.items():
+        sides = [
+            frame[(frame["algorithm.name"] == name) & (frame["privacy.epsilon"] == at[0])].sort_values("seed")[REGRET]
+            for name in (one, other)
+        ]
+        expected = ttest_rel(*map(np.array, sides)).confidence_interval(0.95)
+        assert estimate.number == 3
+        assert (estimate.mean - estimate.half, estimate.mean + estimate.half) == pytest.approx(tuple(expected))
+
+
+def test_what_differs_beyond_the_axes_is_said(study, tmp_path):
+    assert {key for key, _ in Comparison.of([study], None).beyond()} == {
+        "data.partition", "algorithm.gradient_at", "algorithm.mixing",
+    }  # fmt: skip
+    asked = Study.of(["rounds=5", "algorithm.name=dola,dpps", "topology.name=ring", f"output.dir={tmp_path}/bare"])
+    sweep(asked, OneByOne(), OneByOne())
+    found = dict(Comparison.of([tmp_path / "bare"], None).beyond())
+    assert found["problem.regularizer"] == "0.01 (dola); 0 (dpps)"
+    assert found["problem.loss"] == "hinge (dola); logistic (dpps)"
+    assert {"step.kind", "data.total"} <= set(found)
+
+
+def test_everything_is_written_and_can_be_read(study, tmp_path):
+    said = telling.compare([study], None, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    figures = {"regret.png", "accuracy.png", "privacy.png", "result-by-epsilon.png", "accuracy-by-epsilon.png"}
+    assert figures | {"compare.md", "table.csv", "table.md", "table.tex", "differences.csv"} <= names
+    frame = mpinodes.runs(study)
+    expected = frame.groupby(["algorithm.name", "privacy.epsilon"])[REGRET].agg(["mean", "std"])
+    with (tmp_path / "table.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            mean, std = expected.loc[row["algorithm.name"], float(row["privacy.epsilon"])]
+            assert (float(row[REGRET]), float(row[f"{REGRET}, std"])) == pytest.approx((mean, std))
+    if "table.parquet" not in names:
+        assert "table.parquet is left out" in said
+    assert_tabular((tmp_path / "table.tex").read_text(), rows=4)
+    cost = spent.in_all(spent.read(sorted((study / "runs").iterdir())), None)[0]
+    assert f"pure ε {cost.pure:.4g}" in said
+    assert "Beyond the axes: algorithm.mixing: metropolis (dola); uniform (dpsda-c)" in " ".join(said.split())
+
+
+def assert_tabular(text: str, rows: int) -> None:
+    """As LaTeX would read it: cells as the columns are, every sign plain or escaped, mathematics closed."""
+    lines = text.splitlines()
+    columns = re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", lines[0])[1]
+    assert lines[-1] == r"\end{tabular}"
+    body = [line for line in lines if line.endswith(r"\\")]
+    assert len(body) == rows + 1
+    for line in body:
+        assert line.isascii()
+        assert len(re.findall(r"(?<!\\)&", line)) == len(columns) - 1
+        assert len(re.findall(r"(?<!\\)\$", line)) % 2 == 0
+        outside = re.sub(r"(?<!\\)\$[^$]*\$", "", line)
+        assert not re.search(r"(?<!\\)[#%_^~]", outside)
+
+
+def test_a_run_without_a_seed_beside_it_has_no_interval(study):
+    runs = sorted((study / "runs").iterdir())[:1]
+    comparison = Comparison.of(runs, None)
+    (values, estimate) = next(iter(comparison.estimates(REGRET).items()))
+    assert (values, estimate.number, np.isnan(estimate.std)) == ((), 1, True)
+    assert comparison.differences([REGRET]) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1.234, 1.466], "1.35 ± 0.16"), ([0.5, 0.5], "0.5"), ([152320, 152320], "152,320"), ([2.5], "2.5"),
+        ([1e7, 3e7], "2e+07 ± 1e+07"), ([120.0, 160.0], "140 ± 28"), ([0.0, 0.0], "0"),
+    ],
+)  # fmt: skip
+def test_a_mean_is_as_precise_as_its_deviation(values, said):
+    from mpinodes.studies.comparing import Estimate
+
+    assert tables.in_words(Estimate.of(values), "none") == said
+    assert tables.in_words(None, "none") == "none"
+
+
+def test_signs_that_latex_reads_otherwise_are_escaped():
+    assert tables.escaped("a_b & 5 % ε → ‖x‖²") == r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$"
+
+
+def test_what_is_not_proven_is_said_so(tmp_path):
+    asked = Study.of(["rounds=5", "algorithm.name=dpps", "privacy.epsilon=1,2", f"output.dir={tmp_path}/study"])
+    sweep(asked, OneByOne(), OneByOne())
+    table = tables.of_means(Comparison.of([tmp_path / "study"], None), [CLAIMED, PROVEN])
+    assert [row[1] for row in table.rows] == ["none", "none"]
+    assert all(float(row[2].replace(",", "")) > 0 for row in table.rows)
+
+
+def test_the_command_compares_runs_and_says_what_it_cannot(study, tmp_path):
+    runs = [str(summary.parent) for summary in sorted(study.glob("runs/dola*/summary.json"))]
+    done = run_alone(*runs, "--output", "here", cwd=tmp_path, module="mpinodes.compare")
+    assert done.code == 0, done.err
+    assert (tmp_path / "here" / "compare.md").exists()
+    nothing = run_alone(str(tmp_path), cwd=tmp_path, module="mpinodes.compare")
+    assert (nothing.code, nothing.err.count("\n")) == (2, 1)
+    assert "no finished run" in nothing.err
+    assert summary_of(study / "runs" / runs[0])["rounds"] == 8
+
+
+def test_cases_are_told_apart_by_their_names_and_what_goes_together_by_one_key(tmp_path):
+    cases = 'study.cases=[{name="near", problem.radius=1}, {name="far", problem.radius=9, data.batch=2}]'
+    together = "study.zip={privacy.epsilon=[1, 2], privacy.clip=[3.0, 4.0]}"
+    asked = Study.of(["rounds=5", "algorithm.name=dola", cases, together, f"output.dir={tmp_path}/study"])
+    sweep(asked, OneByOne(), OneByOne())
+    comparison = Comparison.of([tmp_path / "study"], None)
+    assert comparison.axes == ["name", "privacy.epsilon"]
+    assert list(comparison.groups) == [("near", 1.0), ("near", 2.0), ("far", 1.0), ("far", 2.0)]
+    assert dict(comparison.beyond()) == {
+        "problem.radius": "1 (near); 9 (far)", "data.batch": "1 (near); 2 (far)", "privacy.clip": "3 (1); 4 (2)",
+    }  # fmt: skip

@@ -1,0 +1,225 @@
+"""A study done: in lockstep, by ranks, by mpirun; cut short and taken up; what fails, and what cannot be."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import asked_for
+from mpinodes.core.messages import HEADER
+from mpinodes.simulation.setup import set_up
+from mpinodes.studies import slurm, sweeping
+from mpinodes.studies.pools import OneByOne
+from mpinodes.studies.study import Study
+from tests.helpers.records import same_bits, summary_of
+from tests.helpers.running import CHECKOUT, Done, command, run_alone, run_mpi
+
+SMALL = ["rounds=8", "data.name=digits", "topology.agents=3", "topology.name=ring"]
+DOOMED = CHECKOUT / "tests" / "helpers" / "user_files" / "doomed.py"
+
+
+def swept(place: Path, *words: str) -> sweeping.Swept:
+    """A study, in this process."""
+    return sweeping.sweep(Study.of([*SMALL, *words, f"output.dir={place}"]), OneByOne(), OneByOne())
+
+
+def by_command(*words: str, cwd: Path) -> Done:
+    """A study, by worker processes."""
+    return run_alone(*SMALL, *words, cwd=cwd, module="mpinodes.sweep")
+
+
+def runs_of(place: Path) -> dict[str, Path]:
+    """By the digits that their names end with."""
+    return {run.name.rpartition("-")[2]: run for run in (place / "runs").iterdir()}
+
+
+def table_of(place: Path) -> list[dict[str, str]]:
+    with (place / "table.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def noise_of(run: Path) -> str:
+    head = (run / "experiment.toml").read_text().partition("\n")[0]
+    assert head.startswith("# noise ")
+    return head
+
+
+@pytest.fixture(scope="module")
+def two_by_two(tmp_path_factory):
+    """Done by the command, by worker processes."""
+    place = tmp_path_factory.mktemp("studies") / "two"
+    done = by_command("algorithm.name=dola,dpsda-c", "seed=0,1", f"output.dir={place}", cwd=place.parent)
+    assert done.code == 0, done.err
+    assert "4 runs: 4 done now, 0 failed" in done.out
+    return place
+
+
+def test_runs_are_found_by_their_settings(two_by_two):
+    names = {run.name.rpartition("-")[0] for run in (two_by_two / "runs").iterdir()}
+    assert names == {"dola-seed0", "dola-seed1", "dpsda-c-seed0", "dpsda-c-seed1"}
+    table = table_of(two_by_two)
+    assert [(row["algorithm.name"], row["seed"], row["state"]) for row in table] == [
+        ("dola", "0", "done"), ("dola", "1", "done"), ("dpsda-c", "0", "done"), ("dpsda-c", "1", "done"),
+    ]  # fmt: skip
+    for row in table:
+        summary = summary_of(two_by_two / "runs" / row["run"])
+        assert float(row["proven ε at δ"]) == summary["privacy"]["network"]["proven"]
+        scalars = 1 if row["algorithm.name"] == "dola" else 0  # its degree
+        words = HEADER + summary["dimension"] + scalars
+        assert int(row["bytes sent"]) == summary["bytes_sent"] == 8 * words * 6 * 8  # 6 edges, 8 rounds
+
+
+def test_seeds_pair_everything_but_noise(two_by_two):
+    noises = [noise_of(run) for run in runs_of(two_by_two).values()]
+    assert len(set(noises)) == len(noises) == 4
+
+
+def test_ranks_of_a_job_and_mpirun_make_the_same_bits(two_by_two, tmp_path):
+    words = [*SMALL, "algorithm.name=dola,dpsda-c", "seed=0,1"]
+    over = run_mpi(3, *words, f"output.dir={tmp_path}/over", cwd=tmp_path, module="mpinodes.sweep")
+    assert over.code == 0, over.err
+    fewer = ["study.exclude=[{seed=1}]", f"output.dir={tmp_path}/each"]
+    each = run_alone("--mpi", *words, *fewer, cwd=tmp_path, module="mpinodes.sweep")
+    assert each.code == 0, each.err
+    reference = runs_of(two_by_two)
+    for place, number in ((tmp_path / "over", 4), (tmp_path / "each", 2)):
+        made = runs_of(place)
+        assert len(made) == number
+        for digits, run in made.items():
+            assert same_bits(run, reference[digits]) == []
+            assert (run / "experiment.toml").read_bytes() == (reference[digits] / "experiment.toml").read_bytes()
+
+
+def test_what_is_done_is_done_once_and_what_was_cut_short_anew(tmp_path):
+    place = tmp_path / "study"
+    swept(place, "algorithm.name=dola", "seed=0,1")
+    one, other = sorted((place / "runs").iterdir())
+    (other / "summary.json").write_text((other / "summary.json").read_text()[:200])
+    (other / "left.over").touch()
+    stamp = (one / "summary.json").stat().st_mtime_ns
+    again = swept(place, "algorithm.name=dola", "seed=0,1,2")
+    assert (len(again.plans), again.before, again.failed) == (3, 1, {})
+    assert (one / "summary.json").stat().st_mtime_ns == stamp
+    assert summary_of(other)["rounds"] == 8
+    assert not (other / "left.over").exists()
+    # another experiment has a place of its own, and the old runs stay
+    more = swept(place, "algorithm.name=dola", "seed=0,1", "rounds=9")
+    assert (len(more.plans), more.before) == (2, 0)
+    assert len(list((place / "runs").iterdir())) == 5
+    assert len(table_of(place)) == 2
+
+
+def test_a_budget_is_no_reason_to_begin_anew(tmp_path):
+    words = ["algorithm.name=dola", "privacy.budget.epsilon=1,3"]
+    swept(tmp_path / "study", *words)
+    proven = sorted(summary_of(run)["privacy"]["network"]["proven"] for run in (tmp_path / "study" / "runs").iterdir())
+    assert proven == [pytest.approx(1, rel=2e-3), pytest.approx(3, rel=2e-3)]
+    assert all(p <= b for p, b in zip(proven, (1, 3), strict=True))
+    assert swept(tmp_path / "study", *words).before == 2
+    # of another seed it is found when it is run, to the same noise as by itself
+    assert not swept(tmp_path / "study", *words, "seed=0,1").failed
+    for run in (tmp_path / "study" / "runs").glob("*-seed1-*"):
+        label = tomllib.loads((run / "experiment.toml").read_text())["privacy"]
+        alone = [*SMALL, "algorithm.name=dola", "seed=1", f"privacy.budget.epsilon={label['budget']['epsilon']}"]
+        assert label["epsilon"] == set_up(asked_for(alone), None).experiment.epsilon
+
+
+def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
+    words = [f"algorithm.path={DOOMED}", "algorithm.fate=die,raise,live", "seed=0,1", "output.dir=study"]
+    done = by_command(*words, cwd=tmp_path)
+    assert done.code == 1, done.err
+    assert "6 runs: 2 done now, 4 failed" in done.out
+    rows = table_of(tmp_path / "study")
+    told = {(row["algorithm.fate"], row["state"], row["reason"].partition(":")[0]) for row in rows}
+    assert told == {("die", "failed", "its process died"), ("raise", "failed", "ArithmeticError"), ("live", "done", "")}
+    assert done.out.count("failed: die-seed") == 2
+    again = run_alone("study", cwd=tmp_path, module="mpinodes.sweep")
+    assert (again.code, "2 were there before, 4 failed" in again.out) == (1, True)
+
+
+def test_a_sweep_that_is_killed_leaves_no_process_behind(tmp_path):
+    words = [*SMALL, "algorithm.name=dola", "data.epochs=400", "rounds=4000", "seed=0,1,2", "output.dir=study"]
+    line = [sys.executable, "-m", "mpinodes.sweep", *words]
+    process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("study/runs/*/progress.jsonl")) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while (left := _of_session(process.pid)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+
+
+def _of_session(leader: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def test_what_cannot_be_is_named_before_the_first_run(tmp_path):
+    with pytest.raises(BadInput) as caught:
+        swept(tmp_path / "study", "algorithm.name=dola,dolla", "data.batch=1,5000")
+    said = str(caught.value)
+    assert "3 of 4 runs cannot be" in said
+    assert said.count("did you mean dola?") == 1
+    assert "algorithm.name=dola, data.batch=5000" in said
+    assert not (tmp_path / "study").exists()
+
+
+def test_two_names_for_one_run_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="one and the same"):
+        swept(tmp_path / "study", "algorithm.name=dola", "report=false,true")
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(BadInput, match=r"no study.toml in it"):
+        swept(tmp_path, "seed=0,1")
+
+
+def test_noise_that_is_shared_is_said(tmp_path):
+    study = swept(tmp_path / "study", "algorithm.name=dola", "rounds=8,9")
+    assert "share their noise" in sweeping.text(Study.of([f"output.dir={tmp_path}/study"]), study)
+    keyed = swept(tmp_path / "keyed", "algorithm.name=dola", "privacy.epsilon=1,2", "noise.key=3")
+    assert sweeping.shared_noise(keyed.plans) == []
+
+
+def test_parts_make_the_whole(tmp_path):
+    for k in (0, 1):
+        words = ["algorithm.name=dola", "seed=0,1,2", "--part", f"{k}/2", "output.dir=study"]
+        done = by_command(*words, cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert f"{2 - k} runs: {2 - k} done now" in done.out
+    assert swept(tmp_path / "study", "algorithm.name=dola", "seed=0,1,2").before == 3
+
+
+def test_a_job_array_is_written_where_there_is_no_slurm(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    study = Study.of([*SMALL, "seed=0,1,2", f"output.dir={tmp_path}/study"])
+    plans = sweeping.prepared(study, OneByOne())
+    said = slurm.submitted(study, len(plans))
+    script = tmp_path / "study" / "slurm.sh"
+    assert "no sbatch here" in said
+    assert str(script) in said
+    assert "--array=0-2" in script.read_text()
+    part = script.read_text().splitlines()[-1]
+    done = command(["sh", "-c", part], tmp_path, env={"SLURM_ARRAY_TASK_ID": "1"})
+    assert done.code == 0, done.err
+    assert json.loads(next(tmp_path.glob("study/runs/seed1-*/summary.json")).read_text())["seed"] == 1
