@@ -123,7 +123,7 @@ def main() -> None:
     words.folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         for kind in GRAPHS:
-            draw(kind, words.folder, *((40, 2) if words.quick else (300, 99)))
+            draw(kind, words.folder, *((16, 2) if words.quick else (300, 99)))
 
 
 if __name__ == "__main__":
