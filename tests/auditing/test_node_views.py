@@ -133,7 +133,7 @@ def test_a_symmetric_place_hides_what_it_cannot_tell_apart(tmp_path):
     assert found == pytest.approx(seen.mu[0, 12], rel=4 / np.sqrt(2 * NUMBER))
 
 
-@pytest.mark.parametrize(("kind", "agents", "victims"), [("ring", 16, (1, 3)), ("grid", 25, (6,))])
+@pytest.mark.parametrize(("kind", "agents", "victims"), [("ring", 10, (1, 3)), ("grid", 16, (5,))])
 def test_of_two_stages_what_a_node_shows_is_below_the_sum(tmp_path, kind, agents, victims):
     setup = compose(two_stage(edge(tmp_path, agents, f"{kind} 6 8", "agent:0")), None)
     seen = views(setup, games.simulate(setup).events)
