@@ -78,6 +78,25 @@ def _shortened(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} [...] {line[-LONGEST // 2 :]}"
 
 
+def mpirun(python: str = sys.executable) -> list[str]:
+    """The mpirun that lies beside a Python, whose MPI mpi4py then uses, or the system's; with what Open MPI asks for.
+
+    It starts no more ranks than there are cores, and none of root's, unless it is told to.
+    """
+    import shutil
+    import subprocess
+
+    beside = Path(python).parent / "mpirun"
+    command = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
+    try:
+        version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return [command]
+    if "Open MPI" not in version and "prrte" not in version.lower():
+        return [command]
+    return [command, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+
+
 def in_words(error: BaseException) -> str:
     """What went wrong, and what a file for an older mpinodes has to say instead."""
     try:

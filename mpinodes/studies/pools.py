@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mpinodes.core.experiment import Experiment
+from mpinodes.simulation.launching import mpirun
 from mpinodes.studies.plans import FAILED, Plan
 
 Item = TypeVar("Item")
@@ -147,19 +147,6 @@ def _told(place: Path) -> str:
         return (place / FAILED).read_text("utf-8").strip()
     except OSError:
         return ""
-
-
-def mpirun() -> list[str]:
-    """The one that lies beside this Python, whose MPI mpi4py then uses, or the system's."""
-    beside = Path(sys.executable).parent / "mpirun"
-    command = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
-    try:
-        version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return [command]
-    if "Open MPI" not in version and "prrte" not in version.lower():
-        return [command]
-    return [command, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 
 
 class OneByOne:

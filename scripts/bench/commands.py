@@ -17,11 +17,11 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpinodes
+from mpinodes.simulation import launching
 
 BARE = "import numpy; from mpi4py import MPI"
 WATCHED = Path(__file__).with_name("watched.py")
@@ -58,18 +58,7 @@ class Took(NamedTuple):
 
 def mpirun(ranks: int, python: str = sys.executable) -> list[str]:
     """The start of a command on so many ranks, with the mpirun that lies beside a Python, or the system's."""
-    beside = Path(python).parent / "mpirun"
-    command = str(beside) if beside.exists() else "mpirun"
-    return [command, *_let_it(command), "-n", str(ranks), python]
-
-
-@lru_cache
-def _let_it(command: str) -> list[str]:
-    """What Open MPI asks for before it starts more ranks than there are cores, and root's."""
-    told = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
-    if "Open MPI" not in told and "prrte" not in told.lower():
-        return []
-    return ["--oversubscribe"] + ["--allow-run-as-root"] * (os.geteuid() == 0)
+    return [*launching.mpirun(python), "-n", str(ranks), python]
 
 
 class Watch(threading.Thread):

@@ -16,17 +16,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+from mpinodes.simulation.launching import mpirun
+
 WORDS = ["data.epochs=20", "rounds=5000"]  # without any others: the default experiment, 20 times as long
 QUICK = ["rounds=16"]
 
 
 def rate(checkout: Path, ranks: int, words: list[str]) -> float:
     """Rounds per second of one run."""
-    beside = Path(sys.executable).parent / "mpirun"
-    mpirun = str(beside) if beside.exists() else "mpirun"
     with tempfile.TemporaryDirectory() as there:
         subprocess.run(
-            [mpirun, "-n", str(ranks), sys.executable, "-m", "mpinodes.run", *words, "report=false", "output.dir=run"],
+            [
+                *mpirun(), "-n", str(ranks), sys.executable, "-m", "mpinodes.run",
+                *words, "report=false", "output.dir=run",
+            ],
             cwd=there, env=os.environ | {"PYTHONPATH": str(checkout.resolve())}, stdout=subprocess.DEVNULL, check=True,
         )  # fmt: skip
         return float(json.loads((Path(there) / "run" / "summary.json").read_text())["rounds_per_second"])

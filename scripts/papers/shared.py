@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 import mpinodes
 from mpinodes.core.experiment import parse
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.simulation.launching import mpirun
 
 HERE = Path(__file__).parent
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's
@@ -52,9 +53,7 @@ class Runs:
 
 
 def _mpirun(ranks: int, toml: Path, words: list[str]) -> None:
-    beside = Path(sys.executable).parent / "mpirun"
-    mpirun = str(beside) if beside.exists() else "mpirun"
-    subprocess.run([mpirun, "-n", str(ranks), sys.executable, "-m", "mpinodes.run", toml, *words], check=True)
+    subprocess.run([*mpirun(), "-n", str(ranks), sys.executable, "-m", "mpinodes.run", toml, *words], check=True)
 
 
 def panels(rows: int, columns: int, width: float = 4.0, height: float = 3.3) -> tuple[Figure, list[Axes]]:

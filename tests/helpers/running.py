@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,19 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from mpinodes.simulation.launching import mpirun
+
 CHECKOUT = Path(__file__).parents[2]
 LIMIT = 300.0  # seconds, after which a command counts as hung: far above what any needs on a busy machine
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
-
-
-def mpirun() -> list[str]:
-    """The mpirun that fits this Python's mpi4py: the one beside it, or the system's."""
-    beside = Path(sys.executable).parent / "mpirun"
-    command = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"]
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    if "Open MPI" in version or "prrte" in version.lower():
-        command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-    return command
 
 
 @dataclass(frozen=True)
