@@ -177,10 +177,10 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         return UNPROVEN
     read = [ledger.at(horizon) for ledger in ledgers]
     most = max(len(pure) for pure, _ in read)
-    pure, rho = (
-        np.sum([count * np.pad(r[k], (0, most - len(r[k]))) for r, count in zip(read, counts, strict=True)], axis=0)
-        for k in (0, 1)
-    )
+    pure, rho = np.zeros((2, most))
+    for (one_pure, one_rho), count in zip(read, counts, strict=True):
+        pure[: len(one_pure)] += count * one_pure
+        rho[: len(one_rho)] += count * one_rho
     gaussian = all(ledger.costs.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:

@@ -337,13 +337,14 @@ class Recursive(Ledger):
         super().__init__(events, uses)
         self._uses, self._place = uses, place
         self._followed = followed or Followed([(events, uses)], Shifts() if uses.groups <= MOST_KEPT else None)
-        self._horizon = 0
+        self._horizon, self._read = -1, np.empty((0, 2))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Ledger.at`."""
-        self._horizon = horizon
-        found = self._followed.costs(horizon, self._place, np.arange(self._groups), slice(0, 2))
-        return found[:, PURE], found[:, RHO]
+        if horizon != self._horizon:  # an agent's loss and the network's are of the same
+            self._read = self._followed.costs(horizon, self._place, np.arange(self._groups), slice(0, 2))
+            self._horizon = horizon
+        return self._read[:, PURE], self._read[:, RHO]
 
     def rdp(self, group: Indices) -> Vector:
         """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
