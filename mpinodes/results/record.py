@@ -139,6 +139,32 @@ class Record:
         self._dimension("coordinate", dimension)
         self._file.flush()
 
+    @classmethod
+    def reopen(cls, path: Path, rounds: int, attributes: dict[str, Any]) -> Record:
+        """A record as it was after so many rounds, to go on from there; it is written anew beside the old one.
+
+        Raises:
+            BadInput: it holds fewer.
+        """
+        draft = path.with_name(path.name + ".part")
+        with h5py.File(path) as old:
+            if len(old["round"]) < rounds:
+                raise BadInput(f"{path}: holds {len(old['round'])} rounds, and is to go on after round {rounds}")
+            record = cls(draft, len(old["agent"]), len(old["coordinate"]), attributes)
+            growing = {name: found for name, found in old.items() if name != "round" and _dims(found)[:1] == ("round",)}
+            at_once = max(1, BYTES_AT_ONCE // sum([8 * int(np.prod(d.shape[1:])) for d in growing.values()] or [8]))
+            for start in range(0, rounds, at_once):
+                some = slice(start, min(start + at_once, rounds))
+                record.append({name: _variable_of(found, some) for name, found in growing.items()})
+                record.write()
+        os.replace(draft, path)
+        return record
+
+    @property
+    def rounds(self) -> int:
+        """How many are on file."""
+        return self._rounds
+
     def _dimension(self, name: str, size: int) -> Any:
         """A dimension whose coordinate counts from 0; that of rounds grows."""
         unlimited = name == "round"
@@ -204,6 +230,17 @@ class Record:
         for name, variable in variables.items():
             self._variable(name, variable)
         self._file.close()
+
+
+def _dims(dataset: Any) -> tuple[str, ...]:
+    """The names of its dimensions; none of a coordinate."""
+    return tuple(axis.keys()[0] for axis in dataset.dims if axis.keys())
+
+
+def _variable_of(dataset: Any, rounds: slice) -> Variable:
+    """Some rounds of a variable."""
+    label, unit = (str(dataset.attrs.get(key, "")) for key in ("long_name", "units"))
+    return Variable(_dims(dataset), dataset[rounds], label, unit)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import mpinodes
+from mpinodes.core.errors import BadInput
 from mpinodes.results.record import Record, Variable
 
 KILLED = """
@@ -93,3 +94,39 @@ def test_loading_something_else_fails(tmp_path):
     with pytest.raises(FileNotFoundError):
         mpinodes.load(tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [0, 3, 7])
+def test_a_record_is_cut_and_goes_on_to_the_same_bits(cut, tmp_path, monkeypatch):
+    """Whatever it held beyond that: later rounds, and what was known at the end."""
+    monkeypatch.setattr("mpinodes.results.record.BYTES_AT_ONCE", 300)  # a few rounds are copied at a time
+    rng = np.random.default_rng(0)
+    dims = {"loss": ("round",), "event_l1": ("round", "agent", "vector"), "decision": ("round", "agent", "coordinate")}
+    sizes = {"round": 7, "agent": 2, "coordinate": 3, "vector": 4}
+    values = {name: rng.standard_normal([sizes[dim] for dim in axes]) for name, axes in dims.items()}
+    whole, again = tmp_path / "whole" / "record.h5", tmp_path / "again" / "record.h5"
+
+    def rounds(some):
+        return {name: Variable(dims[name], of[some], f"the {name}", "m") for name, of in values.items()}
+
+    for path in (whole, again):
+        path.parent.mkdir()
+        record = Record(path, 2, 3, {"host": "a"})
+        record.append(rounds(slice(7)))
+        record.finish([1, 7], {"gap": Variable(("horizon",), np.zeros(2))})
+    record = Record.reopen(again, cut, {"host": "a"})
+    assert record.rounds == cut
+    if cut < 7:
+        record.append(rounds(slice(cut, 7)))
+    record.finish([1, 7], {"gap": Variable(("horizon",), np.zeros(2))})
+    one, other = mpinodes.load(whole.parent), mpinodes.load(again.parent)
+    assert one.identical(other), (one, other)
+    assert [path.name for path in again.parent.iterdir()] == ["record.h5"]
+
+
+def test_a_record_does_not_go_on_after_more_rounds_than_it_holds(tmp_path):
+    record = Record(tmp_path / "record.h5", 1, 1, {})
+    record.append({"loss": Variable(("round",), np.zeros(5))})
+    record.write()
+    with pytest.raises(BadInput, match="holds 5 rounds, and is to go on after round 6"):
+        Record.reopen(tmp_path / "record.h5", 6, {})
