@@ -1,0 +1,66 @@
+"""All commands by one name: `mpinodes COMMAND ...` is `python -m mpinodes.COMMAND ...`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+
+from mpinodes import __version__
+from mpinodes.core.errors import BadInput
+from mpinodes.simulation.launching import BAD_INPUT, command, launcher, leave
+
+HERE = Path(__file__).parent
+
+
+def commands() -> list[str]:
+    """Their names: each is a module at the top of the package."""
+    return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
+
+
+def usage() -> str:
+    """What `mpinodes --help` prints: every command, with the first words of its own help."""
+    import ast
+
+    lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
+    for name in commands():
+        said = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text("utf-8"))) or ""
+        lines.append(f"  {name:8} {said.partition(': ')[0].partition(chr(10))[0].rstrip('.')}")
+    return "\n".join([*lines, "", "mpinodes COMMAND --help says more; python -m mpinodes.COMMAND is the same command."])
+
+
+@command
+def _without_one(argv: list[str]) -> int:
+    """No command is named, or none that there is."""
+    started = launcher()
+    if started and started.rank != 0:
+        time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
+        return BAD_INPUT if argv[:1] not in (["--help"], ["-h"], ["--version"]) else 0
+    if argv[:1] == ["--version"]:
+        print(__version__)
+        return 0
+    if argv[:1] in (["--help"], ["-h"]):
+        print(usage())
+        return 0
+    from mpinodes.config.registry import suggest
+
+    if not argv:
+        raise BadInput(f"which command? {', '.join(commands())}; see mpinodes --help")
+    raise BadInput(f"{argv[0]}: there is no such command; {suggest(argv[0], commands())}")
+
+
+def main() -> None:
+    """The console command; ends this process."""
+    name, *rest = sys.argv[1:] or [""]
+    if name not in commands():
+        leave(_without_one(sys.argv[1:]))
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()  # as python -m has it: files of the user's may import what lies beside them
+    sys.argv[1:] = rest
+    runpy.run_module(f"mpinodes.{name}", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
