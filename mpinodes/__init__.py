@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas
     import xarray
 
+    from mpinodes.results.result import Result
+
 __version__ = "0.1.0"
-__all__ = ["load", "run_lockstep", "runs"]
+__all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
@@ -46,6 +50,28 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     from mpinodes.simulation.alone import run
 
     return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]
+
+
+def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
+    """Run an experiment in this process, as a notebook has it, to the bits of the same under mpirun.
+
+    Args:
+        asked: each the path of a TOML file, a word as on the command line ("privacy.epsilon=0.5"), or a dictionary,
+            nested or with dotted keys; the last goes before.
+        keys: sections and keys of the experiment, before all else: rounds=200, privacy={"epsilon": 0.5}.
+
+    Returns:
+        What came of it, in a run directory of its own; figures and page are drawn when they are asked for.
+
+    Raises:
+        mpinodes.core.errors.BadInput: something in the experiment is wrong.
+        mpinodes.core.messages.Diverged: an estimate ceased to be finite.
+    """
+    from mpinodes.core.experiment import gathered
+    from mpinodes.results.result import Result
+    from mpinodes.simulation.alone import run
+
+    return Result(run(gathered({"report": False}, *asked, keys))[0])
 
 
 def runs(directory: str | Path) -> pandas.DataFrame:

@@ -354,6 +354,45 @@ def asked_for(words: list[str]) -> Tree:
     return parse(file, words[1:] if file else words)
 
 
+def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
+    """What files, words key=value, and dictionaries, nested or with dotted keys, ask for together, the last on top.
+
+    Raises:
+        BadInput: a file is missing or malformed, or something is none of these.
+    """
+    trees: list[Tree] = []
+    for one in asked:
+        if isinstance(one, Mapping):
+            trees.append(_tree(one))
+        elif isinstance(one, (str, Path)):
+            trees.append(parse(None, [one]) if isinstance(one, str) and "=" in one else parse(str(one), []))
+        else:
+            raise BadInput(f"{one!r}: expected a file, a word key=value, or a dictionary")
+    return merge(*trees)
+
+
+def _tree(asked: Mapping[str, Any]) -> Tree:
+    """With a dictionary for every dot of a key, and values as TOML has them."""
+    tree: Tree = {}
+    for key, value in asked.items():
+        if not isinstance(key, str) or not all(key.split(".")):
+            raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
+        below = _tree(value) if isinstance(value, Mapping) else _plain(value)
+        for part in reversed(key.split(".")):
+            below = {part: below}
+        tree = merge(tree, below)
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's, an array or tuple as a list, a path as its name."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
     "audit": Audit, "output": Output,

@@ -748,6 +748,7 @@ class Metric(ABC):
 
     key: ClassVar[str] = ""  # of summary.json, dotted where it is within another; by default the name
     label: ClassVar[str] = ""  # in summary, page and figures; by default the name's words
+    long_name: ClassVar[str] = ""  # of what record.h5 has, where it is not what the label says; by default the label
     unit: ClassVar[str] = ""  # "share": one of 1, printed as a percentage
     per_round: ClassVar[bool] = False  # whether it adds up by round, and is read divided by the rounds
     sums_agents: ClassVar[bool] = False  # whether it is a sum over the agents where each has losses of its own

@@ -66,9 +66,11 @@ class TestOfAgents(_OfAgents):
     """Of each agent's average decision, on test data."""
 
     name, of = "accuracy_agents", "test"
+    long_name = "accuracy of an agent, running mean, test data"
 
 
 class TrainingOfAgents(_OfAgents):
     """Of each agent's average decision, on training data."""
 
     name, of = "accuracy_train_agents", "train"
+    long_name = "accuracy of an agent, running mean, training data"

@@ -14,6 +14,7 @@ class Value(Metric):
     dims = ("horizon",)
     sums_agents = True
     label = "best fixed decision, per round"
+    long_name = "loss of the best fixed decision"
     per_round = True
 
     def judge(self, run: Judged) -> Vector:
@@ -25,6 +26,7 @@ class Gap(Metric):
     """How much more."""
 
     name = "comparator_gap"
+    long_name = "certificate: most by which a fixed decision can be better still"
     key = "comparator.certificate"
     dims = ("horizon",)
     sums_agents = True
@@ -41,6 +43,7 @@ class Point(Metric):
     """The decision itself."""
 
     name = "comparator_point"
+    long_name = "best fixed decision"
     dims = ("horizon", "coordinate")
     summarized = False
 

@@ -43,6 +43,7 @@ class Last(Metric):
     """The last decision."""
 
     name = "decision_last"
+    long_name = "last decision, mean over deciders"
     dims = ("horizon", "coordinate")
     summarized = False
 
@@ -55,6 +56,7 @@ class Mean(Metric):
     """The average decision."""
 
     name = "decision_mean"
+    long_name = "average decision, mean over deciders"
     dims = ("horizon", "coordinate")
     summarized = False
 

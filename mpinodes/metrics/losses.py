@@ -10,6 +10,7 @@ class Loss(Metric):
     """The summand of network regret."""
 
     name = "loss"
+    long_name = "loss of the network in a round"
     dims = ("round",)
     sums_agents = True
     summarized = False

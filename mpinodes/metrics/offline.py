@@ -14,6 +14,7 @@ class OptimalityGap(Metric):
     name = "optimality_gap"
     dims = ("horizon", "agent")
     label = "optimality gap, mean over agents"
+    long_name = "optimality gap of an agent"
 
     def judge(self, run: Judged) -> Vector | None:
         """Its values, of offline methods."""
@@ -40,6 +41,7 @@ class AgentDecisionError(Metric):
     name = "agent_decision_error"
     dims = ("horizon", "agent")
     label = "‖decision − best‖², mean over agents"
+    long_name = "‖decision − best‖² of an agent"
 
     def judge(self, run: Judged) -> Vector | None:
         """Its values, of offline methods."""

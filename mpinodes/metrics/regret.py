@@ -13,6 +13,7 @@ class OfNetwork(Metric):
     dims = ("horizon",)
     sums_agents = True
     label = "network regret per round, R(T)/T"
+    long_name = "network regret R(T)"
     per_round = True
 
     def judge(self, run: Judged) -> Vector:
@@ -27,6 +28,7 @@ class OfRunningAverage(Metric):
     dims = ("horizon",)
     sums_agents = True
     label = "running average's regret per round"
+    long_name = "regret of the running average"
     per_round = True
 
     def judge(self, run: Judged) -> Vector:
@@ -41,6 +43,7 @@ class OfAgents(Metric):
     dims = ("horizon", "agent")
     sums_agents = True
     label = "agents' regret per round, their mean"
+    long_name = "regret of an agent"
     per_round = True
 
     def judge(self, run: Judged) -> Vector:
@@ -55,6 +58,7 @@ class Dynamic(Metric):
     dims = ("horizon",)
     sums_agents = True
     label = "dynamic regret per round"
+    long_name = "dynamic regret"
     per_round = True
 
     def judge(self, run: Judged) -> Vector | None:

@@ -76,21 +76,30 @@ class Accounting:
             ),
         }  # fmt: skip
         found = {}
-        for name, (of_each, of_network) in columns.items():
-            found[name] = Variable(("horizon", "agent"), of_each)
-            found[f"{name}_network"] = Variable(("horizon",), of_network)
+        what = (
+            "ε that the paper claims",
+            "pure ε, as proven",
+            f"ε at δ = {self._setup.experiment.privacy.delta:g}, as proven",
+        )
+        for (name, (of_each, of_network)), label in zip(columns.items(), what, strict=True):
+            found[name] = Variable(("horizon", "agent"), of_each, f"{label}, of an agent's share")
+            found[f"{name}_network"] = Variable(("horizon",), of_network, f"{label}, of the network")
         return {**found, **self._of_nodes()}
 
     def _of_nodes(self) -> Variables:
         """What each node learns of each agent, where that is known to be less than all links tell."""
         if self._views is None:
             return {}
-        seen, delta = self._views, self._setup.experiment.privacy.delta
+        seen, delta, pair = self._views, self._setup.experiment.privacy.delta, ("viewer", "agent")
         return {
-            "epsilon_node": Variable(("viewer", "agent"), seen.epsilon(delta)),
-            "epsilon_node_relayed": Variable(("viewer", "agent"), seen.epsilon_release(delta)),
-            "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta)),
-            "distance": Variable(("viewer", "agent"), seen.distance),
+            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}"),
+            "epsilon_node_relayed": Variable(
+                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed"
+            ),
+            "epsilon_before_relaying": Variable(
+                ("agent",), seen.epsilon_before(delta), f"ε on all links at δ = {delta:g}, before relaying"
+            ),
+            "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
         }
 
     def summary(self, sharing: list[str]) -> Json:

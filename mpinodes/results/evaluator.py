@@ -147,4 +147,4 @@ def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:
         raise TypeError(
             f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"
         )
-    return Variable(metric.dims, values, label(metric), metric.unit)
+    return Variable(metric.dims, values, metric.long_name or label(metric), metric.unit)

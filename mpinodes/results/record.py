@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mpinodes import __version__
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
+from mpinodes.results import long_names
 from mpinodes.results.versions import VERSION
 
 RUNS = "runs"
@@ -111,7 +112,7 @@ class Variable(NamedTuple):
     Attributes:
         dims: of its axes.
         values: (...) of that many axes.
-        label, unit: what people call it.
+        label, unit: what people call it; "": as `long_names` has it.
     """
 
     dims: tuple[str, ...]
@@ -175,6 +176,7 @@ class Record:
             chunks=(1024,) if unlimited else None,
         )
         dataset.make_scale(name)
+        dataset.attrs.update(long_names.attributes(name, "", ""))
         return dataset
 
     def _variable(self, name: str, variable: Variable) -> None:
@@ -189,7 +191,7 @@ class Record:
             fillvalue=np.nan, maxshape=(None, *shape) if unlimited else None,
             chunks=(max(1, 16384 // (8 * int(np.prod(shape)))), *shape) if unlimited else None,
         )  # fmt: skip
-        dataset.attrs.update({key: word for key, word in (("long_name", label), ("units", unit)) if word})
+        dataset.attrs.update(long_names.attributes(name, label, unit))
         for axis, dimension in enumerate(dims):
             dataset.dims[axis].attach_scale(self._file[dimension])
         if unlimited:

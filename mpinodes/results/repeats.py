@@ -15,7 +15,7 @@ from mpinodes.config.building import build
 from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import single_run
 from mpinodes.privacy.together import Together, other_data
-from mpinodes.results import sources
+from mpinodes.results import long_names, sources
 from mpinodes.results.accounting import together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
@@ -63,7 +63,8 @@ def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterabl
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
     write_text(directory / "experiment.toml", e.toml())
-    _combine_records(directory / "record.h5", [place / "record.h5" for place in places])
+    records = {seed: place / "record.h5" for seed, place in enumerate(places, e.seed)}
+    _combine_records(directory / "record.h5", records, {metric.name for metric in setup.metrics})
     summary = combined(setup.metrics, summaries)
     if same_data:
         summary["privacy"]["together"] = together_section(together, e.privacy.delta)
@@ -79,10 +80,16 @@ def _without_budget(run: Setup) -> Setup:
     return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
-def _combine_records(path: Path, records: list[Path]) -> None:
-    """What is known by horizon, and losses by round, with a dimension `repeat` in front; the rest stays where it is."""
+def _combine_records(path: Path, records: dict[int, Path], metrics: set[str]) -> None:
+    """What is known by horizon, and metrics by round, with a dimension `repeat` in front; the rest stays where it is.
+
+    Args:
+        path: of the record to be made.
+        records: of the repeats, by seed.
+        metrics: their names.
+    """
     with fresh_file(path) as whole:
-        sources = [h5py.File(record) for record in records]
+        sources = [h5py.File(record) for record in records.values()]
         first = sources[0]
         whole.attrs.update(first.attrs)
         # Repeats may stop in different rounds: kept are those that all have, and of horizons each one's last.
@@ -95,21 +102,26 @@ def _combine_records(path: Path, records: list[Path]) -> None:
             ("agent", first["agent"][:]),
             ("round", np.arange(1, rounds + 1)),
         ):
-            whole.create_dataset(name, data=values).make_scale(name)
+            dataset = whole.create_dataset(name, data=values)
+            dataset.make_scale(name)
+            dataset.attrs.update(long_names.attributes(name, "", ""))
         for name, dataset in first.items():
             dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
-            by_horizon = dimensions[:1] == ["horizon"] and "coordinate" not in dimensions
-            if any(name not in source for source in sources):
+            told = dimensions[:1] == ["horizon"] or (dimensions[:1] == ["round"] and name in metrics)
+            if name in ("horizon", "round") or "coordinate" in dimensions or not told:
                 continue
-            of_metric = dimensions[:1] == ["round"] and "long_name" in dataset.attrs
-            if name in ("horizon", "round") or not (by_horizon or of_metric):
+            if any(name not in source for source in sources):
                 continue
             made = whole.create_dataset(
                 name, data=np.stack([_kept(source, name, shared, rounds) for source in sources])
             )
-            made.attrs.update({key: dataset.attrs[key] for key in ("long_name", "units") if key in dataset.attrs})
+            made.attrs.update({key: dataset.attrs[key] for key in ("long_name", "units")})
             for axis, dimension in enumerate(["repeat", *dimensions]):
                 made.dims[axis].attach_scale(whole[dimension])
+        made = whole.create_dataset("seed", data=list(records))
+        made.dims[0].attach_scale(whole["repeat"])
+        made.attrs.update(long_names.attributes("seed", "", ""))
+        whole.attrs["coordinates"] = "seed"  # as xarray reads it
         for source in sources:
             source.close()
 

@@ -1,0 +1,49 @@
+"""What people call the variables of a record that are no metrics, and in what they count."""
+
+from __future__ import annotations
+
+PURE_NUMBER = "1"  # as CF conventions have it
+
+LONG_NAMES = {
+    "decision": "estimate of an agent",
+    "transcript": "words of the frame that an agent sends",
+    "receiver": "whether a neighbor receives it (1) or not (0)",
+    "event_kind": "law of the noise: 0 none, 1 Laplace, 2 Gaussian, 3 penalty, 4 gamma norm",
+    "event_scale": "scale of the noise, per coordinate",
+    "event_draws": "draws of noise on the same value",
+    "event_l1": "L1 sensitivity",
+    "event_l2": "L2 sensitivity",
+    "event_uses": "round whose loss is first told of (0: none)",
+    "event_tv_distance": "total variation distance of the release to what is accounted for",
+    "event_rounding_l1": "what rounding adds to a change, L1",
+    "event_rounding_l2": "what rounding adds to a change, L2",
+    "event_residual": "norm of the gradient that a local solve ends with",
+    "event_solver_steps": "steps of a local solve",
+    "leakage_kind": "what later messages tell of a sample: its kind",
+    "leakage_transition": "A of the hidden parts",
+    "leakage_gradient": "b, by which a gradient enters the hidden parts",
+    "leakage_sensitivity": "L2 change of a gradient between adjacent data",
+    "leakage_point": "p, by which hidden parts move the point of the gradient",
+    "leakage_lipschitz": "L2 change of a gradient per change of its point",
+    "leakage_largest": "largest L2 change of a gradient between two points",
+    "leakage_reads": "c, by which a message reads the hidden parts",
+    "repeat": "repeat",
+    "seed": "seed of the repeat",
+    "round": "round t",
+    "horizon": "horizon T",
+    "agent": "agent",
+    "viewer": "node that learns",
+    "neighbor": "neighbor of the agent",
+    "coordinate": "coordinate of the decision",
+    "word": "word of a frame",
+    "vector": "vector of a message",
+    "part": "hidden part",
+    "part_before": "hidden part, before",
+}
+UNITS = {"round": "rounds", "horizon": "rounds", "distance": "hops", "event_solver_steps": "steps"}
+
+
+def attributes(name: str, label: str, unit: str) -> dict[str, str]:
+    """`long_name` and `units` of a variable or dimension, given what it is said to be called, or nothing."""
+    long_name = label or LONG_NAMES.get(name, name.replace("_", " "))
+    return {"long_name": long_name, "units": unit or UNITS.get(name, PURE_NUMBER)}
