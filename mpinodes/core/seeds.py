@@ -57,7 +57,7 @@ class Draws:
         }
         self._generator = np.random.Generator(self._bits)
         self._ahead: list[NDArray[np.float64]] = []  # of the rounds from the next one on, that one last
-        self._next, self._drawn = 1, ("", 0)
+        self._next, self._drawn, self._many = 1, ("", 0), 0
 
     def at(self, t: int) -> np.random.Generator:
         """The generator at the beginning of round t; the one object is set back at each call."""
@@ -68,13 +68,13 @@ class Draws:
     def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
         """The first draws of round t by a law of location 0 and scale 1, as a new array: (size,).
 
-        Where rounds are asked for in turn, short ones are drawn several at a time: caches are warm for all but the
-        first, where many agents share a core.
+        Where rounds are asked for in turn, short ones are drawn several at a time, twice as many each time: caches are
+        warm for all but the first, where many agents share a core.
         """
         if t != self._next or (law, size) != self._drawn or not self._ahead:
-            many = max(1, AHEAD // size) if t == self._next else 1
+            self._many = min(2 * self._many + 1, max(1, AHEAD // size)) if t == self._next else 1
             self._drawn = law, size
-            self._ahead = [getattr(self.at(s), law)(size=size) for s in range(t + many - 1, t - 1, -1)]
+            self._ahead = [getattr(self.at(s), law)(size=size) for s in range(t + self._many - 1, t - 1, -1)]
         self._next = t + 1
         return self._ahead.pop()
 
