@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpinodes.config import registry
+from mpinodes.config.defaults import FIRST
 from mpinodes.config.requirements import AlgorithmClass
 from mpinodes.core import Vector
 from mpinodes.core.experiment import Experiment, Tree, merge
@@ -82,7 +83,7 @@ def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample"
     Raises:
         BadInput: there is no such algorithm.
     """
-    section = section if {"name", "path"} & section.keys() else {"name": "dpsda-ps"} | section
+    section = section if {"name", "path"} & section.keys() else FIRST["algorithm"] | section
     algorithm = registry.chosen(registry.ALGORITHMS, section)
     name = _family(algorithm)
     words = {key: value for key, value in section.items() if isinstance(value, str)}

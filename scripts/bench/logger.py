@@ -34,7 +34,7 @@ ROUNDLY = ("samples", "losses", "sums", "metrics", "record", "rest")
 HORIZON, ONCE = "horizon", "once"
 DOLA = "algorithm.name=dola topology.name=ring data.name=unit-ball data.total=200000"
 TABLE = {  # of each row: what is asked for, and after how many rounds to stop
-    "default": [("", None)],
+    "dpsda-ps": [("algorithm.name=dpsda-ps", None)],
     "dola, d = 784": [("algorithm.name=dola topology.name=ring data.dimension=784 data.total=25000", None)],
     "dola-minibatch": [("algorithm.name=dola-minibatch", None)],
     "pp-admm": [("algorithm.name=pp-admm", None)],
@@ -46,11 +46,11 @@ TABLE = {  # of each row: what is asked for, and after how many rounds to stop
 }
 FILES = {
     "pp-admm, Adult": ("algorithm.name=pp-admm data.name=adult data.dir={}/adult", None),
-    "MNIST 6/8": ("data.name=mnist-6-8 data.dir={}/mnist rounds=1000", None),
+    "MNIST 6/8": ("algorithm.name=dpsda-ps data.name=mnist-6-8 data.dir={}/mnist rounds=1000", None),
     "dola, RCV1": ("algorithm.name=dola data.name=rcv1 data.dir={}/rcv1 rounds=199", None),
 }
 QUICK = {
-    "default": [("rounds=30", None)],
+    "dpsda-ps": [("algorithm.name=dpsda-ps rounds=30", None)],
     "n": [(f"{DOLA} data.total=2000 topology.agents={n}", 20) for n in (3, 6)],
     "pp-admm": [("algorithm.name=pp-admm problem.weight=1 data.total=200 rounds=9", None)],
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mpinodes.simulation.launching import mpirun
 
-WORDS = ["data.epochs=20", "rounds=5000"]  # without any others: the default experiment, 20 times as long
+WORDS = ["algorithm.name=dpsda-ps", "data.epochs=20", "rounds=5000"]  # without any others
 QUICK = ["rounds=16"]
 
 

@@ -43,7 +43,7 @@ from mpinodes.streams.labelled import LabelledStream, in_memory
 __all__ = ["Images"]  # this file is a `data.path`, too
 
 CASES = {
-    "default": ["data.epochs=20", "rounds=5000"],
+    "dpsda-ps": ["algorithm.name=dpsda-ps", "data.epochs=20", "rounds=5000"],
     "d784": [
         *(f"data.{word}" for word in (f"path={__file__}", "batch=100", "epochs=5", "shuffle=false")),
         *(f"problem.{word}" for word in ("loss=logistic", "set=ball", "radius=5", "gradient_noise=0.1")),

@@ -10,6 +10,7 @@ import networkx as nx
 
 RING = ("algorithm.name=dola", "topology.name=ring")  # of as many agents as there are ranks for
 QUIET = ("report=false",)
+DIGITS = ("algorithm.name=dpsda-ps",)  # on seven agents, who share 284 samples
 AGENTS = (7, 15, 31, 63, 100, 256)
 DIMENSIONS = (10, 64, 784, 3072)
 FITTED = 63  # agents: the cost model sees no larger runs, and is held against those
@@ -58,7 +59,7 @@ def quick(out: Path) -> list[Row]:
         *(_grid(n, 10, 16) for n in (2, 4)),
         _edge(out, "complete", 4, 16, 12),
         _lockstep(4, 10, 16),
-        Row("bare loop", "round", 8, ("--quick", "--case", "default")),
+        Row("bare loop", "round", 8, ("--quick", "--case", "dpsda-ps")),
         *(row for row in peers((10,), rounds=16) if "script" in row.name),
     ]
 
@@ -68,14 +69,16 @@ def commands() -> list[Row]:
     minutes = {
         "default": (8, ()),
         "default, no report": (8, QUIET),
-        "T = 5,000": (8, ("rounds=5000", "data.epochs=18", *QUIET)),
-        "T = 20,000": (8, ("rounds=20000", "data.epochs=71", *QUIET)),
-        "T = 20,000, public": (8, ("rounds=20000", "data.epochs=71", "algorithm.gradient_at=public", *QUIET)),
+        "dpsda-ps": (8, DIGITS),
+        "dpsda-ps, no report": (8, (*DIGITS, *QUIET)),
+        "T = 5,000": (8, (*DIGITS, "rounds=5000", "data.epochs=18", *QUIET)),
+        "T = 20,000": (8, (*DIGITS, "rounds=20000", "data.epochs=71", *QUIET)),
+        "T = 20,000, public": (8, (*DIGITS, "rounds=20000", "data.epochs=71", "algorithm.gradient_at=public", *QUIET)),
         "dola-minibatch": (8, ("algorithm.name=dola-minibatch", *QUIET)),
         "pp-admm": (8, ("algorithm.name=pp-admm", *QUIET)),
         "dola, T = 3,000": (8, (*RING, "rounds=3000", *QUIET)),
         "d = 784, 100,000 samples": (8, (*RING, "data.dimension=784", "rounds=500", *QUIET)),
-        "5 repeats": (8, ("repeats=5", *QUIET)),
+        "5 repeats": (8, (*DIGITS, "repeats=5", *QUIET)),
         "65 ranks, 10 rounds": (65, (*RING, "rounds=10", *QUIET)),
         "65 ranks, 1,000 rounds": (65, (*RING, "rounds=1000", *QUIET)),
         "101 ranks, 10 rounds": (101, (*RING, "rounds=10", *QUIET)),
@@ -89,8 +92,8 @@ def long() -> list[Row]:
     public, few = "algorithm.gradient_at=public", ("algorithm.name=dpsda-c", "topology.name=ring")
     million = ("data.epochs=3571", "rounds=1000000", *QUIET)
     return [
-        Row("T = 100,000, hidden", "long", 8, ("data.epochs=358", "rounds=100000", *QUIET)),
-        Row("T = 100,000, public", "long", 8, ("data.epochs=358", "rounds=100000", public, *QUIET)),
+        Row("T = 100,000, hidden", "long", 8, (*DIGITS, "data.epochs=358", "rounds=100000", *QUIET)),
+        Row("T = 100,000, public", "long", 8, (*DIGITS, "data.epochs=358", "rounds=100000", public, *QUIET)),
         Row("T = 10^6, 3 agents, hidden", "long", 4, (*few, *million), limit=900),
         Row("T = 10^6, 3 agents, public", "long", 4, (*few, public, *million), limit=900),
         Row("T = 10^6, 3 agents, dola", "long", 4, (*RING, "data.total=3000000", "rounds=1000000", *QUIET), limit=900),
@@ -151,7 +154,7 @@ def _lockstep(n: int, d: int, rounds: int) -> Row:
 def by_algorithm(data: Path | None) -> list[Row]:
     """The same of other algorithms and of real data."""
     asked = {
-        "dpsda-ps": (),
+        "dpsda-ps": DIGITS,
         "dola, d = 10": (*RING, "topology.agents=7", "rounds=3000"),
         "dola, d = 784, 25,000 samples": (*RING, "topology.agents=7", "data.dimension=784", "data.total=25000",
                                           "rounds=1000"),
@@ -161,7 +164,7 @@ def by_algorithm(data: Path | None) -> list[Row]:
     if data:
         asked |= {
             "pp-admm, Adult": ("algorithm.name=pp-admm", "data.name=adult", f"data.dir={data / 'adult'}", "rounds=20"),
-            "dpsda-ps, MNIST 6/8": ("data.name=mnist-6-8", f"data.dir={data / 'mnist'}", "rounds=1000"),
+            "dpsda-ps, MNIST 6/8": (*DIGITS, "data.name=mnist-6-8", f"data.dir={data / 'mnist'}", "rounds=1000"),
             "dola, RCV1": ("algorithm.name=dola", "data.name=rcv1", f"data.dir={data / 'rcv1'}", "rounds=199"),
         }
     return [Row(f"lockstep: {name}", "lockstep", 0, (*words, *QUIET)) for name, words in asked.items()]

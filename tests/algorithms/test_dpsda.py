@@ -35,7 +35,7 @@ def test_iterates_equal_the_matrix_form(kernel, weights, push_sum, problem, nois
 
 
 def test_noise_draws_equal_the_documented_addressing():
-    parts = setup_of("rounds=60 privacy.scale=3")
+    parts = setup_of("algorithm.name=dpsda-ps rounds=60 privacy.scale=3")
     wanted = matrix_forms.dpsda(parts, reference.column_stochastic, push_sum=True)["h"]
     network = Lockstep(parts)
     for t in range(1, 61):
@@ -46,7 +46,7 @@ def test_noise_draws_equal_the_documented_addressing():
 
 @pytest.mark.parametrize("graph", ["seven-agent-digraph", "erdos-renyi-each-round", "ring", "complete"])
 def test_push_sum_weights_sum_to_n_in_every_round(graph):
-    parts = setup_of(f"topology.name={graph} rounds=200")
+    parts = setup_of(f"algorithm.name=dpsda-ps topology.name={graph} rounds=200")
     network = Lockstep(parts)
     for _ in range(1, 201):
         w = np.array([frame[-1] for frame in network.speak()])
@@ -73,7 +73,7 @@ def mean_accuracy(words: str) -> float:
     """Test accuracy of the running mean in per cent, averaged over the seeds 0 to 19."""
     found = []
     for seed in range(20):
-        parts = setup_of(f"{words} seed={seed}")
+        parts = setup_of(f"algorithm.name=dpsda-ps {words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
         meter.end()
         found.append(meter.accuracy["test"][0, 0, 0])
@@ -81,7 +81,7 @@ def mean_accuracy(words: str) -> float:
 
 
 def test_the_running_mean_learns_the_digits_without_noise_and_the_label_one_costs_about_ten_points():
-    """The default noise scale: ten points, within the standard error of about 1.5; calibrated to the label: all."""
+    """The data's own noise scale: ten points, within the standard error of about 1.5; calibrated to the label: all."""
     silent = mean_accuracy("privacy.epsilon=inf")
     assert silent > 97
     assert 6 < silent - mean_accuracy("privacy.epsilon=1") < 14
@@ -102,5 +102,5 @@ def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
 
 
 def test_a_longer_run_begins_like_a_shorter_one():
-    short, long = setup_of("rounds=50"), setup_of("rounds=120 data.epochs=1")
+    short, long = (setup_of(f"algorithm.name=dpsda-ps rounds={rounds}") for rounds in (50, 120))
     np.testing.assert_array_equal(decisions(short), decisions(long)[:50])

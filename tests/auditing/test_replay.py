@@ -29,7 +29,8 @@ RUNS = [
 
 
 def recorded(tmp_path, **experiment):
-    return run_of(tmp_path / "run", {"rounds": 28, "record": {"transcript": True}} | experiment)
+    asked = {"algorithm": {"name": "dpsda-ps"}, "rounds": 28, "record": {"transcript": True}} | experiment
+    return run_of(tmp_path / "run", asked)
 
 
 @pytest.mark.parametrize("experiment", RUNS, ids=str)

@@ -38,13 +38,14 @@ FILES = {
     "empty/nothing": "",
 }
 
+PS = "algorithm.name=dpsda-ps"
 BAD = [
     (8, "privacy.epsilo=1", "unknown key privacy.epsilo; did you mean privacy.epsilon?"),
     (8, "epsilon=1", "unknown key epsilon; choose from: algorithm"),
-    (8, "algorithm.mixing=metropolis", "algorithm.mixing = 'metropolis': choose from: push-sum"),
+    (8, f"{PS} algorithm.mixing=metropolis", "algorithm.mixing = 'metropolis': choose from: push-sum"),
     (8, "rounds=many", "rounds = 'many': expected int, got str"),
     (8, "rounds=0", "rounds = 0: expected int >= 1"),
-    (8, "rounds=285", "set data.epochs=2, or fewer rounds"),
+    (8, f"{PS} rounds=285", "set data.epochs=2, or fewer rounds"),
     (8, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
     (8, "privacy.epsilon=0", "privacy.epsilon = 0: expected float > 0.0"),
     (8, "privacy.epsilon=nan", "privacy.epsilon = nan: expected float > 0.0"),
@@ -59,9 +60,9 @@ BAD = [
     (8, "binary.toml", "binary.toml: not TOML"),
     (8, "topology.file=missing.json", "missing.json: cannot be read"),
     (8, "topology.file=broken.json", "broken.json: not JSON"),
-    (3, "topology.file=loop.json", "loop.json: round 1: agent 1 has an edge to itself"),
-    (4, "topology.file=apart.json", "apart.json: not connected: in the union of rounds 1 to 1"),
-    (5, "", "has 7 agents, so with the logger it needs 8 ranks, and mpirun started 5: use mpirun -n 8"),
+    (3, f"{PS} topology.file=loop.json", "loop.json: round 1: agent 1 has an edge to itself"),
+    (4, f"{PS} topology.file=apart.json", "apart.json: not connected: in the union of rounds 1 to 1"),
+    (5, PS, "has 7 agents, so with the logger it needs 8 ranks, and mpirun started 5: use mpirun -n 8"),
     (8, "algorithm.name=dpcda", "has 1 agents, so with the logger it needs 2 ranks"),
     (
         8,
@@ -70,11 +71,11 @@ BAD = [
     ),
     (8, "algorithm.path=broken.py", "cannot be imported: ModuleNotFoundError"),
     (8, "output.dir=taken/run", "output.dir: cannot write to 'taken/run': Not a directory"),
-    (8, "privacy.clip=inf privacy.scale=calibrated", "leaves no sensitivity to calibrate noise to"),
+    (8, f"{PS} privacy.clip=inf privacy.scale=calibrated", "leaves no sensitivity to calibrate noise to"),
     (8, "--fast", "unrecognized arguments: --fast; see python -m mpinodes.run --help"),
     (2, "--lockstep", "--lockstep runs all agents in one process: start it without mpirun"),
     (2, "--explain nothing", "--explain nothing: no such key"),
-    (34, "data.name=olr", "has 7 agents"),
+    (34, PS, "has 7 agents"),
 ]
 
 DOLA = "algorithm.name=dola"
@@ -102,7 +103,7 @@ BAD_DATA = [
     (3, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
     (3, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
     (3, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),
-    (8, "data.partition=even", "the agents of dpsda-ps share one loss"),
+    (8, f"{PS} data.partition=even", "the agents of dpsda-ps share one loss"),
     (4, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: take topology.name=ring"),
     (4, "algorithm.name=dpsr topology.name=eulerian", "rescaling weights need a fixed graph"),
     (4, "algorithm.name=weight-balancing problem.set=box", "weight-balancing never projects; set problem.set=none"),

@@ -35,12 +35,18 @@ def test_a_file_with_overrides_on_top(tmp_path):
 
 
 def test_defaults_come_from_the_data_the_algorithm_and_the_user_in_this_order():
-    assert resolved().privacy.scale == 4.5
+    assert resolved("algorithm.name=dpsda-ps").privacy.scale == 4.5
     assert resolved("algorithm.name=dpcda", ranks=2).privacy.scale == 0.6
     assert resolved("algorithm.name=dpcda privacy.scale=2", ranks=2).privacy.scale == 2
-    assert resolved("privacy.scale=calibrated").privacy.scale == "calibrated"
-    olr = resolved("data.name=olr")
+    assert resolved("algorithm.name=dpsda-ps privacy.scale=calibrated").privacy.scale == "calibrated"
+    olr = resolved("algorithm.name=dpsda-ps data.name=olr")
     assert (olr.problem.loss, olr.problem.set, olr.rounds) == ("least-squares", "box", 500)
+
+
+def test_batches_of_the_first_run_are_for_its_own_algorithm_and_data():
+    first = resolved()
+    assert (first.name, first.data["name"], first.data["batch"], first.rounds) == ("dola", "unit-ball", 25, 142)
+    assert resolved("algorithm.name=dola").data["batch"] == resolved("data.name=digits").data["batch"] == 1
 
 
 def test_another_topology_drops_the_algorithms_settings_for_its_own():
@@ -59,7 +65,7 @@ def test_another_kind_of_step_drops_the_algorithms_settings_for_its_own():
 
 
 def test_the_resolved_experiment_resolves_to_itself():
-    for words in ("", "algorithm.name=dpsda-c privacy.epsilon=inf", "data.name=olr topology.name=erdos-renyi"):
+    for words in ("", "algorithm.name=dpsda-c privacy.epsilon=inf", "data.name=olr rounds=9 topology.name=ring"):
         e = resolved(words)
         assert compose(tomllib.loads(e.toml()), 8).experiment == e
 
@@ -73,7 +79,7 @@ def test_inf_may_be_written_as_a_number_or_as_a_word():
 
 def test_calibrated_noise_is_the_papers():
     """Scale 2n√d_i·clip/ε for agent i, by Remark 5."""
-    built = build(resolved("privacy.scale=calibrated privacy.epsilon=0.5 privacy.clip=2"))
+    built = build(resolved("algorithm.name=dpsda-ps privacy.scale=calibrated privacy.epsilon=0.5 privacy.clip=2"))
     state = built.algorithm.init(np.zeros(64))
     for i, block in enumerate(built.blocks):
         query = built.algorithm.message(state, built.topology.neighborhood(1, i))

@@ -44,7 +44,8 @@ def released(name: str, law: Law, value: np.ndarray, t: int = 1, agent: int = 0,
 
 def run(tmp_path, name: str = "run", **experiment):
     """In lockstep; returns the directory and the summary."""
-    directory = run_of(tmp_path / name, {"rounds": 12, "record": {"transcript": True}} | experiment)
+    asked = {"algorithm": {"name": "dpsda-ps"}, "rounds": 12, "record": {"transcript": True}} | experiment
+    directory = run_of(tmp_path / name, asked)
     return directory, summary_of(directory)
 
 
@@ -322,7 +323,8 @@ def test_the_lattice_costs_a_run_its_grain_and_no_more(tmp_path):
 
 
 def test_the_lattice_gives_the_same_bits_under_mpi_and_in_lockstep(tmp_path):
-    words = ["noise.backend=lattice", "data.name=olr", "rounds=40", "record.decisions=true", "report=false"]
+    words = ["algorithm.name=dpsda-ps", "noise.backend=lattice", "data.name=olr", "rounds=40"]
+    words += ["record.decisions=true", "report=false"]
     asked = {"noise": {"backend": "lattice"}, "data": {"name": "olr"}, "rounds": 40, "record": {"decisions": True}}
     one = run_mpi(3, *words, "topology.name=complete", "output.dir=mpi", cwd=tmp_path)
     assert one.code == 0, one.err

@@ -67,7 +67,7 @@ def test_a_changed_round_moves_the_next_release_by_no_more_than_claimed(words, a
 
 
 def test_a_run_without_clipping_reports_unproven_as_null(tmp_path):
-    run = run_of(tmp_path / "run", "privacy.clip=inf privacy.scale=3 rounds=5")
+    run = run_of(tmp_path / "run", "algorithm.name=dpsda-ps privacy.clip=inf privacy.scale=3 rounds=5")
     text = (run / "summary.json").read_text()
     privacy = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))["privacy"]
     assert privacy["network"] == {"claimed": 5.0, "proven_pure": None, "proven": None, "rule": "unproven"}

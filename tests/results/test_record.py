@@ -55,6 +55,7 @@ def test_what_is_added_may_change_afterwards(tmp_path):
 def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):
     run = mpinodes.run_lockstep(
         {
+            "algorithm": {"name": "dpsda-ps"},
             "rounds": 30,
             "report": False,
             "record": {"decisions": True, "chunk": 1000},

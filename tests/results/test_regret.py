@@ -28,7 +28,10 @@ from tests.helpers.parts import decisions, run_of, setup_of
 from tests.helpers.records import summary_of
 
 SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
-RUNS = ["rounds=40 record.chunk=3000", "data.name=olr rounds=40", "algorithm.name=dpcda rounds=40 data.batch=3"]
+RUNS = [
+    "algorithm.name=dpsda-ps rounds=40 record.chunk=3000", "algorithm.name=dpsda-ps data.name=olr rounds=40",
+    "algorithm.name=dpcda rounds=40 data.batch=3",
+]  # fmt: skip
 
 
 def data(rng: np.random.Generator, n: int = 120, d: int = 9):
@@ -133,7 +136,7 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
-    setup = setup_of("rounds=30")
+    setup = setup_of("algorithm.name=dpsda-ps rounds=30")
     found = best(make_meter(setup, np.array([30])).everything.upto(30), setup.feasible, np.zeros(64))
     losses = setup.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)
@@ -464,7 +467,7 @@ def test_newton_ends_where_rounding_does(kind, samples, regularizer, feasible):
 @pytest.mark.parametrize("set_", ["box", "product-of-balls", "ball", "none"])
 def test_on_every_set_the_comparators_of_nearly_separable_data_are_found_soon(set_, tmp_path):
     begun = time.process_time()
-    found = summary_of(run_of(tmp_path / "run", f"problem.set={set_} problem.radius=10"))
+    found = summary_of(run_of(tmp_path / "run", f"algorithm.name=dpsda-ps problem.set={set_} problem.radius=10"))
     assert found["comparator"]["certificate"] < 1e-6 * found["network_regret"]
     assert time.process_time() - begun < 30
 

@@ -135,7 +135,8 @@ def test_losses_add_up_by_row_whoever_has_it_in_whatever_round(tmp_path, words):
 
 
 def test_shared_samples_move_every_agent_in_every_run(tmp_path):
-    asked = "data.name=digits rounds=12 repeats=3 algorithm.gradient_at=public topology.name=complete topology.agents=3"
+    asked = "algorithm.name=dpsda-ps algorithm.gradient_at=public data.name=digits rounds=12 repeats=3 "
+    asked += "topology.name=complete topology.agents=3"
     summary, runs = told(tmp_path / "run", asked)
     setup = setup_of(asked)
     network: Counter = Counter()

@@ -65,14 +65,14 @@ def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
     out = run("bench/round.py", "--quick", cwd=tmp_path, before=(*mpirun(), "-n", "8")).out
     line = r"^(\w+), (\d+) agents: mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)"
     found = re.findall(line, out, re.MULTILINE)
-    assert [case for case, *_ in found] == ["default", "d784", "ring"]
+    assert [case for case, *_ in found] == ["dpsda-ps", "d784", "ring"]
     for _, ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
         assert ratio == pytest.approx(ours / bare, abs=0.01 + 0.01 * ratio)
 
 
 def test_the_loggers_rounds_are_timed_part_by_part(tmp_path):
     lines = run("bench/logger.py", "--quick", "--csv", "table.csv", cwd=tmp_path).out.splitlines()
-    assert [line.split()[0] for line in lines[2:]] == ["default", "n", "n", "pp-admm"]
+    assert [line.split()[0] for line in lines[2:]] == ["dpsda-ps", "n", "n", "pp-admm"]
     assert re.search(r"rounds ~ agents\^-?[\d.]+, horizons ~ agents\^-?[\d.]+$", lines[4])
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
