@@ -94,11 +94,12 @@ def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]
     regularizer = experiment.problem.regularizer
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        own, most, noise = of(agent), sensitivity[agent] / 2, Draws(seed, Purpose.GRADIENT_NOISE, agent)
+        own, most = of(agent), sensitivity[agent] / 2
+        noise = Draws(seed, Purpose.GRADIENT_NOISE, agent) if variance else None
 
         def loss(t: int) -> Loss:
             kept = own(t) if isinf(clip) else enforced(own(t), clip, most, whole, regularizer)
-            return NoisyGradient(kept, variance, t, noise) if variance else kept
+            return NoisyGradient(kept, variance, t, noise) if noise else kept
 
         return loss
 

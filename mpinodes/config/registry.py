@@ -110,15 +110,22 @@ def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
     Raises:
         BadInput: there is none of that name, or it is no part of its kind; names the key that asked for it.
     """
-    file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
-    if name.replace("-", "").isalnum() and file.is_file():
-        part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
-        if _fits(kind, part):
-            return part
+    if (part := _ours(kind, name)) is not None:
+        return part
     for point in _entry_points(kind):
         if point.name == name:
             return _required(kind, point.load(), f"{kind.key} = {name!r}")
     raise BadInput(f"{kind.key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
+
+
+@lru_cache
+def _ours(kind: Kind, name: str) -> Any:
+    """The class of one of our own parts; None: there is none of that name."""
+    file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
+    if not (name.replace("-", "").isalnum() and file.is_file()):
+        return None
+    part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
+    return part if _fits(kind, part) else None
 
 
 def from_path(kind: Kind, path: str) -> Any:
