@@ -205,6 +205,20 @@ class Audit(Struct, forbid_unknown_fields=True, frozen=True):
         return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
 
 
+class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
+    """When a run that goes on no more is ended; nothing that is sent depends on it."""
+
+    seconds: Annotated[
+        Number | Literal["inf"] | None,
+        Meta(
+            description="a rank that waits so long for another, or takes so long over its step of one round, ends the "
+            "job with exit code 4 and says who waits for whom; inf = it waits for ever. Default: 600, or 20 times the "
+            "slowest round so far, if that is more; work that is done at once, before the rounds and after them, then "
+            "has 6000, or as long as the run took so far"
+        ),
+    ] = None
+
+
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
@@ -253,6 +267,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     noise: Noise = field(default_factory=Noise)
     record: Record = field(default_factory=Record)
     audit: Audit = field(default_factory=Audit)
+    deadline: Deadline = field(default_factory=Deadline)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -395,7 +410,7 @@ def _plain(value: Any) -> Any:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "audit": Audit, "output": Output,
+    "audit": Audit, "deadline": Deadline, "output": Output,
 }  # fmt: skip
 
 

@@ -24,7 +24,9 @@ from mpinodes.core.experiment import SOURCES
 if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
 
-SILENT = ("seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit")  # or below, by itself
+SILENT = (  # or below, by itself
+    "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline",
+)  # fmt: skip
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 
 

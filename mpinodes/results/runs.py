@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
-UNSEEN = ("report", "record", "audit")  # keys that no result depends on
+UNSEEN = ("report", "record", "audit", "deadline")  # keys that no result depends on
 CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
 FACTS = {"agents": "agents", "rounds": "rounds", "bytes_sent": "bytes sent", "seconds": "seconds"}
 

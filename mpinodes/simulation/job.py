@@ -7,7 +7,6 @@ import os
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged, Vector
 from mpinodes.core.parts import Setup
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, in_words, say
+from mpinodes.simulation import pulse
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, in_words, say
+from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
 
 if TYPE_CHECKING:
@@ -32,19 +33,23 @@ class Job:
         self._name = "logger" if self._is_logger else f"agent {world.rank}"
         self._directory: Path | None = None
         self._step: Step | None = None  # of the first run
-        self._ranks_here = world.size  # on this host
+        self._places = [Place("", 0)] * world.size
+        self._pulse = Pulse(world)
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
         try:
             return work()
         except BaseException as error:
+            self._pulse.stop()
             code = FAILED
             what = in_words(error)
             if isinstance(error, Diverged):
                 what = str(error)
             elif isinstance(error, BadInput):
                 code, what = BAD_INPUT, str(error)
+            elif isinstance(error, Overdue):
+                code = OVERDUE
             elif isinstance(error, SystemExit):
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
@@ -53,7 +58,7 @@ class Job:
 
             try:
                 shelf.take_down()
-                self._report_failure(what)
+                self._report_failure(what, error)
                 sys.stdout.flush()
                 # Everything has been said: MPICH's own line about the abort would only be noise.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -61,25 +66,36 @@ class Job:
                 self._world.Abort(code)
         return code
 
-    def _report_failure(self, what: str) -> None:
+    def _report_failure(self, what: str, error: BaseException) -> None:
+        late = error.report if isinstance(error, Overdue) else None
         trace = f"{self._name}, rank {self._world.rank}, process {os.getpid()}\n{traceback.format_exc()}"
         message = f"error: {self._name} (rank {self._world.rank}): {what}"
         if self._directory is None:
-            say(f"{message}\n{trace}")
+            if late:
+                time.sleep(self._pulse.settling * self._world.rank / self._world.size)  # the first one speaks for all
+                message, trace = self._of_deadline([late]), ""
+            say(f"{message}\n{trace}".strip())
             return
         try:
             self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
-            with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
-                log.write(trace)
+            log = self._directory / "log.txt"
+            with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(pulse.line(late) if late and late.waits_for else trace)
             # Where several ranks fail at once, the first to make this file is the one that speaks.
             with (self._directory / "failed.txt").open("x", encoding="utf-8", errors="backslashreplace") as failed:
+                if late:
+                    time.sleep(self._pulse.settling)
+                    message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
                 failed.write(message + "\n")
         except FileExistsError:
-            time.sleep(1)
+            time.sleep(1 + (2 * self._pulse.settling if late else 0))
             return
         except OSError:
-            message += f"\n{trace}"
-        say(f"{message} (traceback in {self._directory / 'log.txt'})")
+            message = self._of_deadline([late]) if late else f"{message}\n{trace}"
+        say(f"{message} ({'more' if late and late.waits_for else 'traceback'} in {self._directory / 'log.txt'})")
+
+    def _of_deadline(self, reports: list[Report]) -> str:
+        return f"error: {pulse.in_words(reports, self._places)}; longer waits: deadline.seconds=<seconds> or inf"
 
     def run(self, words: list[str]) -> int:
         """Set up together, then act as agent or logger."""
@@ -88,19 +104,25 @@ class Job:
         from mpinodes.simulation.network import make_wait
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
+        self._pulse.start()
         setup, error = self._set_up(words)
         if setup is None:
+            self._pulse.end()
             if self._is_logger:
                 say(f"error: {error}")
             return BAD_INPUT
         gc.freeze()  # what is there now stays to the end
         gc.enable()
-        agents = self._world.Split(int(self._is_logger))
-        channel = self._world.Dup()
+        self._pulse.start(setup.experiment.deadline)
+        with self._pulse.unattended():
+            agents = self._world.Split(int(self._is_logger))
+            channel = self._world.Dup()
         if self._is_logger:
             self._log(setup, channel)
         else:
-            self._act(setup, agents, channel, make_wait(self._world, self._ranks_here))
+            ranks_here = sum(place.host == os.uname().nodename for place in self._places)
+            self._act(setup, agents, channel, make_wait(self._world, ranks_here))
+        self._pulse.end()
         return 0
 
     def _set_up(self, words: list[str]) -> tuple[Setup | None, str]:
@@ -148,22 +170,22 @@ class Job:
         return (None, error) if error else (setup, "")
 
     def _agreed(self, error: str) -> str:
-        """What some rank met, once all have come as far; empty: nothing. The logger counts who shares which host, too.
+        """What some rank met, once all have come as far; empty: nothing. All hear where each of them is, too.
 
         Args:
             error: what this rank met.
         """
-        from mpinodes.simulation.network import hear, tell
+        from mpinodes.simulation.network import WORDS, hear, tell
 
-        host = os.uname().nodename
+        mine = error, Place(os.uname().nodename, os.getpid())
         if self._is_logger:
-            heard = [*(hear(self._world, agent) for agent in range(self._logger_rank)), (error, host)]
-            said = next((what for what, _ in heard if what), ""), Counter(where for _, where in heard)
+            heard = [*(hear(self._world, agent) for agent in range(self._logger_rank)), mine]
+            said = next((what for what, _ in heard if what), ""), [place for _, place in heard]
             tell(self._world, said)
         else:
-            self._world.send((error, host), dest=self._logger_rank)
+            self._world.send(mine, dest=self._logger_rank, tag=WORDS)
             said = hear(self._world, self._logger_rank)
-        self._ranks_here = said[1][host]
+        self._places = said[1]
         return said[0]
 
     def _prepare_to_log(self, setup: Setup) -> None:
@@ -203,6 +225,7 @@ class Job:
             mine.stream.forget()
             channel = Channel(comm, e.rounds, mine.layout.width, e.record.chunk)
             run_agent(step, mine, agents, channel, wait)
+        self._pulse.hush()
         hear(self._world, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
 
     def _log(self, setup: Setup, comm: MPI.Comm) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import signal
 import sys
 import time
 import warnings
@@ -19,7 +20,8 @@ from mpinodes.core.errors import BadInput
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-BAD_INPUT, FAILED, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+BAD_INPUT, FAILED, OVERDUE, INTERRUPTED, NOBODY_READS = 2, 3, 4, 130, 141
+LEAVE_TAKING = 600  # seconds
 LONGEST = 480  # characters of a line that is said
 
 
@@ -161,6 +163,8 @@ def leave(code: int) -> NoReturn:
         from mpi4py import MPI
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LEAVE_TAKING)  # a rank that was stopped just now would keep all others here
             MPI.Finalize()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -17,11 +17,14 @@ from mpi4py import MPI
 
 from mpinodes.core import Neighborhood, Setup, Vector
 from mpinodes.core.experiment import chunk_rounds
+from mpinodes.simulation.pulse import PRESENT, Waiting
 from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step
 
 Wait = Callable[[Sequence[MPI.Request]], object]
 
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
+POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
+WORDS = 0  # the tag of what is told and heard
 PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
 LOOKS = 4e-4  # the same of one that waits for what may take seconds
 
@@ -36,17 +39,18 @@ def make_wait(world: MPI.Comm, ranks: int) -> Wait:
     Where what it waits for is long in coming it sleeps: 64 agents that spin, each yielding, leave a logger that has
     work to do a fair share of the cores, which is next to nothing.
     """
-    if ranks <= len(os.sched_getaffinity(0)):
-        return MPI.Request.Waitall
-    _shorten_time_slice()
+    polls = POLLS_ALONE
+    if ranks > len(os.sched_getaffinity(0)):
+        _shorten_time_slice()
+        polls = POLLS
 
     def wait(requests: Sequence[MPI.Request]) -> None:
-        test, pause = MPI.Request.Testall, os.sched_yield
-        for _ in range(POLLS):
+        test, pause = MPI.Request.Testall, os.sched_yield  # not Waitall, in which no signal would reach Python
+        for _ in range(polls):
             if test(requests):
                 return
             pause()
-        patient_wait(requests, world)
+        patient_wait(requests, world, None)
 
     return wait
 
@@ -82,6 +86,8 @@ class Network:
             RoundMismatch: a frame is not of this round; names both agents and both rounds.
         """
         requests, arrivals = self._pattern(here)
+        PRESENT.here = here
+        PRESENT.steps += 1
         if requests:
             MPI.Prequest.Startall(requests)
             self._wait(requests)
@@ -128,7 +134,7 @@ class Channel:
     """
 
     def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int) -> None:
-        self._comm, self._rounds = comm, rounds
+        self._comm, self._rounds, self._logger = comm, rounds, comm.size - 1
         self._length = chunk_rounds(chunk, width, rounds)
         self._chunks = np.empty((2, self._length, width))
         self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
@@ -138,7 +144,7 @@ class Channel:
         """Where the row of round t is to be written."""
         chunk, self._place = divmod(t - 1, self._length)
         if self._place == 0:
-            patient_wait([self._sending[chunk % 2]], self._comm)
+            patient_wait([self._sending[chunk % 2]], self._comm, [self._logger])
             self._filled = self._chunks[chunk % 2]
         row: Vector = self._filled[self._place]
         return row
@@ -149,14 +155,14 @@ class Channel:
             self._send((t - 1) // self._length, self._place + 1)
 
     def _send(self, chunk: int, rows: int) -> None:
-        patient_wait([self._sending[chunk % 2]], self._comm)
-        self._sending[chunk % 2] = self._comm.Isend(self._chunks[chunk % 2, :rows], dest=self._comm.size - 1)
+        patient_wait([self._sending[chunk % 2]], self._comm, [self._logger])
+        self._sending[chunk % 2] = self._comm.Isend(self._chunks[chunk % 2, :rows], dest=self._logger)
 
     def close(self, t: int) -> None:
         """Wait until everything has left; a run that ends before its time, in round t, ends with a short chunk."""
         if t < self._rounds:
             self._send(*divmod(t, self._length))
-        patient_wait(self._sending, self._comm)
+        patient_wait(self._sending, self._comm, [self._logger, self._logger])
 
 
 def run_agent(step: Step, setup: Setup, agents: MPI.Comm, channel: Channel, wait: Wait) -> None:
@@ -164,15 +170,17 @@ def run_agent(step: Step, setup: Setup, agents: MPI.Comm, channel: Channel, wait
     frame = np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
     state, arrivals = step.start(), None
-    done = 0
+    done, PRESENT.busy = 0, False
     for t in range(1, setup.experiment.rounds + 1):
         state = step(state, arrivals, frame, channel.row(t))
         if state.left:
             break
         channel.done(t)
         done, arrivals = t, network.exchange(state.here)
+    PRESENT.here = None
     channel.close(done)
     network.close()
+    PRESENT.busy = True
 
 
 def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:
@@ -191,20 +199,24 @@ def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Itera
         return [comm.Irecv(buffers[k % 2, i, : size_of(k)], source=i) for i in range(agents)]
 
     coming, status = post(0), [MPI.Status() for _ in range(agents)]
+    PRESENT.busy = False
     for k in range(last + 1):
         size = size_of(k)
-        patient_wait(coming, comm, statuses=status)
+        patient_wait(coming, comm, range(agents), statuses=status)
+        PRESENT.steps += 1
         came = status[0].Get_count(MPI.DOUBLE) // width
         coming = post(k + 1) if came == size and k < last else []
         if came:
             yield buffers[k % 2, :, :came]
         if came < size:
-            return
+            break
+    PRESENT.busy = True
 
 
 def patient_wait(
     requests: Sequence[MPI.Request],
     comm: MPI.Comm,
+    ranks: Sequence[int] | None = (),
     longest: float = 0.0,
     statuses: list[MPI.Status] | None = None,
 ) -> None:
@@ -212,11 +224,20 @@ def patient_wait(
 
     The more ranks may be waiting, the longer the pauses between two looks: 64 that look every 100 µs take both cores of
     a small machine.
+
+    Args:
+        requests: all of them.
+        comm: of those that may be waiting.
+        ranks: the one that each request waits for; None: the neighbors of this round.
+        longest: pause, in seconds.
+        statuses: to be filled in.
     """
     pause, longest = 5e-5, max(longest, PAUSE * comm.size)
+    PRESENT.waiting = Waiting(requests, ranks)
     while not MPI.Request.Testall(requests, statuses):
         time.sleep(pause)
         pause = min(2 * pause, longest)
+    PRESENT.waiting = None
 
 
 def assemble(comm: MPI.Comm) -> None:
@@ -229,13 +250,16 @@ def tell(comm: MPI.Comm, word: Any) -> None:
 
     In a collective call each waits for some of the others, which sleep.
     """
-    patient_wait([comm.isend(word, dest=rank) for rank in range(comm.size) if rank != comm.rank], comm)
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    patient_wait([comm.isend(word, dest=rank, tag=WORDS) for rank in others], comm, others)
 
 
 def hear(comm: MPI.Comm, source: int) -> Any:
     """What another rank says, waited for patiently."""
     pause, longest = 5e-5, LOOKS * comm.size
-    while (message := comm.improbe(source=source)) is None:
+    PRESENT.waiting = Waiting((), (source,))
+    while (message := comm.improbe(source=source, tag=WORDS)) is None:
         time.sleep(pause)
         pause = min(2 * pause, longest)
+    PRESENT.waiting = None
     return message.recv()

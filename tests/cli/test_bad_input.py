@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import struct
 import time
 from pathlib import Path
@@ -238,8 +239,10 @@ class Failing(DPSDAPS):
                 raise ValueError("a lone \\udcff, and an escape \\x1b[31m")
             if self.how == "wordless":
                 raise Wordless
-            if self.how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.how in ("KILL", "STOP"):
+                os.kill(os.getpid(), getattr(signal, "SIG" + self.how))
+            while self.how == "loop":
+                pass
             raise ZeroDivisionError("planted")
         return super().update(s, here, inbox, loss)
 """
@@ -267,9 +270,32 @@ def test_a_rank_that_fails_ends_the_job_with_one_message_and_its_traceback_in_th
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (
+            "loop",
+            r"agent 2 in round 5 is at work of its own for [12]\.\d s, since .* UTC; .*\(traceback in .*log.txt\)",
+        ),
+        (
+            "STOP",
+            r"no word from agent 2 \(process \d+ on .*\) for 2\.\d s, since .* in round 6: its process is stopped",
+        ),
+    ],
+)
+def test_a_rank_that_is_not_heard_of_any_more_ends_the_job(how, message, tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    words = ("algorithm.path=failing.py", f"algorithm.how={how}", "deadline.seconds=2", "output.dir=run", "topology.name=complete")
+    done = run_mpi(4, *words, cwd=tmp_path)
+    assert done.code == 4, done.err
+    assert re.search(message, done.err), done.err
+    assert len(done.err.splitlines()) == 1, done.err
+    assert left_behind(tmp_path) == []
+
+
 def test_a_killed_rank_ends_the_job(tmp_path):
     (tmp_path / "failing.py").write_text(FAILING)
-    done = run_mpi(8, "algorithm.path=failing.py", "algorithm.how=kill", cwd=tmp_path)
+    done = run_mpi(8, "algorithm.path=failing.py", "algorithm.how=KILL", cwd=tmp_path)
     assert done.code != 0
     assert left_behind(tmp_path) == []
 
