@@ -285,7 +285,13 @@ def test_a_rank_that_fails_ends_the_job_with_one_message_and_its_traceback_in_th
 )
 def test_a_rank_that_is_not_heard_of_any_more_ends_the_job(how, message, tmp_path):
     (tmp_path / "failing.py").write_text(FAILING)
-    words = ("algorithm.path=failing.py", f"algorithm.how={how}", "deadline.seconds=2", "output.dir=run", "topology.name=complete")
+    words = (
+        "algorithm.path=failing.py",
+        f"algorithm.how={how}",
+        "deadline.seconds=2",
+        "output.dir=run",
+        "topology.name=complete",
+    )
     done = run_mpi(4, *words, cwd=tmp_path)
     assert done.code == 4, done.err
     assert re.search(message, done.err), done.err

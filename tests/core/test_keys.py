@@ -31,7 +31,7 @@ CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
-    "record.agent_regret_every",
+    "record.agent_regret_every", "deadline.seconds",
 }  # fmt: skip
 
 
@@ -84,6 +84,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
         "kept_by": ("noise", "stopping"), "covers": ("all", "each"), "view": ("links", "agent:0"),
+        "seconds": ("inf", 9.0),
     }  # fmt: skip
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
