@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
     started = launcher()
     try:
-        words = parser.parse_args(argv).words
+        words = parser.parse_intermixed_args(argv).words
         if started is None or started.size == 1:
             return _alone(words)
     except BadInput:

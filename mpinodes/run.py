@@ -109,7 +109,7 @@ def main(argv: list[str]) -> int:
     try:
         words = argv
         if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
-            options = _arguments().parse_args(argv)
+            options = _arguments().parse_intermixed_args(argv)
             words = options.words
             if options.help or options.list or options.explain or options.dry_run:
                 if speaks:

@@ -152,7 +152,7 @@ def from_path(kind: Kind, path: str) -> Any:
 def _moved(error: BaseException) -> str:
     """A hint for files that import what mpinodes once had elsewhere."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes."):
-        return ": written for an older mpinodes; import from mpinodes.core, and see the README on what a part must say"
+        return ": written for an older mpinodes; import from mpinodes.core; what a part must say: docs/own/algorithm.md"
     return ""
 
 

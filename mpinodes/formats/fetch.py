@@ -83,6 +83,13 @@ MUSHROOMS = (
         "mushrooms",
     ),
 )
+DIGITS = (
+    _uci(
+        "optdigits/optdigits.tes",
+        "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8",
+        "80/optical+recognition+of+handwritten+digits",
+    ),
+)
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 RCV1 = (
     Wanted(
@@ -129,7 +136,7 @@ def _fetch(missing: Sequence[Wanted], directory: Path | None) -> list[Path]:
                 lacking = ", ".join(Path(other.names[0]).name for other in missing if _in(folder, other) is None)
                 raise BadInput(
                     f"{lacking}: not in {directory or folder}, and not to be had from {each.url}: {_why(error)}; "
-                    f"get {each.file} from {each.home} and set data.dir to the directory you put it in"
+                    f"get {each.file} from {each.home} and put it into {folder}"
                 ) from error
     return [path for each in missing if (path := _in(folder, each))]
 

@@ -108,7 +108,7 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, TypeError) and re.search(r"'leaks'|hidden_(gain|cap|keep)|'nominal'", text):
         text += (
             "; every message must say what it leaks: leaks=RELEASED, Feedback(...), Hidden(...) or UNKNOWN (and "
-            "calibration= where there was nominal=): see the README"
+            "calibration= where there was nominal=): see docs/own/algorithm.md"
         )
     return text
 

@@ -1,11 +1,12 @@
-"""The handwritten digits 6 and 8 that come with scikit-learn (UCI optical digits, 8 × 8 pixels of 0..16).
+"""The handwritten digits 6 and 8 of UCI's optical digits, 8 × 8 pixels of 0..16.
+
+From UCI's optdigits.tes, fetched once, or the copy of the same bytes that scikit-learn brings where it is installed.
 
 181 + 174 = 355 rows, 284 to train and 71 to test; label +1 = eight, as in the papers' MNIST task.
 """
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from mpinodes.core import Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source
+from mpinodes.formats import Source, fetch
 from mpinodes.formats.shelf import once
 from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 
@@ -25,17 +26,19 @@ __all__ = ["Digits"]
 def _file() -> Path:
     # Importing scikit-learn costs each rank over a second and 115 MB; finding it costs neither.
     package = find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise BadInput('data.name = "digits" reads a file of scikit-learn, which is missing: pip install scikit-learn')
-    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    if package is not None and package.submodule_search_locations:
+        return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    try:
+        return fetch.locate(fetch.DIGITS, None)[0]
+    except BadInput as error:
+        raise BadInput(f"{error}; or: pip install scikit-learn, which brings a copy") from error
 
 
 def _table(path: Path) -> Vector:
     try:
-        with gzip.open(path, "rt") as lines:
-            table = np.loadtxt(lines, delimiter=",")
+        table = np.loadtxt(path, delimiter=",")  # packed or not
     except (OSError, EOFError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read as scikit-learn's digits: {error}") from error
+        raise BadInput(f"{path}: cannot be read as the digits: {error}") from error
     if table.ndim != 2 or table.shape[1] != 65:
         raise BadInput(f"{path}: rows of 64 pixels and a digit expected, found shape {table.shape}")
     return table
@@ -65,7 +68,7 @@ class Digits(LabelledStream):
         """Rows of 64 pixels in [0, 1], split 80/20.
 
         Raises:
-            BadInput: scikit-learn's file is missing or not what it should be.
+            BadInput: the file is not to be had, or not what it should be.
         """
         path = _file()
         (table,) = once(path, "", lambda: [_table(path)])

@@ -136,7 +136,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(server, mine):
     said = message([wanted(server)], mine)
     assert said == (
         f"file.gz: not in {mine}, and not to be had from {server.url}/file.gz: what arrives has another checksum "
-        "than it should; get file.gz from http://home.example and set data.dir to the directory you put it in"
+        f"than it should; get file.gz from http://home.example and put it into {mine}"
     )
     assert everything(mine) == []
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_on_the_server_names_all_that_is_lacking(server, mine
     server.files["file.gz"] = DATA
     said = message([wanted(server, "one.gz"), wanted(server), wanted(server, "two.gz")], mine)
     assert said.startswith(f"one.gz, file.gz, two.gz: not in {mine}, and not to be had from {server.url}/one.gz: ")
-    assert "the server answers 404; get one.gz from http://home.example and set data.dir" in said
+    assert "the server answers 404; get one.gz from http://home.example and put it into" in said
     said = message([wanted(server), wanted(server, "two.gz")], mine)
     assert said.startswith(f"two.gz: not in {mine}")
     assert everything(mine) == ["file.gz"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+
 import numpy as np
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source
+from mpinodes.formats import Source, fetch
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
+from mpinodes.streams import digits as module
 from mpinodes.streams.adult import Adult
 from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
@@ -391,3 +395,21 @@ def test_the_command_line_knows_adults_options(people):
     parts = setup_of(f"{words} data.sizes=[2,3] {graph} rounds=2 data.dir={people().dir}")
     assert [len(share) for share in parts.stream.shares] == [2, 3]
     assert parts.stream.unproven_because
+
+
+def test_digits_are_fetched_where_scikit_learn_is_not_and_are_the_same_bytes(monkeypatch, tmp_path):
+    own = module._file()
+    copy = gzip.decompress(own.read_bytes())
+    assert hashlib.sha256(copy).hexdigest() == fetch.DIGITS[0].sha256
+    (tmp_path / "optdigits.tes").write_bytes(copy)
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setattr(fetch, "locate", lambda wanted, _: [tmp_path / wanted[0].names[0]])
+    assert module._file() != own
+    np.testing.assert_array_equal(module._table(module._file()), module._table(own))
+
+    def nowhere(*_):
+        raise BadInput("optdigits.tes: not to be had")
+
+    monkeypatch.setattr(fetch, "locate", nowhere)
+    with pytest.raises(BadInput, match=r"not to be had; or: pip install scikit-learn"):
+        module._file()

@@ -120,9 +120,9 @@ def test_a_study_is_no_experiment():
         resolved({"study": {"seeds": 3}})
 
 
-def test_the_study_of_the_readme_is_one(tmp_path):
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    text = re.search(r"```toml\n# study\.toml\n(.*?)```", readme, re.DOTALL)[1]
+def test_the_study_of_the_documentation_is_one(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    text = re.search(r"```toml\n# study\.toml\n(.*?)```", page, re.DOTALL)[1]
     assert len(text.splitlines()) < 20
     points = study_of(tmp_path, text).points()
     assert len(points) == 180

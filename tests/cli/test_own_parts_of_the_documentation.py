@@ -1,4 +1,4 @@
-"""The files that the README shows, written from it alone and run together."""
+"""The parts that docs/own shows, written from it alone and run together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import run_mpi
 
-README = Path(__file__).parents[2] / "README.md"
+PAGES = (Path(__file__).parents[2] / "docs" / "own").glob("*.md")
 
 
-def test_a_part_of_each_kind_from_the_readme_in_one_run_under_mpi(tmp_path):
-    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(), re.DOTALL))
+def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
+    files = dict(
+        re.findall(r"```python\n# (\w+\.py)\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
+    )
     assert len(files) == 7
     mixing = files.pop("my_mixing.py").replace("from dataclasses import dataclass\n", "").strip()
     algorithm = files["my_algorithm.py"].replace('("metropolis", "laplacian")', '("metropolis", Equal)')
