@@ -19,6 +19,10 @@ SHOWN = 3  # rounds of a graph that never repeats
 EXAMPLES: dict[str, dict[str, Any]] = {
     "ring": {"agents": 8},
     "complete": {"agents": 8},
+    "star": {"agents": 8},
+    "path": {"agents": 8},
+    "barbell": {"agents": 9},
+    "expander": {"agents": 12, "seed": 1},
     "torus": {"agents": 12},
     "grid": {"agents": 12},
     "hypercube": {"agents": 8},

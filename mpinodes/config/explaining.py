@@ -52,7 +52,10 @@ def documented_keys() -> dict[str, str]:
     )
     keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
     keys["topology.name"] = "the graph: " + ", ".join(sorted([*registry.names(registry.TOPOLOGIES), *stored.names()]))
-    keys["topology.file"] = "a graph of your own (networkx node-link JSON), instead of topology.name"
+    keys["topology.file"] = (
+        "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (a line "
+        "`0 1`: 0 sends to 1); weights in it are not looked at: algorithm.mixing makes them"
+    )
     keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
     for section, part in (("data", "stream of losses"), ("topology", "topology")):
         keys[f"{section}.path"] = f"a Python file of your own with a {part}, instead of {section}.name"

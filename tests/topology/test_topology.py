@@ -147,8 +147,11 @@ def test_a_file_of_ones_own(tmp_path):
     ("changes", "message"),
     [
         ({"edges": [{"source": 1, "target": 1, "rounds": [2]}]}, r"graph.json: round 2: agent 1 has an edge to itself"),
-        ({"edges": [{"source": 0, "target": 3}]}, r"graph.json: edge 0 -> 3: agents are numbered 0 to 2"),
-        ({"edges": [{"source": True, "target": 2.0}]}, r"Expected `int`, got `bool` - at `\$.edges\[0\].source`"),
+        ({"edges": [{"source": 0, "target": 3}]}, r"graph.json: edge 0 -> 3: 3 is none of the 3 nodes"),
+        (
+            {"edges": [{"source": True, "target": 2.0}]},
+            r"Expected `int \| str \| array`, got `bool` - at `\$\[0\].source`",
+        ),
         (
             {"edges": [{"source": 0, "target": 1, "rounds": [3]}]},
             r"rounds must be numbers from 1 to the period, 2, not \[3\]",
@@ -156,15 +159,77 @@ def test_a_file_of_ones_own(tmp_path):
         ({"edges": [{"source": 0, "target": 1, "rounds": []}]}, r"edge 0 -> 1: rounds must be numbers from 1"),
         ({"edges": [{"source": 0}]}, r"not networkx node-link JSON"),
         ({"edges": 3}, r"not networkx node-link JSON"),
-        ({"nodes": [{"id": 1}, {"id": 2}]}, r"ids of the 2 nodes must be 0 to 1"),
+        ({"links": []}, r"expected either `edges` or `links`"),
+        ({"edges": [{"source": 0, "target": 1, "round": [1]}]}, r"edge 0 -> 1: 'round': did you mean 'rounds'"),
+        ({"graph": {"perod": 3}}, r"the graph: 'perod': did you mean 'period'"),
+        ({"nodes": [{"id": 1}, {"id": 2}, {"id": 1}]}, r"two nodes are called 1"),
         ({"nodes": []}, r"length >= 1 - at `\$.nodes`"),
-        ({"graph": {"period": 0}}, r"Expected `int` >= 1 - at `\$.graph.period`"),
-        ({"graph": {"period": "x"}}, r"Expected `int`, got `str` - at `\$.graph.period`"),
+        ({"graph": {"period": 0}}, r"period = 0: expected a number of rounds"),
+        ({"graph": {"period": "x"}}, r"period = 'x': expected a number of rounds"),
     ],
 )
 def test_a_malformed_file_says_where(tmp_path, changes, message):
     with pytest.raises(BadInput, match=message):
         files.read(written(tmp_path, **changes))
+
+
+RELABELLED = {k: name for k, name in enumerate(["ann", "bob", "cy", "di", "eve"])}
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("names", [{}, {k: k + 1 for k in range(5)}, RELABELLED, {k: (0, k) for k in range(5)}])
+@pytest.mark.parametrize("key", ["edges", "links"])
+def test_what_networkx_writes_is_read_whatever_its_nodes_are_called(tmp_path, directed, names, key):
+    ring = nx.cycle_graph(5, create_using=nx.DiGraph if directed else nx.Graph)
+    nx.set_edge_attributes(ring, 0.5, "weight")
+    nx.set_node_attributes(ring, "red", "color")
+    ring.graph["note"] = "five"
+    graph = nx.relabel_nodes(ring, names) if names else ring
+    (tmp_path / "g.json").write_text(json.dumps(nx.node_link_data(graph, edges=key)))
+    assert files.read(tmp_path / "g.json").edges(1) == set(ring.to_directed().edges)
+    if not any(isinstance(name, tuple) for name in names.values()):
+        nx.write_graphml(graph, tmp_path / "g.graphml")
+        assert files.read(tmp_path / "g.graphml").edges(1) == set(ring.to_directed().edges)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1\n1 2\n2 0\n", "# a graph\n1 2 {}\n\n2 3 {'weight': 3}\n3 1\n", "ann,bob\nbob,cy d\ncy d,ann",
+        "source,target,weight\r\n10,11,0.5\r\n11,12,0.5\r\n12,10,0.5\r\n", "% KONECT\n1\t2\n2\t3\n3\t1\n",
+    ],
+)  # fmt: skip
+def test_a_list_of_edges_is_a_digraph(tmp_path, text):
+    path = tmp_path / "graph.csv"
+    path.write_text(text)
+    assert files.read(path).edges(1) == {(0, 1), (1, 2), (2, 0)}
+    assert files.read(path, undirected=True).edges(1) == Ring(3).edges(1)
+
+
+def test_graphml_says_in_which_rounds_an_edge_is_there(tmp_path):
+    graph = nx.DiGraph(period=2, name="two by two")
+    graph.add_edge(0, 1, rounds="1, 2")
+    graph.add_edge(1, 2, rounds=2)
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    found = files.read(tmp_path / "g.graphml")
+    assert found.phases == ({(0, 1)}, {(0, 1), (1, 2)})
+    assert found.title == "two by two"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<graphml><graph>", "not GraphML"), ("<html></html>", "not GraphML"), ("", "empty: no edge"),
+        ("# only this", "empty: no edge"), ("0 1\n2\n", "line 2: expected an edge"),
+        ("0,\n", "line 1: expected an edge"),
+        ("0 1\n1 1\n", "agent 1 has an edge to itself"),
+    ],
+)  # fmt: skip
+def test_a_malformed_graph_of_another_kind_says_where(tmp_path, text, message):
+    (tmp_path / "g").write_text(text)
+    with pytest.raises(BadInput, match=message) as caught:
+        files.read(tmp_path / "g")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_json(tmp_path):
@@ -242,13 +307,14 @@ def test_connectivity_counts_the_rounds_at_the_end_that_are_not_connected():
     assert facts.connectivity(Late(3), 10) == 10
 
 
-LEAST = {"small-world": 3, "barabasi-albert": 2}
+LEAST = {"small-world": 3, "barabasi-albert": 2, "barbell": 4, "expander": 5}
 PLAIN = {
     "small-world": {"neighbours": 2, "probability": 0.5},
     "barabasi-albert": {"attachments": 1},
     "geometric": {"radius": 0.8},
+    "expander": {"degree": 4},
 }
-RULES = ["ring", "complete", "torus", "grid", "hypercube", "exponential"]
+RULES = ["ring", "complete", "star", "path", "barbell", "torus", "grid", "hypercube", "exponential"]
 RANDOM = [name for name in KINDS if name not in RULES]
 EACH_ROUND = ["erdos-renyi-each-round", "random-digraph-each-round", "eulerian", "matchings"]
 DIRECTED = ["exponential", "random-digraph", "b-connected", "random-digraph-each-round", "eulerian"]
@@ -393,6 +459,29 @@ def test_an_exponential_graph_sends_to_all_powers_of_two_or_to_one_in_turn(n):
     assert facts.connectivity(turns, 99) <= max(1, hops)
 
 
+def test_an_expander_is_ramanujan():
+    for n, degree in ((5, 4), (6, 3), (12, 3), (40, 4), (41, 6)):
+        graph = KINDS["expander"](n, degree, seed=3)
+        sizes = np.sort(np.abs(np.linalg.eigvalsh(graph.sends(1).astype(float))))
+        assert (graph.sends(1).sum(axis=1) == degree).all()
+        assert sizes[-2] <= 2 * np.sqrt(degree - 1) + 1e-9 < sizes[-1]
+    for n, degree in ((4, 4), (5, 3)):
+        with pytest.raises(BadInput, match=f"topology.degree = {degree}: must be less than"):
+            KINDS["expander"](n, degree)
+
+
+@pytest.mark.parametrize(("agents", "bridge", "edges"), [(6, "least", 14), (7, "least", 16), (7, 3, 12), (12, 4, 34)])
+def test_a_barbell_is_two_complete_graphs_and_a_path(agents, bridge, edges):
+    assert len(KINDS["barbell"](agents, bridge).edges(1)) == edges
+    with pytest.raises(BadInput, match="two halves of at least two"):
+        KINDS["barbell"](agents, agents - 3)
+
+
+def test_a_star_and_a_path_have_one_edge_less_than_agents():
+    assert KINDS["star"](5).edges(1) == {e for i in range(1, 5) for e in ((0, i), (i, 0))}
+    assert KINDS["path"](5).edges(1) == Grid(5, 1).edges(1)
+
+
 def test_a_geometric_graph_joins_whoever_is_near():
     """By its law: two points of the unit square are within r of each other with πr² − 8r³/3 + r⁴/2."""
     r = 0.7
@@ -453,13 +542,13 @@ def test_a_small_world_that_is_never_connected_is_an_error(monkeypatch):
 
 
 def test_agents_draw_their_graphs_without_networkx():
-    """Except for the two kinds that are networkx's own."""
+    """Except for the kinds that are networkx's own."""
     code = """
 import sys
 from mpinodes.config import registry
 from mpinodes.topology import facts
 for name in registry.names(registry.TOPOLOGIES):
-    if name not in ("small-world", "barabasi-albert"):
+    if name not in ("small-world", "barabasi-albert", "barbell", "expander"):
         graph = registry.find(registry.TOPOLOGIES, name)(8, seed=1)
         graph.neighborhood(1, 0)
         for fact in ("connectivity", "one_way_edge", "out_edges", "laplacian_max", "is_eulerian"):
@@ -557,7 +646,7 @@ print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if
 def test_the_names_are_those_of_the_classes_and_of_the_files():
     assert sorted(registry.names(registry.TOPOLOGIES)) == sorted(KINDS)
     assert sorted(stored.names()) == ["five-agent-chord", "seven-agent-digraph"]
-    assert len(KINDS) == 16
+    assert len(KINDS) == 20
     with pytest.raises(BadInput, match=r"topology.name = 'base': there is no such name"):
         registry.find(registry.TOPOLOGIES, "base")
 

@@ -1,0 +1,55 @@
+"""The barbell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic, both_ways
+
+__all__ = ["Barbell"]
+
+
+@dataclass(frozen=True)
+class Barbell(Periodic):
+    """Two complete graphs of as many agents, joined by a path: the slowest way to mix so many edges.
+
+    Raises:
+        BadInput: what is not on the path does not make two of two agents or more.
+    """
+
+    bridge: Annotated[
+        Annotated[int, Meta(ge=0)] | Literal["least"],
+        Meta(description="agents on the path between the two; least: none, or one of an odd number"),
+    ] = "least"
+
+    def __post_init__(self) -> None:
+        if self.agents - self.between < 4 or (self.agents - self.between) % 2:
+            raise BadInput(
+                f"topology.agents = {self.agents}, topology.bridge = {self.between}: the other "
+                f"{self.agents - self.between} must be two halves of at least two agents each"
+            )
+
+    @property
+    def between(self) -> int:
+        """Agents on the path."""
+        return self.agents % 2 if self.bridge == "least" else self.bridge
+
+    @property
+    def title(self) -> str:
+        """With the path's length."""
+        half = (self.agents - self.between) // 2
+        return f"barbell, {half} and {half}, {self.between} between"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        import networkx as nx
+
+        graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)
+        return (both_ways(frozenset(graph.edges)),)

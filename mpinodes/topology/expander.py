@@ -1,0 +1,63 @@
+"""An expander."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import Edges
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.topology.base import Periodic, as_matrix, both_ways
+from mpinodes.topology.drawn import ATTEMPTS
+
+__all__ = ["Expander"]
+
+
+@dataclass(frozen=True)
+class Expander(Periodic):
+    """A random regular graph, undirected, drawn until it is Ramanujan.
+
+    Then every eigenvalue of its adjacency matrix but the largest, the degree d, is at most 2 √(d − 1) in size: as near
+    to 0 as those of a family of ever larger graphs can be (Lubotzky, Phillips and Sarnak 1988).
+
+    Raises:
+        BadInput: there is no such graph of so many agents.
+    """
+
+    degree: Annotated[int, Meta(ge=3, description="neighbours of every agent")] = 4
+
+    def __post_init__(self) -> None:
+        if self.degree >= self.agents or self.degree * self.agents % 2:
+            raise BadInput(
+                f"topology.degree = {self.degree}: must be less than the number of agents, {self.agents}"
+                f"{', and even, as that is odd' * (self.agents % 2)}; of few agents topology.name=complete is one"
+            )
+
+    @property
+    def title(self) -> str:
+        """With its degree."""
+        return f"expander, {self.degree} neighbours each"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One.
+
+        Raises:
+            BadInput: no draw was Ramanujan.
+        """
+        import networkx as nx
+
+        draws = Draws(self.seed, Purpose.TOPOLOGY)
+        for attempt in range(ATTEMPTS):
+            graph = nx.random_regular_graph(self.degree, self.agents, seed=draws.at(attempt))
+            edges = both_ways(frozenset(graph.edges))
+            eigenvalues = np.linalg.eigvalsh(as_matrix(self.agents, edges).astype(float))
+            if max(-eigenvalues[0], eigenvalues[-2]) <= 2 * sqrt(self.degree - 1) + 1e-9:
+                return (edges,)
+        raise BadInput(f"topology.degree = {self.degree}: none of {ATTEMPTS} random graphs was an expander")

@@ -1,0 +1,23 @@
+"""The path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mpinodes.core.parts import Edges
+from mpinodes.topology.base import Periodic, both_ways
+
+__all__ = ["Path"]
+
+
+@dataclass(frozen=True)
+class Path(Periodic):
+    """The path, 0 - 1 - ... - (n − 1)."""
+
+    title = "path"
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """One."""
+        return (both_ways(frozenset((i - 1, i) for i in range(1, self.agents))),)
