@@ -44,8 +44,13 @@ class Nothing(Loss):
         return Solved(v, 0.0, 0)
 
 
-def within_budget(setup: Setup) -> Experiment:
+def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     """The experiment with `privacy.epsilon`, or the rounds in which each agent stops, as its budget has it.
+
+    Args:
+        setup: of the experiment.
+        near: a `privacy.epsilon` from which to look for its own, as one of another seed; 0: none is known. What is
+            found does not depend on it.
 
     Raises:
         BadInput: no noise keeps it, or nothing is proven of the run.
@@ -62,7 +67,7 @@ def within_budget(setup: Setup) -> Experiment:
     together = len(runs) > 1 and budget.covers == "all" and not other_data(setup)
     kept = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
-        label = min(_label(part, budget) for part in kept)
+        label = min(_label(part, budget, near) for part in kept)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
     stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
     by_run = np.array(stops)
@@ -89,8 +94,10 @@ class _Dry:
         return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, endless=True))
 
 
-def _label(runs: Sequence[_Dry], budget: Budget) -> float:
+def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
     """The largest `privacy.epsilon` whose runs lose no more than the budget, published together.
+
+    Less noise never loses less: a label below one that keeps the budget keeps it, and is not tried.
 
     Raises:
         BadInput: the label moves nothing, or no label keeps the budget.
@@ -102,9 +109,19 @@ def _label(runs: Sequence[_Dry], budget: Budget) -> float:
     def lost(label: float) -> float:
         return spent([at(label) for at in by_label], experiment.rounds)
 
-    def over(label: float) -> bool:
-        return not lost(label) <= budget.epsilon  # where too little noise leaves nothing proven, too
+    keeps, exceeds = 0.0, np.inf
 
+    def over(label: float) -> bool:
+        nonlocal keeps, exceeds
+        if keeps < label < exceeds:
+            if lost(label) <= budget.epsilon:
+                keeps = label
+            else:  # where too little noise leaves nothing proven, too
+                exceeds = label
+        return label > keeps
+
+    for tried in (near, (1 + CLOSE) * near):
+        over(tried)
     low = budget.epsilon
     while over(low):
         low /= 4

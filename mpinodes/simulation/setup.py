@@ -28,8 +28,12 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
     return kept_in_budget(compose(asked, ranks))
 
 
-def kept_in_budget(setup: Setup) -> Setup:
+def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
     """A set-up that was composed, with the noise or the stops that its budget asks for: ready to run.
+
+    Args:
+        setup: it.
+        near: see `budget.within_budget`.
 
     Raises:
         BadInput: no noise keeps the budget.
@@ -37,7 +41,7 @@ def kept_in_budget(setup: Setup) -> Setup:
     if setup.experiment.privacy.budget is not None:
         from mpinodes.simulation.budget import within_budget
 
-        setup = rebuilt(setup, within_budget(setup))
+        setup = rebuilt(setup, within_budget(setup, near))
     return setup
 
 

@@ -43,6 +43,7 @@ class Plan:
         is_done: whether it is there already.
         experiment: as msgpack, empty where it is done: with every choice made, but perhaps for its budget's.
         is_ready: whether its budget's are.
+        near: the `privacy.epsilon` that a run has which differs in its seed alone; 0: none is known.
         connected_over: see `Setup`.
         agents, rounds: of the run.
         noise: what names its noise, where a seed gives it again.
@@ -54,6 +55,7 @@ class Plan:
     is_done: bool
     experiment: bytes
     is_ready: bool
+    near: float
     connected_over: int
     agents: int
     rounds: int
@@ -93,12 +95,13 @@ def _planned(point: Point, runs: Path) -> Plan:
     for place in sorted(runs.glob(f"*-{digits[:SHORT]}*")):  # of another study's words, perhaps
         if is_done(place, setup.experiment):
             noise = _own_noise(setup, noise_of(place / "experiment.toml"))
-            return make(name=place.name, is_done=True, is_ready=True, experiment=b"", noise=noise)
+            return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
     is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
     ready = kept_in_budget(setup) if is_ready else setup
     noise = _own_noise(ready, ready.noise_key.hex()[:DIGITS]) if is_ready else ""
     encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
-    return make(name=name, is_done=False, is_ready=is_ready, experiment=encoded, noise=noise)
+    near = ready.experiment.epsilon if is_ready else 0.0
+    return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
@@ -151,7 +154,7 @@ def in_lockstep(plan: Plan, place: Path) -> str:
 
 def _set_up(experiment: Experiment, plan: Plan) -> Setup:
     setup = set_up_again(experiment, plan.connected_over)
-    return setup if plan.is_ready else kept_in_budget(setup)
+    return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
 
 def performed(plan: Plan, runs: Path, run: Callable[[Plan, Path], str] = in_lockstep) -> str:

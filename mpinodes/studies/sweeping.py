@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from mpinodes.results.record import write_text
 from mpinodes.results.runs import RUNS, TABLE, Run, summary_of
 from mpinodes.studies.plans import FAILED, Mistake, Plan, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
-from mpinodes.studies.study import FILE, Study
+from mpinodes.studies.study import FILE, SEED, Study
 
 LOCK = ".lock"
 MOST_NAMED = 20  # mistakes, or failures, that are told one by one
@@ -145,7 +146,14 @@ def _plans(study: Study, points: Sequence[Any], pool: Pool, runs: Path) -> list[
     for plan in plans:
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
             raise BadInput(f"two runs of the study are one and the same: {_shown(other)}; and {_shown(plan)}")
-    return plans
+    return _beside_their_first_seeds(plans)
+
+
+def _beside_their_first_seeds(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans, those whose noise is still to be found with the label of one that differs in its seed alone."""
+    setting: Callable[[Plan], str] = lambda plan: repr({k: v for k, v in plan.settings.items() if k != SEED})  # noqa: E731
+    labels = {setting(plan): plan.near for plan in plans if plan.near}
+    return [plan if plan.is_ready else replace(plan, near=labels.get(setting(plan), 0.0)) for plan in plans]
 
 
 def _shown(plan: Plan | Mistake) -> str:

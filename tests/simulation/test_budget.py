@@ -11,6 +11,7 @@ from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
+from mpinodes.privacy.accountant import Accountant
 from mpinodes.simulation.budget import _Dry, events, within_budget
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
@@ -42,6 +43,21 @@ def run(words: str, tmp_path) -> tuple[dict, object]:
 def test_noise_keeps_a_budget_to_within_a_hundredth(tmp_path, words, epsilon):
     proven = run(f"{words} privacy.budget.epsilon={epsilon}", tmp_path)[0]["privacy"]["network"]["proven"]
     assert 0.99 * epsilon <= proven <= epsilon
+
+
+@pytest.mark.parametrize("words", [RUNS[0], RUNS[5]])
+def test_where_the_search_for_noise_begins_changes_nothing_but_its_length(words, monkeypatch):
+    setup = setup_of(f"{words} rounds=15 privacy.budget.epsilon=2")
+    asked = []
+    losses = Accountant.losses
+    monkeypatch.setattr(Accountant, "losses", lambda *given: asked.append(1) or losses(*given))
+    found = within_budget(setup).epsilon
+    alone = len(asked)
+    for near in (found, 1.0004 * found, 0.9 * found, 30 * found, 1e-9, 1e9):
+        assert within_budget(setup, near).epsilon == found
+    asked.clear()
+    within_budget(setup, found)
+    assert len(asked) < alone / 2
 
 
 def test_a_budget_of_pure_epsilon(tmp_path):
