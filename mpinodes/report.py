@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
     for run in parser.parse_args(argv).runs:
-        print(draw(run))
+        print(draw(run, vector=True))
     return 0
 
 

@@ -11,8 +11,12 @@ from mpinodes.results.report.reading import Drawn
 from mpinodes.results.versions import require_version
 
 
-def draw(directory: Path) -> Path:
+def draw(directory: Path, vector: bool = False) -> Path:
     """Draw the figures of a finished run and its page; returns the page's path.
+
+    Args:
+        directory: the run's.
+        vector: whether the figures are written as SVG and PDF too.
 
     Raises:
         BadInput: the directory holds no finished run, or cannot be written.
@@ -32,7 +36,7 @@ def draw(directory: Path) -> Path:
     try:
         target.mkdir(exist_ok=True)
         with data:
-            drawn = figures.draw_all(data, summary, target)
+            drawn = figures.draw_all(data, summary, target, vector)
         return page.write(directory, summary, experiment, drawn)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error

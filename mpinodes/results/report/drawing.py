@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.results.report.reading import Values
 
@@ -28,6 +29,9 @@ STYLE: Any = {
 }
 
 
+WIDE = 34  # letters, of which no two columns fit below a figure
+
+
 def axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
     """A figure with one pair of axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -45,6 +49,8 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
     if "repeat" in values.dims:
         axes.fill_between(t, values.min("repeat").values, values.max("repeat").values, color=colour, alpha=0.15, lw=0)
         values = values.mean("repeat")
+        if "label" in style:
+            style["label"] += ": mean, range of seeds"
     axes.plot(t, values.values, color=colour, **style)
 
 
@@ -55,17 +61,72 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
-def title(axes: Axes, summary: Json) -> None:
-    """Which run it is."""
-    repeats = f", mean and range of {summary['repeats']} seeds" if "repeats" in summary else ""
-    axes.set_title(f"{summary['algorithm']} on {summary['data']}, {summary['agents']} agents{repeats}", fontsize=9)
+def legend(axes: Axes) -> None:
+    """Below the axes, where it hides no curve."""
+    found, words = axes.get_legend_handles_labels()
+    columns = 1 if max(map(len, words), default=0) > WIDE else 2
+    if found and isinstance(axes.figure, Figure):
+        axes.figure.legend(handles=found, loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -> None:
+    """Label curves at their right ends, as far apart as the words are high.
+
+    Args:
+        axes: theirs, with the limits that they keep.
+        t: where they end.
+        labels: where each curve ends, its words and its colour.
+    """
+    height = 1.0 / 14  # of a line of words, as a share of the axes
+    transform = axes.transData + axes.transAxes.inverted()
+    wanted = sorted((float(transform.transform((t, y))[1]), y, words, colour) for y, words, colour in labels)
+    places: list[float] = []
+    for share, *_ in wanted:
+        places.append(max(share, places[-1] + height if places else share))
+    over = max(0.0, places[-1] - 1.0) if places else 0.0
+    for k in range(len(places) - 1, -1, -1):
+        places[k] = min(places[k], 1.0 - height * (len(places) - 1 - k)) if over else places[k]
+    for place, (_, y, words, colour) in zip(places, wanted, strict=True):
+        axes.annotate(
+            words, (t, y), (1.03, place), textcoords="axes fraction", color=colour, fontsize=8, va="center",
+            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6},
+        )  # fmt: skip
+
+
+def title(axes: Axes, summary: Json, what: str) -> None:
+    """What it shows, of which run."""
+    repeats = f", {summary['repeats']} seeds" if "repeats" in summary else ""
+    axes.set_title(
+        f"{what}\n{summary['algorithm']} on {summary['data']}, {summary['agents']} agents{repeats}", fontsize=9
+    )
+
+
+LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding
+TICKS: list[tuple[float, tuple[float, ...]]] = [  # above so many decades, at these multiples of a power of ten
+    (3.0, (1,)), (1.8, (1, 3)), (1.0, (1, 2, 5)), (0.4, tuple(range(1, 10))),
+]  # fmt: skip
+PLAIN = 30.0  # times as large: what spans less is shown on plain axes from 0 on
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Logarithmic, with plain numbers: no text of a figure is read as mathematics."""
+    """Logarithmic, with plain numbers and three of them at least: no text of a figure is read as mathematics."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
         low, high = axis.get_view_interval()
+        low = max(low, LEAST_SHARE * high)
+        axis.set_view_interval(low, high, ignore=True)
+        decades = np.log10(high / low)
+        subs = next((subs for more, subs in TICKS if decades > more), None)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
         axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
+        axis.set_minor_formatter(NullFormatter())
+
+
+def log_or_plain(axes: Axes, values: np.ndarray) -> None:
+    """The vertical axis of positive numbers: logarithmic where they span much, else plain from 0 on."""
+    known = values[np.isfinite(values) & (values > 0)]
+    if len(known) and known.max() > PLAIN * known.min():
+        log(axes, "y")
+    elif len(known):
+        axes.set_ylim(0.0, 1.12 * float(known.max()))

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mpinodes.results import privacy_words
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.results.report.graph import topology
@@ -20,32 +21,46 @@ from mpinodes.results.summary import BOUNDED, estimated
 
 Json = dict[str, Any]
 
+SILENT = "running mean, same run without noise"
 
-def draw_all(data: Drawn, summary: Json, target: Path) -> dict[str, Path]:
-    """Draw every figure that the run has the numbers for, as PNG; returns titles and files."""
+
+def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str, Path]:
+    """Draw every figure that the run has the numbers for, as PNG; returns titles and files.
+
+    Args:
+        data: the record.
+        summary: summary.json.
+        target: where the files go.
+        vector: whether SVG and PDF are written beside each, which takes as long again.
+    """
     drawers: dict[str, tuple[str, Callable[[Drawn, Json], Figure | None]]] = {
+        "accuracy": ("Accuracy", accuracy),
         "regret": ("Regret per round", regret),
         "gap": ("Optimality gap", gap),
         "error": ("Distance to the best decision", error),
         "training": ("Training loss", training),
         "privacy": ("Privacy loss", privacy),
         "views": ("What one node learns of another", views),
-        "accuracy": ("Accuracy", accuracy),
         "topology": ("Topology", topology),
     }
     drawn = {}
     with mpl.rc_context(STYLE):
         for name, (title, drawer) in drawers.items():
             if (figure := drawer(data, summary)) is not None:
-                path = target / f"{name}.png"
-                figure.savefig(path)
-                drawn[title] = path
+                drawn[title] = _saved(figure, target / f"{name}.png", vector)
         for metric in summary["metrics"]:
             if metric["figure"] and metric["variable"] in data:
                 path = target / f"{metric['variable']}.png"
-                _of_metric(data, metric, summary).savefig(path)
-                drawn[metric["label"].capitalize()] = path
+                drawn[metric["label"].capitalize()] = _saved(_of_metric(data, metric, summary), path, vector)
     return drawn
+
+
+def _saved(figure: Figure, path: Path, vector: bool) -> Path:
+    figure.savefig(path)
+    if vector:
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+    return path
 
 
 def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
@@ -59,12 +74,13 @@ def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
     if metric["unit"] == "share":
         values = 100 * values
     if "agent" in values.dims:
-        drawing.band(axes, t, values)
+        drawing.band(axes, t, values, label="agents, least to most")
         values = values.mean("agent")
-    drawing.line(axes, t, values, NETWORK)
+    drawing.line(axes, t, values, NETWORK, label=metric["label"])
     drawing.log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
     axes.set(xlabel="rounds", ylabel=metric["label"] + " (%)" * (metric["unit"] == "share"))
-    drawing.title(axes, summary)
+    drawing.title(axes, summary, metric["label"])
+    drawing.legend(axes)
     return figure
 
 
@@ -83,11 +99,14 @@ def regret(data: Drawn, summary: Json) -> Figure:
             axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"
         )
     _bounds(axes, data, summary)
+    if silent := summary.get("noise_free"):
+        t0, values = np.array(silent["horizon"]), np.array(silent["network_regret"])
+        axes.plot(t0, values / t0, color="black", ls="-.", lw=1, label="network, same run without noise")
     axes.axhline(0, color="black", lw=0.8)
     drawing.log(axes, "x")
     axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")
-    drawing.title(axes, summary)
-    axes.legend()
+    drawing.title(axes, summary, "Regret per round, against the best fixed decision (0)")
+    drawing.legend(axes)
     return figure
 
 
@@ -112,8 +131,8 @@ def gap(data: Drawn, summary: Json) -> Figure | None:
     drawing.line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
     drawing.log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
     axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary['judged']} decision")
-    drawing.title(axes, summary)
-    axes.legend()
+    drawing.title(axes, summary, "Optimality gap")
+    drawing.legend(axes)
     return figure
 
 
@@ -131,8 +150,8 @@ def error(data: Drawn, summary: Json) -> Figure | None:
         drawing.line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=label)
     drawing.log(axes, "x", "y")
     axes.set(xlabel="rounds", ylabel=f"‖{summary['judged']} decision − best‖²")
-    drawing.title(axes, summary)
-    axes.legend(fontsize=8)
+    drawing.title(axes, summary, "Distance to the best decision")
+    drawing.legend(axes)
     return figure
 
 
@@ -142,37 +161,41 @@ def training(data: Drawn, summary: Json) -> Figure | None:
         return None
     figure, axes = drawing.axes()
     drawing.line(axes, data["round"].values, data["training_loss"], NETWORK, label="at each agent's own decision")
-    drawing.log(axes, "y")
     axes.set(xlabel="round", ylabel="training loss L(t)")
-    drawing.title(axes, summary)
-    axes.legend()
+    drawing.log_or_plain(axes, data["training_loss"].values)
+    drawing.title(axes, summary, "Training loss of every round")
+    drawing.legend(axes)
     return figure
 
 
 def privacy(data: Drawn, summary: Json) -> Figure | None:
-    """ε against rounds: claimed, proven pure, proven at δ, for the worst agent and the network."""
-    t = data["horizon"].values
-    delta = summary["privacy"]["delta"]
-    curves = [
-        ("claimed by the paper", data["epsilon_claimed_network"], CLAIM, "-"),
-        ("network, proven pure", data["epsilon_proven_pure_network"], NETWORK, "--"),
-        (f"network, proven at δ = {delta:g}", data["epsilon_proven_network"], NETWORK, "-"),
-        ("worst agent's share, proven pure", data["epsilon_proven_pure"], AVERAGE, "--"),
-        (f"worst agent's share, proven at δ = {delta:g}", data["epsilon_proven"], AVERAGE, "-"),
-    ]
-    worst = [(label, _worst(e), colour, line) for label, e, colour, line in curves]
-    shown = [(label, e, colour, line) for label, e, colour, line in worst if np.any(e > 0)]
-    if not shown:
+    """ε against rounds, of the network and of the worst agent's share: claimed, proven pure, proven at δ."""
+    t, delta = data["horizon"].values, summary["privacy"]["delta"]
+    kinds = [("claimed", "epsilon_claimed", CLAIM, 8.0), ("proven, pure", "epsilon_proven_pure", AVERAGE, 4.5)]
+    kinds.append((f"proven at δ = {delta:g}", "epsilon_proven", NETWORK, 1.5))
+    found = {
+        who: [(words, _worst(data[name + of]), colour, width) for words, name, colour, width in kinds]
+        for who, of in (("Network", "_network"), ("Worst agent's share", ""))
+    }
+    everything = np.concatenate([epsilon for curves in found.values() for _, epsilon, _, _ in curves])
+    if not np.any(everything > 0):
         return None
-    figure, axes = drawing.axes()
-    for label, epsilon, colour, line in shown:
-        known = epsilon > 0
-        axes.plot(t[known], epsilon[known], color=colour, ls=line, marker=".", label=label)
-    if np.isnan(_worst(data["epsilon_proven_network"])[-1]):
-        axes.set_title("nothing is proven for this run", fontsize=10)
-    drawing.log(axes, "x", "y")
-    axes.set(xlabel="rounds", ylabel="privacy loss ε")
-    axes.legend(fontsize=8)
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    for place, (who, curves) in enumerate(found.items(), 1):
+        axes = figure.add_subplot(1, 2, place)
+        for _, epsilon, colour, width in curves:  # the first are the widest: what lies below is seen
+            axes.plot(t, np.where(epsilon > 0, epsilon, np.nan), color=colour, lw=width, solid_capstyle="round")
+        drawing.log_or_plain(axes, everything)
+        low, high = axes.get_ylim()
+        known = everything[everything > 0]
+        axes.set_ylim(low if low == 0 else 0.8 * known.min(), high if low == 0 else 1.25 * known.max())
+        drawing.log(axes, "x")
+        ends = [(float(e[-1]), f"{words}: {privacy_words.number(float(e[-1]))}", c) for words, e, c, _ in curves]
+        drawing.at_the_end(axes, float(t[-1]), [end for end in ends if end[0] > 0])
+        unproven = "" if curves[-1][1][-1] > 0 else ": nothing is proven"
+        axes.set_title(f"{who}{unproven}", fontsize=9)
+        axes.set(xlabel="rounds", ylabel="privacy loss ε")
+    figure.suptitle(f"Privacy loss: {summary['algorithm']} on {summary['data']}", fontsize=10)
     return figure
 
 
@@ -198,8 +221,11 @@ def views(data: Drawn, summary: Json) -> Figure | None:
     links = float(_worst(data["epsilon_proven_network"])[-1])
     left.axhline(links, color="black", ls=":", label="in all, on all links")
     left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node", ylim=(0, None))
+    left.set_ylim(0, 1.12 * left.get_ylim()[1])
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.legend(fontsize=8)
+    left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    left.set_title("against distance", fontsize=9)
+    right.set_title("of every agent, to every node", fontsize=9)
     right.grid(visible=False)
     name, what = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
     for axis in (right.xaxis, right.yaxis):
@@ -228,8 +254,14 @@ def accuracy(data: Drawn, summary: Json) -> Figure | None:
         )
         drawing.line(axes, t, 100 * data["accuracy_last"], AVERAGE, marker="s", ms=3, label="last decision, test")
     drawing.line(axes, t, 100 * data["accuracy_train"], NETWORK, ls=":", label="running mean, training")
+    if silent := summary.get("noise_free"):
+        shares = silent["accuracy" if "accuracy" in data else "accuracy_train"]
+        axes.plot(silent["horizon"], 100 * np.array(shares), color="black", ls="-.", lw=1, label=SILENT)
+    majority = (summary.get("majority") or {}).get("test" if "accuracy" in data else "train")
+    if majority is not None:
+        axes.axhline(100 * majority, color=AGENT, ls=":", label="always the larger class")
     drawing.log(axes, "x")
     axes.set(xlabel="rounds", ylabel="accuracy (%)")
-    drawing.title(axes, summary)
-    axes.legend(loc="lower right")
+    drawing.title(axes, summary, "Accuracy")
+    drawing.legend(axes)
     return figure

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import networkx as nx
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from mpinodes.results.report.drawing import NETWORK
 from mpinodes.results.report.reading import Drawn
 
 Json = dict[str, Any]
+
+INK = "#444444"
 
 
 def topology(data: Drawn, summary: Json) -> Figure:
@@ -37,27 +40,22 @@ def draw_topology(graph: Json) -> Figure:
 
 
 def _draw_edges(axes: Axes, agents: int, edges: set[tuple[int, int]]) -> None:
-    place = nx.circular_layout(nx.empty_graph(agents))
-    one_way = [(j, i) for j, i in edges if (i, j) not in edges]
-    both_ways = [(j, i) for j, i in edges if (i, j) in edges and j < i]
-    digraph: nx.DiGraph[int] = nx.DiGraph()
-    digraph.add_nodes_from(range(agents))
+    angles = 2 * np.pi * np.arange(agents) / agents
+    place = np.column_stack([np.cos(angles), np.sin(angles)])
     crowded = agents > 25
-    nx.draw_networkx_nodes(
-        digraph, place, ax=axes, node_size=20 if crowded else 200, node_color="#DDEAF3", edgecolors=NETWORK
-    )
+    width, radius = (0.3, 0.03) if crowded else (1.0, 0.14)
+    both = [place[[j, i]] for j, i in edges if (i, j) in edges and j < i]
+    axes.add_collection(LineCollection(both, colors=INK, linewidths=width, zorder=1))
+    one_way = np.array([(j, i) for j, i in sorted(edges) if (i, j) not in edges], dtype=int).reshape(-1, 2)
+    start, way = place[one_way[:, 0]], place[one_way[:, 1]] - place[one_way[:, 0]]
+    way *= 1 - radius / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), radius)  # the head ends at the circle
+    axes.quiver(
+        *start.T, *way.T, angles="xy", scale_units="xy", scale=1, color=INK, zorder=1, units="dots",
+        width=0.6 if crowded else 1.6, headwidth=6, headlength=7, headaxislength=6,
+    )  # fmt: skip
+    axes.scatter(place[:, 0], place[:, 1], s=20 if crowded else 200, c="#DDEAF3", edgecolors=NETWORK, zorder=2)
     if not crowded:
-        nx.draw_networkx_labels(digraph, place, ax=axes, font_size=8)
-    width = 0.3 if crowded else 1.0
-    nx.draw_networkx_edges(nx.Graph(both_ways), place, ax=axes, edgelist=both_ways, width=width)
-    nx.draw_networkx_edges(
-        nx.DiGraph(one_way),
-        place,
-        ax=axes,
-        edgelist=one_way,
-        width=width,
-        node_size=20 if crowded else 200,
-        arrowsize=9,
-    )
+        for agent, (x, y) in enumerate(place):
+            axes.text(x, y, str(agent), fontsize=8, ha="center", va="center", zorder=3)
+    axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
     axes.set_axis_off()
-    axes.margins(0.15)
