@@ -1,4 +1,7 @@
-"""Draw the report of runs again: python -m mpinodes.report RUN..."""
+"""Draw the report of runs again: python -m mpinodes.report RUN...
+
+Of a run that was ended before its time, summary and report of the rounds that its record holds.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,36 @@ from mpinodes.results.report import draw
 from mpinodes.simulation.launching import command
 
 
+def drawn(run: Path) -> list[Path]:
+    """The page of a run, or those of what has been begun of it.
+
+    Raises:
+        BadInput: it is none, or nothing of it is recorded.
+    """
+    begun = sorted(run.glob("repeat-*/record.h5")) or [run / "record.h5"]
+    if (run / "summary.json").exists() or not begun[0].exists():
+        return [draw(run, vector=True)]
+    from mpinodes.core.experiment import parse
+    from mpinodes.results import partial
+    from mpinodes.simulation.setup import set_up
+
+    pages = []
+    for place in (record.parent for record in begun):
+        if not (place / "summary.json").exists():
+            asked = parse(str(place / "experiment.toml"), ["report=false"])
+            partial.sum_up(set_up(asked, ranks=None), place)
+        pages.append(draw(place, vector=True))
+    return pages
+
+
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
     for run in parser.parse_args(argv).runs:
-        print(draw(run, vector=True))
+        for page in drawn(run):
+            print(page)
     return 0
 
 

@@ -19,6 +19,7 @@ for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from mpinodes.core.errors import BadInput
@@ -26,6 +27,7 @@ from mpinodes.simulation.launching import (
     BAD_INPUT,
     FAILED,
     INTERRUPTED,
+    STOPPED,
     Launcher,
     command,
     find_world,
@@ -52,6 +54,9 @@ def _arguments() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
     parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
+    parser.add_argument(
+        "--resume", metavar="RUN", type=Path, help="go on with a run that was ended before its time, from its directory"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
     parser.add_argument("--list", action="store_true", help="print every part there is, a line each")
     parser.add_argument(
@@ -107,16 +112,16 @@ def main(argv: list[str]) -> int:
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
     try:
-        words = argv
+        words, resumed = argv, None
         if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
             options = _arguments().parse_intermixed_args(argv)
-            words = options.words
+            words, resumed = options.words, options.resume
             if options.help or options.list or options.explain or options.dry_run:
                 if speaks:
                     inform(options, ranks)
                 return 0
             if options.lockstep:
-                return _lockstep(words, started)
+                return _lockstep(words, resumed, started)
     except BadInput as error:
         if not speaks:
             time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
@@ -129,21 +134,30 @@ def main(argv: list[str]) -> int:
     from mpinodes.simulation.job import Job
 
     job = Job(world)
-    return job.guarded(lambda: job.run(words))
+    return job.guarded(lambda: job.run(words, resumed))
 
 
-def _lockstep(words: list[str], started: Launcher | None) -> int:
+def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
+    from mpinodes.core.checkpoints import Stopped
     from mpinodes.core.experiment import asked_for
     from mpinodes.core.messages import Diverged
     from mpinodes.results import summary
     from mpinodes.results.timing import process_began
     from mpinodes.simulation import alone
+    from mpinodes.simulation.stopping import Signals
 
     gc.enable()
+    signals = Signals()
     try:
-        directory, result = alone.run(asked_for(words), process_began())
+        if resumed:
+            directory, result = alone.go_on(resumed, words, process_began(), signals)
+        else:
+            directory, result = alone.run(asked_for(words), process_began(), signals)
+    except Stopped as stop:
+        say(stop.in_words(signals.asked))
+        return STOPPED
     except Diverged as error:
         say(f"error: {error}")
         return FAILED

@@ -186,6 +186,28 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
+    """When all is written down that a run needs to go on: `python -m mpinodes.run --resume RUN`."""
+
+    every: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="rounds from one checkpoint to the next, which --resume RUN goes on from; the last two are "
+            "kept. Default: one alone, when a signal ends the run (SIGUSR1, SIGTERM, SIGINT). An agent's holds what "
+            "its messages hide: it is as private as its data"
+        ),
+    ] = None
+    seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        Meta(description="the same by the clock: a checkpoint when the last one is so many seconds old"),
+    ] = None
+
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether there are checkpoints without a signal."""
+        return bool(self.every or self.seconds)
+
+
 class Audit(Struct, forbid_unknown_fields=True, frozen=True):
     """How its privacy is attacked; nothing that is sent depends on it."""
 
@@ -268,6 +290,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     record: Record = field(default_factory=Record)
     audit: Audit = field(default_factory=Audit)
     deadline: Deadline = field(default_factory=Deadline)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -410,7 +433,7 @@ def _plain(value: Any) -> Any:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "audit": Audit, "deadline": Deadline, "output": Output,
+    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "output": Output,
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
 
 SILENT = (  # or below, by itself
-    "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline",
+    "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
 )  # fmt: skip
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 

@@ -198,7 +198,7 @@ def _is_default(experiment: Experiment) -> bool:
     """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
     default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
-    same |= {"report": default.report, "deadline": default.deadline}
+    same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
     return msgspec.structs.replace(experiment, **same) == default
 
 

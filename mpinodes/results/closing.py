@@ -21,7 +21,8 @@ Json = dict[str, Any]
 
 FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,
-    "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same, "dimension": same,
+    "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same,
+    "partial": largest, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
     "versions": same, "checked": same, "bytes_sent": total, "timing": dict.fromkeys((*PARTS, "total"), total),
     "seconds": total,
@@ -44,6 +45,7 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "agents": setup.topology.agents,
         "rounds": rounds,
         "rounds_asked": e.rounds,
+        "partial": False,
         "dimension": setup.dimension,
         "seed": e.seed,
         "reproducible": e.reproducible,

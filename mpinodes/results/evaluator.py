@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -49,6 +49,25 @@ class Evaluator:
         self._last |= {name: np.array(variable.values[-1]) for name, variable in variables.items()}
         return variables
 
+    def recall(self, columns: Mapping[str, Vector]) -> None:
+        """Take the next rounds of which no estimates are known, but what was told of them: by name, (r, ...)."""
+        self._meter.recall(columns["loss"])
+        self._done += len(columns["loss"])
+        by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
+        self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
+
+    def state(self) -> Json:
+        """All that it needs to go on, and what metrics remember: plain data."""
+        metrics = {metric.name: vars(metric) for metric in self._metrics}
+        return {"meter": self._meter.state(), "last": self._last, "done": self._done, "metrics": metrics}
+
+    def restore(self, state: Json) -> None:
+        """Go on from there."""
+        self._meter.restore(state["meter"])
+        self._last, self._done = state["last"], state["done"]
+        for metric in self._metrics:
+            vars(metric).update(state["metrics"][metric.name])
+
     @property
     def judged(self) -> Judged:
         """The run, once it is closed."""
@@ -70,7 +89,9 @@ class Evaluator:
         )  # fmt: skip
         told = [(metric, metric.judge(judged)) for metric in self._metrics if metric.dims[0] == "horizon"]
         self._variables = {
-            metric.name: _variable(metric, values, len(meter.horizons)) for metric, values in told if values is not None
+            metric.name: _variable(metric, values, len(meter.horizons))
+            for metric, values in told
+            if values is not None and not np.isnan(values).all()
         }
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 

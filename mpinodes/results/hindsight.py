@@ -19,14 +19,14 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell) -> list[Comparator]:
     """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
     everything = meter.everything
     if not everything.samples:
-        once = best(everything.upto(1), feasible, meter.mean[-1])
+        once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]))
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
     fixed: list[Comparator] = []
     for t, sums, mean in zip(meter.horizons.tolist(), meter.total, meter.mean, strict=True):
-        total = everything.upto(t)
+        total, mean = everything.upto(t), np.nan_to_num(mean)  # of a run whose decisions are not known
         start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
         # The start's value is no less than the least: no regret is smaller than this.
-        least_regret = float(np.min(sums)) - total.value(feasible.project(start))
+        least_regret = float(np.nanmin(sums)) - total.value(feasible.project(start))
         fixed.append(best(total, feasible, start, least_regret))
         tell(len(fixed), len(meter.horizons))
     return fixed

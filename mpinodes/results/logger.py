@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 
 from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.core.events import Events
 from mpinodes.results import closing, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
-from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, versions, write_text
+from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, events_in, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
 
@@ -27,34 +29,70 @@ Json = dict[str, Any]
 class Logger:
     """Follows one run; `take` every chunk of rows, then `finish`.
 
+    Args:
+        setup: of the run.
+        directory: where it is recorded.
+        mpi: the library's name.
+        watch: of the command.
+        kept: what a logger before has kept, to go on from; None: the run begins.
+
     Attributes:
         accounting: what the run cost in privacy.
     """
 
-    def __init__(self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch) -> None:
+    def __init__(
+        self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch, kept: Mapping[str, Any] | None = None
+    ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
+        self._keeper = Keeper(directory, LOGGER)
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
-        write_text(directory / "experiment.toml", headed(setup))
+        self._done, self._fitness, self._seconds = 0, 0.0, 0.0
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
-        self._record = Record(directory / "record.h5", setup.topology.agents, setup.dimension, attributes)
-        self._progress = Progress(directory, e.name, e.rounds)
-        self._done, self._fitness = 0, 0.0
+        path = directory / "record.h5"
+        if kept is None:
+            write_text(directory / "experiment.toml", headed(setup))
+            self._record = Record(path, setup.topology.agents, setup.dimension, attributes)
+        else:
+            self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
+            self._evaluator.restore(kept["evaluator"])
+            self.accounting.take(events_in(directory, setup.layout, self._done))
+            self._record = Record.reopen(path, self._done, attributes)
+            self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
+            _rewrite(directory / "experiment.toml", headed(setup))
+            (directory / "summary.json").unlink(missing_ok=True)  # of a run that is to be longer
+        self._keeper.forget_after(self._done)
+        self._progress = Progress(directory, e.name, e.rounds, self._done)
 
-    def follow(self, chunks: Iterable[Vector]) -> None:
-        """Take all chunks, each (agents, rounds, row), to the last."""
+    def follow(self, chunks: Iterable[Chunk]) -> int | None:
+        """Take all chunks, to the last, and keep what is needed to go on where that is wanted.
+
+        Returns:
+            The round after which the run was stopped; None: it was not.
+        """
         self._watch.lap("start_up")
-        begun = time.perf_counter()
+        begun, before, order = time.perf_counter(), self._seconds, None
         try:
-            for chunk in chunks:
-                self.take(chunk)
+            for rows, order in chunks:
+                self.take(rows)
+                self._seconds = before + time.perf_counter() - begun
+                if order and order.keeps:
+                    self._keep(order)
         finally:
             self._record.write()
-            self._seconds = time.perf_counter() - begun
             self._watch.lap("rounds")
             self._progress.close()
+        return self._done if order and order.stops else None
+
+    def _keep(self, order: Order) -> None:
+        """What this one needs to go on after the rounds done; the record has to have them, for it goes on with it."""
+        self._record.write()
+        self._keeper.forget_before(order.forget)
+        state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
+        state |= {"experiment": self._setup.experiment.toml(), "stops": order.stops}
+        self._keeper.save(self._done, state, order.stops)
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""
@@ -111,6 +149,14 @@ class Logger:
         }
         closing.conclude(self._setup.experiment, self._directory, summary, self._watch)
         return summary
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Write what may have changed, and leave the time at which the run began."""
+    if path.read_text("utf-8") != text:
+        began = path.stat().st_mtime
+        write_text(path, text)
+        os.utime(path, (began, began))
 
 
 def _of_messages(events: Events) -> Variables:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,10 @@ class Rounds(NamedTuple):
     training_loss: Vector | None  # (rounds,)
 
 
+_SUMS = ("_seen", "_weight", "_sum_x", "_sum_f", "_apart", "_unjudged", "_latest")
+_BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
+
+
 class Meter:
     """Adds up losses chunk by chunk, and keeps them at the horizons.
 
@@ -85,6 +90,7 @@ class Meter:
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
         self._seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
+        self._latest = np.zeros((k, d))
         self._apart = np.zeros((1, n))  # what agents lost more than the network, when it was last found
         self.horizons = horizons
         self.total = np.zeros((h, 2 + n))
@@ -115,6 +121,39 @@ class Meter:
             self.total[at] = totals[self.horizons[at] - first]
         self._sum_f = totals[-1]
         return Rounds(x, summands, lost.training)
+
+    def recall(self, losses: Vector) -> None:
+        """Add the next rounds, of which nothing is known but what the network lost: (r,)."""
+        first, last = self._seen + 1, self._seen + len(losses)
+        self._labelled, self.accuracy = {}, {}
+        self._sum_x[:] = self._latest[:] = self._sum_f[1:] = np.nan
+        totals = self._sum_f[0] + np.cumsum(losses)
+        self._seen, self._weight, self._sum_f[0] = last, np.nan, totals[-1]
+        for at in self._horizons_within(first, last):
+            self.total[at] = [totals[self.horizons[at] - first], *self._sum_f[1:]]
+            self._keep(at, self._latest)
+
+    def state(self) -> dict[str, Any]:
+        """All that it needs to go on: plain data."""
+        reached = slice(int(np.searchsorted(self.horizons, self._seen, side="right")))
+        return {
+            **{name: getattr(self, name) for name in _SUMS},
+            **{name: getattr(self, name)[reached] for name in _BY_HORIZON},
+            "accuracy": {name: of[reached] for name, of in self.accuracy.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there, to horizons that may be other ones than were to be reached then."""
+        for name in _SUMS:
+            setattr(self, name, state[name])
+        reached = len(state["horizons"])
+        ahead = self.horizons[self.horizons > self._seen]
+        h = reached + len(ahead)
+        self.whole = np.zeros((h, self.whole.shape[1]))
+        for name in _BY_HORIZON:
+            setattr(self, name, _continued(state[name], h if len(getattr(self, name)) else 0))
+        self.horizons[reached:] = ahead
+        self.accuracy = {name: _continued(of, h) for name, of in state["accuracy"].items()}
 
     def _decisions(self, estimates: Vector) -> Vector:
         """(rounds, agents, d) -> (rounds, k, d)."""
@@ -207,3 +246,10 @@ class Meter:
         rounds = self._rounds if self.everything.samples else 1
         values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
         self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
+
+
+def _continued(values: NDArray[Any], length: int) -> NDArray[Any]:
+    """The same, with as many empty rows as it lacks."""
+    whole = np.zeros((length, *values.shape[1:]), values.dtype)
+    whole[: len(values)] = values
+    return whole

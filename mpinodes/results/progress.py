@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import TextIO
 
@@ -33,15 +33,34 @@ def on_terminal() -> bool:
     return False
 
 
-class Progress:
-    """Shows the rounds done, to people and to programs."""
+def _cut(path: Path, rounds: int) -> TextIO:
+    """What an attempt before has shown of these rounds, to be added to."""
+    try:
+        lines = path.read_text("utf-8").splitlines(keepends=True) if rounds else []
+    except (OSError, ValueError):
+        lines = []
+    file = path.open("w", encoding="utf-8")
+    file.writelines(line for line in lines if _round_of(line) <= rounds)
+    return file
 
-    def __init__(self, directory: Path, title: str, rounds: int) -> None:
-        self._rounds, self._title = rounds, title
-        self._jsonl: TextIO = (directory / "progress.jsonl").open("w", encoding="utf-8")
+
+def _round_of(line: str) -> float:
+    """Of a line that was written whole."""
+    try:
+        return int(json.loads(line)["round"]) if line.endswith("\n") else inf
+    except (ValueError, LookupError, TypeError):
+        return inf
+
+
+class Progress:
+    """Shows the rounds done, to people and to programs; of a run that goes on, from a round on."""
+
+    def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
+        self._rounds, self._title, self._begin = rounds, title, begin
+        self._jsonl = _cut(directory / "progress.jsonl", begin)
         self._start = self._last_line = time.perf_counter()
         self._bar = (
-            tqdm(total=rounds, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)
+            tqdm(total=rounds, initial=begin, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)
             if on_terminal()
             else None
         )
@@ -49,7 +68,7 @@ class Progress:
     def show(self, t: int, average_fitness: float) -> None:
         """Round t is done; the mean loss so far is `average_fitness`."""
         now = time.perf_counter()
-        rate = t / max(now - self._start, 1e-9)
+        rate = (t - self._begin) / max(now - self._start, 1e-9)
         fitness = average_fitness if isfinite(average_fitness) else None
         line = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
         self._jsonl.write(json.dumps(line) + "\n")

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from mpinodes import __version__
 from mpinodes.core.errors import BadInput
+from mpinodes.core.events import Events, Layout
 from mpinodes.core.experiment import Experiment
 from mpinodes.results import long_names
 from mpinodes.results.versions import VERSION
@@ -243,6 +244,13 @@ def _variable_of(dataset: Any, rounds: slice) -> Variable:
     """Some rounds of a variable."""
     label, unit = (str(dataset.attrs.get(key, "")) for key in ("long_name", "units"))
     return Variable(_dims(dataset), dataset[rounds], label, unit)
+
+
+def events_in(run: Path, layout: Layout, rounds: int | None = None) -> Events:
+    """The events of so many rounds that a run has recorded; None: of all."""
+    with h5py.File(run / "record.h5") as file:
+        names = [name for name in file if name.startswith(("event_", "leakage_"))]
+        return Events.of_columns(layout, {name: file[name][:rounds] for name in names})
 
 
 def write_text(path: Path, text: str) -> None:

@@ -3,67 +3,97 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
 from msgspec.structs import replace
 
 from mpinodes.config.building import build
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Setup
+from mpinodes.core.checkpoints import Chunk, Kept, Stopped, discard, places
 from mpinodes.core.experiment import single_run
 from mpinodes.privacy.together import Together, other_data
 from mpinodes.results import long_names, sources
-from mpinodes.results.accounting import together_section
+from mpinodes.results.accounting import Accounting, together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
-from mpinodes.results.record import fresh_file, write_text
+from mpinodes.results.record import events_in, fresh_file, write_text
 from mpinodes.results.siblings import headed
 from mpinodes.results.timing import Stopwatch
 
 Json = dict[str, Any]
 
 
-def log(setup: Setup, directory: Path, mpi: str, rows: Callable[[Setup], Iterable[Vector]], begun: float) -> Json:
+class Rounds(Protocol):
+    """Where the rounds of a job come from."""
+
+    def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
+        """How many repeats are done, and what the logger goes on from in the next one; None: that begins."""
+
+    def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
+        """Of the next repeat, in its directory."""
+
+
+def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Json:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
 
     Args:
         setup: of the first.
         directory: where they are recorded.
         mpi: the library's name.
-        rows: the rows of a run, chunk by chunk.
+        rounds: of all of them.
         begun: when the command did, by `time.perf_counter`.
+
+    Raises:
+        Stopped: a run was asked to.
     """
     e = setup.experiment
     same_data = e.repeats > 1 and e.private and not other_data(setup)
     together = Together(e.privacy.adjacency)
+    all_places = places(directory, e.repeats)
+    done, kept = rounds.first(all_places, setup.topology.agents)
 
-    def follow(run: Setup, place: Path, watch: Stopwatch) -> Json:
-        logger = Logger(run, place, mpi, watch)
-        logger.follow(rows(run))
+    def follow(run: Setup, place: Path, watch: Stopwatch, kept: Kept | None) -> Json:
+        logger = Logger(run, place, mpi, watch, kept)
+        if stopped := logger.follow(rounds.chunks(run, place)):
+            raise Stopped(directory, stopped)
         summary = logger.finish()
         if same_data:
             logger.accounting.publish(together)
+        if not e.checkpoint.are_asked_for:
+            discard(place)
+        return summary
+
+    def followed(run: Setup, place: Path) -> Json:
+        """One that was done before."""
+        summary: Json = json.loads((place / "summary.json").read_text("utf-8"))
+        if same_data:
+            accounting = Accounting(run)
+            accounting.take(events_in(place, run.layout))
+            accounting.close(np.array([summary["rounds"]]), lambda done, of: None)
+            accounting.publish(together)
         return summary
 
     sources.keep(e, directory)
     if e.repeats == 1:
-        return follow(setup, directory, Stopwatch(begun))
-    width = len(str(e.repeats - 1))
-    places = [directory / f"repeat-{r:0{width}}" for r in range(e.repeats)]
+        return follow(setup, directory, Stopwatch(begun), kept)
+    write_text(directory / "experiment.toml", e.toml())
     summaries: list[Json] = []
-    for r, place in enumerate(places):
+    for r, place in enumerate(all_places):
         alone = build(replace(single_run(e, r), report=False))
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
-        place.mkdir()
-        summaries.append(follow(run, place, Stopwatch(None if summaries else begun)))
+        place.mkdir(exist_ok=True)
+        watch = Stopwatch(None if summaries else begun)
+        known = followed(run, place) if r < done else follow(run, place, watch, kept if r == done else None)
+        summaries.append(known)
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # alone it would take less
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
-    write_text(directory / "experiment.toml", e.toml())
-    records = {seed: place / "record.h5" for seed, place in enumerate(places, e.seed)}
+    records = {seed: place / "record.h5" for seed, place in enumerate(all_places, e.seed)}
     _combine_records(directory / "record.h5", records, {metric.name for metric in setup.metrics})
     summary = combined(setup.metrics, summaries)
     if same_data:

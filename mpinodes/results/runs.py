@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
-UNSEEN = ("report", "record", "audit", "deadline")  # keys that no result depends on
+UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
 CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
 FACTS = {"agents": "agents", "rounds": "rounds", "bytes_sent": "bytes sent", "seconds": "seconds"}
 
@@ -48,7 +48,7 @@ class Run:
     def keys(self) -> dict[str, Any]:
         """Every key of its experiment, dotted, with its value."""
         tree = tomllib.loads((self.place / "experiment.toml").read_text("utf-8"))
-        return dict(_flat(tree))
+        return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @property
     def losses(self) -> int:
@@ -79,7 +79,8 @@ def summary_of(place: Path) -> Json | None:
         summary = json.loads((place / "summary.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return summary if isinstance(summary, dict) and summary.get("version") == VERSION else None
+    done = isinstance(summary, dict) and summary.get("version") == VERSION and not summary.get("partial")
+    return summary if done else None
 
 
 def found(places: Sequence[Path]) -> list[Run]:
@@ -122,6 +123,11 @@ def _read(place: Path) -> Run:
     try:
         summary = json.loads((place / "summary.json").read_text("utf-8"))
         require_version(summary["version"], str(place))
+        if summary.get("partial"):
+            raise BadInput(
+                f"{place}: ended before its time, after {summary['rounds']} of {summary['rounds_asked']} rounds: not "
+                f"to be compared; go on with it: python -m mpinodes.run --resume {place}"
+            )
         run = Run(place, summary)
         _ = run.results, run.keys
     except BadInput:
@@ -162,11 +168,10 @@ def table(place: str | Path) -> pandas.DataFrame:
     return pandas.DataFrame(rows(found([Path(place)])))
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of nested dictionaries, dotted, with its value."""
     for name, value in tree.items():
-        if not prefix and name in UNSEEN:
-            continue
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -33,7 +33,19 @@ def keep(e: Experiment, directory: Path) -> None:
     """Copy them into a run directory."""
     for key, path in files(e):
         (directory / FOLDER).mkdir(exist_ok=True)
-        shutil.copyfile(path, directory / FOLDER / f"{key.replace('.', '-')}-{path.name}")
+        shutil.copyfile(path, _copy_of(directory, key, path))
+
+
+def _copy_of(directory: Path, key: str, path: Path) -> Path:
+    return directory / FOLDER / f"{key.replace('.', '-')}-{path.name}"
+
+
+def changed_since(directory: Path, key: str, path: Path) -> bool:
+    """Whether a file is another one than was kept with a run."""
+    try:
+        return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
+    except OSError:
+        return True
 
 
 def checked(e: Experiment) -> list[Json] | None:

@@ -17,10 +17,8 @@ from msgspec.structs import replace
 
 from mpinodes.config import registry
 from mpinodes.config.building import build
-from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events
-from mpinodes.core.experiment import Experiment, Record, parse
+from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record, parse
 from mpinodes.core.parts import Stream
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
@@ -28,6 +26,7 @@ from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unma
 from mpinodes.results import sources
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
+from mpinodes.results.record import events_in
 from mpinodes.results.siblings import noise_of, touched_since
 from mpinodes.results.versions import require_version
 
@@ -96,7 +95,7 @@ class Finished:
             raise BadInput(f"{changed} was changed since")
         setup = build(self.experiment)
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
-        accountant.compose(_events(self.place, setup))
+        accountant.compose(events_in(self.place, setup.layout))
         cost = cost_of(setup, accountant, len(accountant.events())).network.settled()
         self._require_found(cost.loss(self.experiment.privacy.delta))
         return same_things(setup, self.job), cost
@@ -176,6 +175,11 @@ def _finished(place: Path) -> Finished:
             rounds = len(file["round"])
     except (OSError, KeyError) as error:
         raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
+    if summary.get("partial"):
+        raise BadInput(
+            f"{place}: ended before its time: what it said after the last round of its record is not known; "
+            "go on with it (python -m mpinodes.run --resume), and count it then"
+        )
     if "privacy" not in summary or rounds != summary.get("rounds"):
         raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
     try:
@@ -186,19 +190,15 @@ def _finished(place: Path) -> Finished:
     return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
 
 
-def _events(place: Path, setup: Setup) -> Events:
-    with h5py.File(place / "record.h5") as file:
-        names = [name for name in file if name.startswith(("event_", "leakage_"))]
-        return Events.of_columns(setup.layout, {name: file[name][:] for name in names})
-
-
 def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
 def _settings(e: Experiment) -> str:
     """All that can change what a run says."""
-    return replace(e, name="any", record=Record(), output=None, report=True).toml()
+    return replace(
+        e, name="any", record=Record(), deadline=Deadline(), checkpoint=Checkpoint(), output=None, report=True
+    ).toml()
 
 
 def _same_run(one: Finished, other: Finished) -> bool:

@@ -49,7 +49,8 @@ def seeds(s: Json) -> str:
 
 def rounds(s: Json) -> str:
     """How many there were, and whether they ended before their time."""
-    early = f" (of {s['rounds_asked']}: all agents had settled)" if s["rounds"] < s["rounds_asked"] else ""
+    why = "ended before their time" if s.get("partial") else "all agents had settled"
+    early = f" (of {s['rounds_asked']}: {why})" if s["rounds"] < s["rounds_asked"] else ""
     return f"{s['rounds']} rounds{early}"
 
 

@@ -4,44 +4,57 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mpinodes.core.checkpoints import INSTEAD, Chunk, Keeper, Kept, Stopped, keepers_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
+from mpinodes.core.snapshot import Damaged
 from mpinodes.results import repeats
 from mpinodes.results.record import make_directory, unmake_directory
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.simulation.launching import say
+from mpinodes.simulation.lockstep import run_agents
+from mpinodes.simulation.plan import Plan
+from mpinodes.simulation.resuming import reopen, tell
 from mpinodes.simulation.setup import rehearse, set_up
+from mpinodes.simulation.stopping import Signals
 
 
-def run(asked: Tree, begun: float | None = None) -> tuple[Path, dict[str, Any]]:
+def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> tuple[Path, dict[str, Any]]:
     """Run an experiment given as nested dictionaries; returns the run directory and the summary.
 
     Args:
         asked: the experiment.
         begun: when the command did, by `time.perf_counter`; None: now.
+        signals: that stop it; None: none does.
 
     Raises:
         BadInput: something in the experiment is wrong.
+        Stopped: a signal came.
     """
-    return run_set_up(lambda: set_up(asked, ranks=None), begun)
+    return run_set_up(lambda: set_up(asked, ranks=None), begun, signals)
 
 
-def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None) -> tuple[Path, dict[str, Any]]:
+def run_set_up(
+    make_setup: Callable[[], Setup], begun: float | None = None, signals: Signals | None = None
+) -> tuple[Path, dict[str, Any]]:
     """Run what is to be set up; returns the run directory and the summary.
 
     Args:
         make_setup: sets it up.
         begun: when the command did, by `time.perf_counter`; None: now.
+        signals: as of `run`.
 
     Raises:
         BadInput: something in the experiment is wrong.
+        Stopped: a signal came.
     """
     begun = time.perf_counter() if begun is None else begun
     with threadpool_limits(1), np.errstate(all="ignore"):
@@ -49,12 +62,87 @@ def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None) -> t
         rehearse(setup)
         directory = make_directory(setup.experiment)
         try:
-            return directory, repeats.log(setup, directory, "none (lockstep)", simulate, begun)
+            return directory, _logged(setup, directory, _Rounds(signals), begun)
         except BadInput:  # a file is found to be wrong where its rows are read
             unmake_directory(directory)
             raise
-        except Exception as error:
-            with (directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
-                log.write(traceback.format_exc())
-            error.add_note(f"(traceback in {directory / 'log.txt'})")
-            raise
+
+
+def go_on(directory: Path, words: list[str], begun: float, signals: Signals) -> tuple[Path, dict[str, Any]]:
+    """The same for a run that was ended before its time.
+
+    Args:
+        directory: where it is.
+        words: key=value, on top of its experiment.
+        begun: when the command did.
+        signals: as of `run`.
+
+    Raises:
+        BadInput: it cannot go on.
+        Stopped: a signal came.
+    """
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        setup, done, found = reopen(directory, words, None)
+        rehearse(setup)
+        return directory, _logged(setup, directory, _Rounds(signals, done, found, goes_on=True), begun)
+
+
+def _logged(setup: Setup, directory: Path, rounds: _Rounds, begun: float) -> dict[str, Any]:
+    """Run what is set up; what goes wrong stands in the log."""
+    try:
+        return repeats.log(setup, directory, "none (lockstep)", rounds, begun)
+    except (BadInput, Stopped):
+        raise
+    except Exception as error:
+        with (directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(traceback.format_exc())
+        error.add_note(f"(traceback in {directory / 'log.txt'})")
+        raise
+
+
+class _Rounds:
+    """Those of all agents, in this process.
+
+    Args:
+        signals: that stop them.
+        done: of its repeats, so many.
+        found: what the logger has kept.
+        goes_on: whether it was begun before.
+    """
+
+    def __init__(
+        self, signals: Signals | None, done: int = 0, found: Sequence[Kept] = (), goes_on: bool = False
+    ) -> None:
+        self._signals, self._done, self._found, self._goes_on = signals, done, found, goes_on
+        self._kept: list[Kept] = []  # of the agents
+
+    def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
+        """See `repeats.Rounds`."""
+        if not self._goes_on or self._done == len(places):
+            return self._done, None
+        place = places[self._done]
+        kept = self._loaded(keepers_of(place, agents))
+        tell(place, kept)
+        return self._done, kept
+
+    def _loaded(self, keepers: Sequence[Keeper]) -> Kept | None:
+        """What the logger has kept of the latest checkpoint that is whole."""
+        for kept in self._found:
+            try:
+                self._kept = [keeper.load(kept["round"]) for keeper in keepers]
+            except (OSError, Damaged) as error:
+                say(f"{error}; {INSTEAD}")
+            else:
+                return kept
+        return None
+
+    def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
+        """See `repeats.Rounds`."""
+        keepers, kept = keepers_of(place, run.topology.agents), self._kept
+        self._kept = []
+        begin = kept[0]["round"] if kept else 0
+        for keeper in keepers:
+            keeper.forget_after(begin)
+        with self._signals or nullcontext():
+            plan = Plan(run, begin, self._signals.is_asked) if self._signals else Plan(run, begin)
+            yield from run_agents(run, plan, keepers, kept)

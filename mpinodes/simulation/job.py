@@ -7,17 +7,22 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, places
 from mpinodes.core.errors import BadInput
-from mpinodes.core.messages import Diverged, Vector
+from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
 from mpinodes.simulation import pulse
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, in_words, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, say
+from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
+from mpinodes.simulation.stopping import Signals
+
+FAILED_FILE = "failed.txt"
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,6 +40,8 @@ class Job:
         self._step: Step | None = None  # of the first run
         self._places = [Place("", 0)] * world.size
         self._pulse = Pulse(world)
+        self._done, self._goes_on = 0, False
+        self._found: list[Kept] | None = None
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
@@ -82,7 +89,7 @@ class Job:
             with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(pulse.line(late) if late and late.waits_for else trace)
             # Where several ranks fail at once, the first to make this file is the one that speaks.
-            with (self._directory / "failed.txt").open("x", encoding="utf-8", errors="backslashreplace") as failed:
+            with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
                 if late:
                     time.sleep(self._pulse.settling)
                     message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
@@ -97,15 +104,20 @@ class Job:
     def _of_deadline(self, reports: list[Report]) -> str:
         return f"error: {pulse.in_words(reports, self._places)}; longer waits: deadline.seconds=<seconds> or inf"
 
-    def run(self, words: list[str]) -> int:
-        """Set up together, then act as agent or logger."""
+    def run(self, words: list[str], resumed: Path | None = None) -> int:
+        """Set up together, then act as agent or logger.
+
+        Args:
+            words: of the command.
+            resumed: the directory of a run that is to go on; None: a new one.
+        """
         import numpy as np
 
         from mpinodes.simulation.network import make_wait
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
         self._pulse.start()
-        setup, error = self._set_up(words)
+        setup, error = self._set_up(words, resumed)
         if setup is None:
             self._pulse.end()
             if self._is_logger:
@@ -117,15 +129,16 @@ class Job:
         with self._pulse.unattended():
             agents = self._world.Split(int(self._is_logger))
             channel = self._world.Dup()
-        if self._is_logger:
-            self._log(setup, channel)
-        else:
-            ranks_here = sum(place.host == os.uname().nodename for place in self._places)
-            self._act(setup, agents, channel, make_wait(self._world, ranks_here))
+        with Signals(acts=self._is_logger) as signals:
+            if self._is_logger:
+                code = self._log(setup, channel, signals)
+            else:
+                ranks_here = sum(place.host == os.uname().nodename for place in self._places)
+                code = self._act(setup, agents, channel, make_wait(self._world, ranks_here))
         self._pulse.end()
-        return 0
+        return code
 
-    def _set_up(self, words: list[str]) -> tuple[Setup | None, str]:
+    def _set_up(self, words: list[str], resumed: Path | None) -> tuple[Setup | None, str]:
         """The set-up on every rank, or the one error that some rank met.
 
         The logger alone reads the experiment and makes the run directory; every rank reads its own data.
@@ -137,33 +150,33 @@ class Job:
         from mpinodes.formats import shelf
         from mpinodes.simulation.network import hear, tell
 
-        setup, told = None, ("", b"", "", "")
+        setup, told = None, Told()
         if self._is_logger:
             try:
-                setup, told = self._prepare(words)
+                setup, told = self._prepare(words, resumed)
             except BadInput as problem:
-                told = (str(problem), b"", "", "")
+                told = Told(str(problem))
             tell(self._world, told)
         else:
             told = hear(self._world, self._logger_rank)
-        error, resolved, directory, place = told
+        error = told.error
         if error:
             shelf.take_down()
             return None, error
-        self._directory = Path(directory)
+        self._directory, self._done, self._goes_on = Path(told.directory), told.done, told.goes_on
         try:
             if setup:
                 self._prepare_to_log(setup)
             else:
-                shelf.put_up(Path(place))
-                setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
+                shelf.put_up(Path(told.place))
+                setup = build(msgspec.msgpack.decode(told.resolved, type=Experiment))
                 self._step = Step(setup, self._world.rank)  # which reads its samples
                 setup.stream.forget()
         except BadInput as problem:
             error = str(problem) if self._is_logger else f"{self._name}: {problem}"
         error = self._agreed(error)
         shelf.take_down()
-        if error and self._is_logger:
+        if error and self._is_logger and not resumed:
             from mpinodes.results.record import unmake_directory
 
             unmake_directory(self._directory)
@@ -196,7 +209,7 @@ class Job:
         record.versions(_library())
         rehearse(setup)
 
-    def _prepare(self, words: list[str]) -> tuple[Setup, tuple[str, bytes, str, str]]:
+    def _prepare(self, words: list[str], resumed: Path | None) -> tuple[Setup, Told]:
         import tempfile
 
         import msgspec
@@ -204,46 +217,120 @@ class Job:
         from mpinodes.core.experiment import asked_for
         from mpinodes.formats import shelf
         from mpinodes.results.record import make_directory
+        from mpinodes.simulation.resuming import reopen
         from mpinodes.simulation.setup import set_up
 
         place = tempfile.mkdtemp(prefix="mpinodes-")
         shelf.put_up(Path(place))
-        setup = set_up(asked_for(words), self._world.size)
-        directory = make_directory(setup.experiment).absolute()
-        return setup, ("", msgspec.msgpack.encode(setup.experiment), str(directory), place)
+        if resumed:
+            setup, done, self._found = reopen(resumed, words, self._world.size)
+            directory = resumed.absolute()
+            (directory / FAILED_FILE).unlink(missing_ok=True)
+        else:
+            setup, done = set_up(asked_for(words), self._world.size), 0
+            directory = make_directory(setup.experiment).absolute()
+        resolved = msgspec.msgpack.encode(setup.experiment)
+        return setup, Told("", resolved, str(directory), place, done, self._found is not None)
 
-    def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> None:
+    def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> int:
         """The agent's whole life."""
         from mpinodes.config.building import build
         from mpinodes.core.experiment import single_run
-        from mpinodes.simulation.network import Channel, hear, run_agent
+        from mpinodes.simulation.network import Channel, agreed, hear, run_agent
 
-        for r in range(setup.experiment.repeats):
+        assert self._directory is not None
+        rank, repeats, code = self._world.rank, setup.experiment.repeats, 0
+        all_places = places(self._directory, repeats)
+        for r in range(self._done, repeats):
             mine = setup if r == 0 else build(single_run(setup.experiment, r))
-            e = mine.experiment
-            step = self._step if r == 0 and self._step else Step(mine, self._world.rank)
+            step = self._step if r == 0 and self._step else Step(mine, rank)
             mine.stream.forget()
-            channel = Channel(comm, e.rounds, mine.layout.width, e.record.chunk)
-            run_agent(step, mine, agents, channel, wait)
+            keeper = Keeper(all_places[r], name_of(rank))
+            kept = agreed(comm, keeper) if r == self._done and self._goes_on else None
+            channel = Channel(comm, mine.layout.width, longest_chunk(mine), kept["round"] if kept else 0)
+            if run_agent(step, mine, agents, channel, wait, keeper, kept):
+                code = STOPPED
+                break
         self._pulse.hush()
         hear(self._world, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
+        return code
 
-    def _log(self, setup: Setup, comm: MPI.Comm) -> None:
+    def _log(self, setup: Setup, comm: MPI.Comm, signals: Signals) -> int:
         """The logger's."""
         from mpinodes.results import repeats, summary
         from mpinodes.results.timing import process_began
-        from mpinodes.simulation.network import receive_chunks, tell
+        from mpinodes.simulation.network import tell
 
         assert self._directory is not None
-
-        def rows(run: Setup) -> Iterator[Vector]:
-            return receive_chunks(comm, run.experiment.rounds, run.layout.width, run.experiment.record.chunk)
-
-        text = summary.text(repeats.log(setup, self._directory, _library(), rows, process_began()), self._directory)
+        rounds, code = _Rounds(comm, signals, self._done, self._found), 0
+        try:
+            found = repeats.log(setup, self._directory, _library(), rounds, process_began())
+        except Stopped as stop:
+            code, text = STOPPED, stop.in_words(signals.asked)
+            say(text)
+        else:
+            text = summary.text(found, self._directory)
+            print(text, flush=True)
         with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(text + "\n")
-        print(text, flush=True)
         tell(self._world, None)
+        return code
+
+
+class Told(NamedTuple):
+    """What the logger tells all agents in the beginning.
+
+    Attributes:
+        error: why there is no run.
+        resolved: the experiment, every choice made.
+        directory: of the run.
+        place: where files are that were read for all.
+        done: of its repeats, so many.
+        goes_on: whether it has been begun before.
+    """
+
+    error: str = ""
+    resolved: bytes = b""
+    directory: str = ""
+    place: str = ""
+    done: int = 0
+    goes_on: bool = False
+
+
+class _Rounds:
+    """Those of all agents, over MPI.
+
+    Args:
+        comm: of the agents and the logger.
+        signals: that stop them.
+        done: of its repeats, so many.
+        found: what the logger has kept; None: the run was not begun before.
+    """
+
+    def __init__(self, comm: MPI.Comm, signals: Signals, done: int, found: list[Kept] | None) -> None:
+        self._comm, self._signals, self._done = comm, signals, done
+        self._found, self._goes_on = found or [], found is not None
+        self._begin = 0
+
+    def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
+        """See `repeats.Rounds`."""
+        from mpinodes.simulation.network import agree
+        from mpinodes.simulation.resuming import tell
+
+        if not self._goes_on or self._done == len(places):
+            return self._done, None
+        kept = agree(self._comm, self._found)
+        self._begin = kept["round"] if kept else 0
+        tell(places[self._done], kept)
+        return self._done, kept
+
+    def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
+        """See `repeats.Rounds`."""
+        from mpinodes.simulation.network import receive_chunks
+
+        begin, self._begin = self._begin, 0
+        plan = Plan(run, begin, self._signals.is_asked)
+        return receive_chunks(self._comm, plan, run.layout.width, begin)
 
 
 def _library() -> str:

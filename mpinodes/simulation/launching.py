@@ -20,7 +20,7 @@ from mpinodes.core.errors import BadInput
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-BAD_INPUT, FAILED, OVERDUE, INTERRUPTED, NOBODY_READS = 2, 3, 4, 130, 141
+BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
 LEAVE_TAKING = 600  # seconds
 LONGEST = 480  # characters of a line that is said
 

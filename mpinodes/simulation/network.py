@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from mpinodes.core import Neighborhood, Setup, Vector
-from mpinodes.core.experiment import chunk_rounds
+from mpinodes.core.checkpoints import INSTEAD, Chunk, Keeper, Kept, Order
+from mpinodes.core.snapshot import Damaged
+from mpinodes.simulation.launching import say
+from mpinodes.simulation.plan import Plan
 from mpinodes.simulation.pulse import PRESENT, Waiting
-from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step
+from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step, keep
 
 Wait = Callable[[Sequence[MPI.Request]], object]
 
@@ -26,6 +30,7 @@ POLLS = 200  # a round of 65 ranks on two cores takes some tens
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
 WORDS = 0  # the tag of what is told and heard
 PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
+OVER = -1  # in the place of a chunk's end: there is none any more
 LOOKS = 4e-4  # the same of one that waits for what may take seconds
 
 
@@ -100,6 +105,14 @@ class Network:
                 )
         return arrivals
 
+    def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
+        """What was heard in a round, and said, before this process was there."""
+        for j in here.in_neighbors:
+            self._receive(j)
+        for j, frame in frames.items():
+            self._frames[j][:] = frame
+        return self._pattern(here)[1]
+
     def _pattern(self, here: Neighborhood) -> tuple[list[MPI.Prequest], Arrivals]:
         pattern = self._patterns.get(here[2:])
         if pattern is None:
@@ -129,87 +142,159 @@ class Network:
 class Channel:
     """An agent's way to the logger: rows of floats, sent a chunk at a time.
 
-    Two chunks take turns: while one is on its way the other is filled. An agent that finds both full waits,
-    so memory is bounded however slow the logger is, and it sleeps, to leave the logger the core.
+    Two chunks take turns: while one is on its way the other is filled. How long a chunk is the logger says, two chunks
+    ahead, once it has received the one before those. So memory is bounded however slow the logger is, and whatever it
+    wants of all agents after a certain round reaches all of them in time. An agent that waits sleeps, to leave the
+    logger the core.
+
+    Args:
+        comm: of the agents and the logger.
+        width: floats of a row.
+        longest: rounds of a chunk, at most.
+        begin: the round after which rows begin.
     """
 
-    def __init__(self, comm: MPI.Comm, rounds: int, width: int, chunk: int) -> None:
-        self._comm, self._rounds, self._logger = comm, rounds, comm.size - 1
-        self._length = chunk_rounds(chunk, width, rounds)
-        self._chunks = np.empty((2, self._length, width))
+    def __init__(self, comm: MPI.Comm, width: int, longest: int, begin: int = 0) -> None:
+        self._comm, self._logger = comm, comm.size - 1
+        self._chunks = np.empty((2, longest, width))
         self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
-        self._filled, self._place = self._chunks[0], 0
+        self._chunk, self._begin, self._order = 0, begin, Order(begin)
+        self._word = np.empty(len(Order._fields), np.int64)
 
     def row(self, t: int) -> Vector:
         """Where the row of round t is to be written."""
-        chunk, self._place = divmod(t - 1, self._length)
-        if self._place == 0:
-            patient_wait([self._sending[chunk % 2]], self._comm, [self._logger])
-            self._filled = self._chunks[chunk % 2]
-        row: Vector = self._filled[self._place]
+        if t > self._order.end:
+            self._begin, self._order = self._order.end, self._heard()
+            patient_wait([self._sending[self._chunk % 2]], self._comm, [self._logger])
+        row: Vector = self._chunks[self._chunk % 2, t - 1 - self._begin]
         return row
 
-    def done(self, t: int) -> None:
-        """The row of round t is complete; send the chunk if it is full or the last."""
-        if self._place == self._length - 1 or t == self._rounds:
-            self._send((t - 1) // self._length, self._place + 1)
+    def done(self, t: int) -> Order | None:
+        """The row of round t is complete; where the chunk is, it is sent, and what was asked for is returned."""
+        if t < self._order.end:
+            return None
+        self._send(t - self._begin)
+        return self._order
 
-    def _send(self, chunk: int, rows: int) -> None:
-        patient_wait([self._sending[chunk % 2]], self._comm, [self._logger])
-        self._sending[chunk % 2] = self._comm.Isend(self._chunks[chunk % 2, :rows], dest=self._logger)
+    def _send(self, rows: int) -> None:
+        patient_wait([self._sending[self._chunk % 2]], self._comm, [self._logger])
+        filled = self._chunks[self._chunk % 2, :rows]
+        self._sending[self._chunk % 2] = self._comm.Isend(filled, dest=self._logger)
+        self._chunk += 1
+
+    def _heard(self) -> Order:
+        patient_wait([self._comm.Irecv(self._word, source=self._logger)], self._comm, [self._logger])
+        end, keeps, stops, forget = self._word.tolist()
+        return Order(end, bool(keeps), bool(stops), forget)
 
     def close(self, t: int) -> None:
-        """Wait until everything has left; a run that ends before its time, in round t, ends with a short chunk."""
-        if t < self._rounds:
-            self._send(*divmod(t, self._length))
+        """Round t was the last; a chunk shorter than was asked for, though empty, tells the logger.
+
+        By then an agent has written down what it was asked to.
+        """
+        self._send(t - self._begin if t < self._order.end else 0)
         patient_wait(self._sending, self._comm, [self._logger, self._logger])
+        while self._heard().end != OVER:
+            pass
 
 
-def run_agent(step: Step, setup: Setup, agents: MPI.Comm, channel: Channel, wait: Wait) -> None:
-    """All rounds of one agent; the channel is closed at the end."""
+def run_agent(
+    step: Step,
+    setup: Setup,
+    agents: MPI.Comm,
+    channel: Channel,
+    wait: Wait,
+    keeper: Keeper,
+    kept: Kept | None = None,
+) -> bool:
+    """The rounds of one agent; the channel is closed at the end.
+
+    Args:
+        step: the agent's.
+        setup: of the run.
+        agents: all of them.
+        channel: to the logger.
+        wait: how it waits for others.
+        keeper: of what it needs to go on.
+        kept: what it goes on from; None: it begins.
+
+    Returns:
+        Whether it was stopped.
+    """
     frame = np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
-    state, arrivals = step.start(), None
-    done, PRESENT.busy = 0, False
-    for t in range(1, setup.experiment.rounds + 1):
-        state = step(state, arrivals, frame, channel.row(t))
+    t, state, arrivals, order = 0, step.start(), None, None
+    if kept:
+        t, state = kept["round"], kept["state"]
+        arrivals = network.restored(state.here, kept["frames"])
+    keeper.forget_after(t)
+    PRESENT.busy = False
+    while t < setup.experiment.rounds:
+        state = step(state, arrivals, frame, channel.row(t + 1))
         if state.left:
             break
-        channel.done(t)
-        done, arrivals = t, network.exchange(state.here)
+        t += 1
+        order = channel.done(t)
+        arrivals = network.exchange(state.here)
+        if order is None:
+            continue
+        keeper.forget_before(order.forget)
+        if order.keeps:
+            keep(keeper, t, state, arrivals, order.stops)
+        if order.stops:
+            break
     PRESENT.here = None
-    channel.close(done)
+    channel.close(t)
     network.close()
     PRESENT.busy = True
+    return order is not None and order.stops
 
 
-def receive_chunks(comm: MPI.Comm, rounds: int, width: int, chunk: int) -> Iterator[Vector]:
-    """The logger's end of all channels: arrays (agent, round, width), in order, valid until the next one.
+def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Iterator[Chunk]:
+    """The logger's end of all channels: chunks in order, each valid until the next one.
 
-    A chunk shorter than it should be is the last.
+    A chunk shorter than was asked for is the last.
     """
-    agents, length = comm.size - 1, chunk_rounds(chunk, width, rounds)
-    buffers = np.empty((2, agents, length, width))
-    last = (rounds - 1) // length
+    agents = comm.size - 1
+    buffers = np.empty((2, agents, plan.longest, width))
+    asked: deque[Order] = deque()
 
-    def size_of(k: int) -> int:
-        return min(length, rounds - k * length)
+    def say(order: Order) -> None:
+        word = np.array(order, np.int64)
+        patient_wait([comm.Isend(word, dest=i) for i in range(agents)], comm, range(agents))
+
+    def ask() -> None:
+        if order := plan.next():
+            asked.append(order)
+            say(order)
 
     def post(k: int) -> list[MPI.Request]:
-        return [comm.Irecv(buffers[k % 2, i, : size_of(k)], source=i) for i in range(agents)]
+        return [comm.Irecv(buffers[k % 2, i], source=i) for i in range(agents)]
 
+    ask()
+    ask()
     coming, status = post(0), [MPI.Status() for _ in range(agents)]
+    k, before = 0, Order(begin)
     PRESENT.busy = False
-    for k in range(last + 1):
-        size = size_of(k)
+    while True:
         patient_wait(coming, comm, range(agents), statuses=status)
         PRESENT.steps += 1
         came = status[0].Get_count(MPI.DOUBLE) // width
-        coming = post(k + 1) if came == size and k < last else []
+        plan.came()
+        if before.keeps:
+            plan.is_whole(before.end)
+        order = asked.popleft() if asked else None
+        is_last = order is None or came < order.end - before.end
+        if is_last:
+            say(Order(OVER))
+        else:
+            ask()
+            coming = post(k + 1)
         if came:
-            yield buffers[k % 2, :, :came]
-        if came < size:
+            yield Chunk(buffers[k % 2, :, :came], None if is_last else order)
+        if order is None or is_last:
             break
+        k, before = k + 1, order
     PRESENT.busy = True
 
 
@@ -263,3 +348,35 @@ def hear(comm: MPI.Comm, source: int) -> Any:
         pause = min(2 * pause, longest)
     PRESENT.waiting = None
     return message.recv()
+
+
+def agree(comm: MPI.Comm, found: Sequence[Kept]) -> Kept | None:
+    """What a run goes on from, the latest that all can read; None: nothing. As the logger does it.
+
+    Args:
+        comm: of the agents and the logger.
+        found: what the logger has kept.
+    """
+    for kept in found:
+        tell(comm, (kept["round"], False))
+        problems = [problem for agent in range(comm.size - 1) if (problem := hear(comm, agent))]
+        if not problems:
+            tell(comm, (kept["round"], True))
+            return kept
+        say(f"{problems[0]}; {INSTEAD}")
+    tell(comm, (0, True))
+    return None
+
+
+def agreed(comm: MPI.Comm, keeper: Keeper) -> Kept | None:
+    """The same, as an agent does it."""
+    kept: Kept | None = None
+    while True:
+        t, is_agreed = hear(comm, comm.size - 1)
+        if is_agreed:
+            return kept if t else None
+        try:
+            kept, problem = keeper.load(t), ""
+        except (OSError, Damaged) as error:
+            problem = str(error)
+        comm.send(problem, dest=comm.size - 1, tag=WORDS)

@@ -13,6 +13,7 @@ from mpinodes.config.metrics import metrics_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Tree
 from mpinodes.core.parts import Setup
+from mpinodes.core.snapshot import packed_up
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
@@ -64,6 +65,13 @@ def rehearse(setup: Setup) -> None:
     Raises:
         BadInput: it fails.
     """
+    if setup.experiment.checkpoint.are_asked_for:
+        start = setup.algorithm.init(np.zeros(setup.dimension))
+        metrics = {metric.name: vars(metric()) for metric in setup.metrics}
+        try:
+            packed_up({"state": start, "mixing": setup.mixing.init(0), "metrics": metrics})
+        except TypeError as error:
+            raise BadInput(f"checkpoint: {error}") from error
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:

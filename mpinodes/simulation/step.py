@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
+from mpinodes.core.checkpoints import Keeper
 from mpinodes.core.events import NOTHING_SAID, Event, Kind
 from mpinodes.core.messages import (
     HEADER,
@@ -89,6 +90,20 @@ class State(NamedTuple):
     heard: Inbox | None = None
     moving: int = 0
     left: bool = False
+
+
+def keep(keeper: Keeper, t: int, state: State, arrivals: Arrivals, lasting: bool) -> None:
+    """Write down what an agent goes on from after round t, in which this has arrived.
+
+    Args:
+        keeper: the agent's.
+        t: the round.
+        state: after it; what it heard before is not needed any more.
+        arrivals: of the round.
+        lasting: as of `Keeper.save`.
+    """
+    heard = dict(zip(arrivals.senders, arrivals.frames, strict=True))
+    keeper.save(t, {"state": state._replace(heard=None), "frames": heard}, lasting)
 
 
 def _hops(setup: Setup) -> int:

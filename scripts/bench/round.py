@@ -31,12 +31,14 @@ from mpi4py import MPI
 
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
+from mpinodes.core.checkpoints import Keeper, name_of
 from mpinodes.core.experiment import chunk_rounds, parse
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.results.timing import Stopwatch
 from mpinodes.simulation.network import Channel, Network, assemble, make_wait, patient_wait, receive_chunks, run_agent
+from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.step import Step
 from mpinodes.streams.labelled import LabelledStream, in_memory
 
@@ -81,7 +83,6 @@ def setup_of(case: str, ranks: int, quick: bool) -> Setup:
 def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
     agents, comm = world.Split(int(world.rank == world.size - 1)), world.Dup()
-    e = setup.experiment
     if world.rank == world.size - 1:
         from mpinodes.results.logger import Logger
 
@@ -89,15 +90,15 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             world.Barrier()
             start = time.perf_counter()
-            logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))
+            logger.follow(receive_chunks(comm, Plan(setup), setup.layout.width))
             seconds = time.perf_counter() - start
         assemble(comm)
     else:
         step = Step(setup, world.rank)
-        channel = Channel(comm, e.rounds, setup.layout.width, e.record.chunk)
+        channel = Channel(comm, setup.layout.width, longest_chunk(setup))
         world.Barrier()
         start = time.perf_counter()
-        run_agent(step, setup, agents, channel, wait)
+        run_agent(step, setup, agents, channel, wait, Keeper(Path(), name_of(world.rank)))
         seconds = time.perf_counter() - start
         assemble(comm)
     agents.Free(), comm.Free()
@@ -296,7 +297,7 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             clock.put_around("record", logger._record, "append")
             clock.put_around("logger's arithmetic", logger, "take")
-            logger.follow(receive_chunks(comm, e.rounds, setup.layout.width, e.record.chunk))
+            logger.follow(receive_chunks(comm, Plan(setup), setup.layout.width))
     else:
         step = Step(setup, world.rank)
         clock.put_around("update", setup.algorithm, "update")
@@ -313,7 +314,7 @@ def _live(step: Step, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, clock: Clo
     """As `run_agent`, but hearing and speaking apart."""
     e, frame = setup.experiment, np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
-    channel = Channel(comm, e.rounds, setup.layout.width, e.record.chunk)
+    channel = Channel(comm, setup.layout.width, longest_chunk(setup))
     hear, speak = clock.around("hear", step.receive), clock.around("speak", step)
     exchange = clock.around("exchange and wait", network.exchange)
     state = step.start()

@@ -8,7 +8,9 @@ t x̄(t) = t d̄ + Σ_{s<t} s n̄(s), and with N agents and Theorem 2's M(s) the
 Agent i has d̄_i/t beside W's mix of t x(t), so W^(T−s) instead of the mean. The predecessor's x̄ is contracted by
 1 − N_i γ(t) in round t: what is left after all rounds has no noise in it, and does not vanish as ε grows.
 
-The box of radius R is a projection, and acts where noise is large: its error is below the closed form's at small ε.
+python scripts/papers/two_stage_figures.py OUT
+
+Fig. 1 is run by mpirun -n 11 too at T = 10, all else in one process, to the same bits.
 """
 
 from __future__ import annotations
@@ -22,14 +24,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import xarray as xr
-from desk import COLOURS, ORDER, Desk, Verdict, judged, panels, shown
 from matplotlib.axes import Axes
+from shared import COLOURS, Runs, arguments, holds, panels, save
 
 import mpinodes
-
-NEEDS: tuple[str, ...] = ()
-SETTINGS = ("two-stage.toml", "two-stage-predecessor.toml")
-PAPER = "two-stage"
 
 AGENTS, DIMENSION, RADIUS = 10, 5, 5.0
 EPSILON, POINTS = 4.0, 100
@@ -54,6 +52,7 @@ class Size:
     more_epsilons: tuple[float, ...]  # beside the predecessor
     probabilities: tuple[float, ...]
     shares: tuple[int, ...]  # points per agent
+    mpi: int  # T of the run by mpirun; 0: none
 
 
 FULL = Size(
@@ -68,37 +67,41 @@ FULL = Size(
     more_epsilons=(0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
     probabilities=(0.1, 0.3, 0.6, 1.0),
     shares=(25, 50, 100, 200, 400),
+    mpi=10,
 )
 QUICK = Size(
-    steps=(1, 20),
+    steps=(1, 2, 20),
     many=20,
     fewer=20,
     some=20,
     repeats=2,
-    more_repeats=2,
+    more_repeats=3,
     epsilons=(0.5, 8.0),
     deltas=(DELTA, DELTA**3),
     more_epsilons=(4.0, 4096.0),
-    probabilities=(0.1, 1.0),
+    probabilities=(0.1, 0.6, 1.0),
     shares=(50, 200),
+    mpi=0,
 )
 
 
-@dataclass(frozen=True)
 class Experiments:
     """Runs of two-stage.toml, by what is not as it has it."""
 
-    desk: Desk
+    def __init__(self, output: Path) -> None:
+        self._output, self._runs = output, Runs(output)
 
-    def __call__(self, steps: int, repeats: int, *pairs: str) -> Path:
+    def __call__(self, steps: int, repeats: int, *pairs: str, ranks: int = 0) -> Path:
         """Where the runs with so many gradient rounds are."""
         what = [key.rpartition(".")[2] + value for key, _, value in (pair.partition("=") for pair in pairs)]
+        key = "-".join(["two-stage", f"t{steps}", *what, f"x{repeats}"]) + ("-mpi" if ranks else "")
         given = [*pairs, f"algorithm.gradient_rounds={steps}", f"rounds={steps + 2}", f"repeats={repeats}"]
-        return self.desk.made("-".join(["two-stage", f"t{steps}", *what, f"x{repeats}"]), "two-stage.toml", *given)
+        self._runs(key, "two-stage.toml", *given, ranks=ranks)
+        return self._output / "runs" / key
 
     def predecessor(self, rounds: int, repeats: int, epsilon: float) -> xr.Dataset:
         pairs = [f"privacy.epsilon={epsilon}", f"rounds={rounds}", f"repeats={repeats}"]
-        return self.desk.run(f"predecessor-t{rounds}-eps{epsilon:g}-x{repeats}", "two-stage-predecessor.toml", *pairs)
+        return self._runs(f"predecessor-t{rounds}-eps{epsilon:g}-x{repeats}", "two-stage-predecessor.toml", *pairs)
 
 
 def last_errors(run: xr.Dataset) -> np.ndarray:
@@ -179,9 +182,8 @@ def off(errors: np.ndarray, laws: list[float]) -> float:
     return float(np.max(np.abs(errors.mean(axis=1) - laws) / standard))
 
 
-def local_slopes(x: tuple[float, ...], y: np.ndarray | list[float]) -> np.ndarray:
-    """Between neighbouring points."""
-    return np.asarray(np.diff(np.log(y)) / np.diff(np.log(x)))
+def shown(values: np.ndarray | list[float]) -> str:
+    return ", ".join(f"{v:.3g}" for v in values)
 
 
 def norm_of(place: Path) -> float:
@@ -189,7 +191,7 @@ def norm_of(place: Path) -> float:
     return float(mpinodes.load(place).decision_error.values[0, 0])
 
 
-def figure_1(make: Experiments, size: Size) -> list[Verdict]:
+def figure_1(asked: Path, make: Experiments, size: Size) -> None:
     places = [make(t, size.more_repeats, "record.decisions=true") for t in size.steps]
     norm = norm_of(places[0])
     ends = [estimates(place)[0].mean(axis=2) for place in places]  # (repeats, 2, p): x̄(T), ȳ(T + 1)
@@ -206,32 +208,28 @@ def figure_1(make: Experiments, size: Size) -> list[Verdict]:
     for name, found, wanted in (("noisy release", noisy, laws["noisy"]), ("as printed", printed, laws["printed"])):
         print(f"  {name}: {shown(found.mean(axis=1))}")
         print(f"  {name}, closed form: {shown(wanted)}")
-    told = [
-        Verdict(
-            PAPER, "Fig. 1", "the error of what is released, ȳ(T + 1), falls to a neighbourhood",
-            judged(bool(noisy[0].mean() > noisy[-1].mean())),
-            f"{noisy[0].mean():.3g} at T = 1 to {noisy[-1].mean():.3g} at T = {size.steps[-1]}", "falls",
-            f"closed form {laws['noisy'][0]:.3g} to {laws['noisy'][-1]:.3g}, at most {off(noisy, laws['noisy']):.1f} "
-            "standard errors away", size.more_repeats,
-        ),
-        Verdict(
-            PAPER, "Fig. 1", "the error of x̄(T), as printed, falls",
-            judged(bool(printed[0].mean() > printed[-1].mean())),
-            f"{printed[0].mean():.1g} at T = 1, {printed[1].mean():.3g} at {size.steps[1]}, {printed[-1].mean():.3g} "
-            f"at {size.steps[-1]}", "falls",
-            f"closed form {laws['printed'][1]:.3g} and {laws['printed'][-1]:.3g}, at most "
-            f"{off(printed[1:], laws['printed'][1:]):.1f} standard errors away", size.more_repeats,
-            "x̄(1) is the exact mean: no noise was said yet; it rises to where the release falls to",
-        ),
-    ]  # fmt: skip
+    said = [
+        f"ȳ(T + 1) falls to a neighbourhood: {holds(bool(noisy[0].mean() > noisy[-1].mean()))} "
+        f"({noisy[0].mean():.3g} to {noisy[-1].mean():.3g}; closed form {laws['noisy'][0]:.3g} to "
+        f"{laws['noisy'][-1]:.3g}, at most {off(noisy, laws['noisy']):.1f} standard errors away).",
+        f"x̄(T), as printed, falls: {holds(bool(printed[0].mean() > printed[-1].mean()))} ({printed[0].mean():.1g} at "
+        f"T = 1, {printed[1].mean():.3g} at {size.steps[1]}, {printed[-1].mean():.3g} at {size.steps[-1]}; closed form "
+        f"{laws['printed'][1]:.3g}, {laws['printed'][-1]:.3g}, at most {off(printed[1:], laws['printed'][1:]):.1f} "
+        "standard errors away).",
+    ]
+    if size.mpi:
+        one, other = (
+            estimates(make(size.mpi, size.more_repeats, "record.decisions=true", ranks=ranks))[0]
+            for ranks in (0, AGENTS + 1)
+        )
+        said.append(f"mpirun -n 11 gives the same bits at T = {size.mpi}: {holds(bool(np.array_equal(one, other)))}.")
     title = f"Two-stage, Fig. 1: ε = 4, δ = 1e-3, {size.more_repeats} seeds"
-    make.desk.save(figure, "two-stage-figure-1.png", title, told)
-    return told
+    save(figure, asked / "two-stage-figure-1.png", title, said)
 
 
-def figure_2(make: Experiments, size: Size) -> list[Verdict]:
+def figure_2(asked: Path, make: Experiments, size: Size) -> None:
     figure, axes = panels(1, 2, width=4.6)
-    said, laid, apart, means = [], [], [], []
+    said, means = [], []
     for colour, delta in zip(COLOURS, size.deltas, strict=False):
         pairs = [(f"privacy.epsilon={e}", f"privacy.delta={delta:.0e}") for e in size.epsilons]
         places = [make(size.many, size.repeats, *pair) for pair in pairs]
@@ -241,35 +239,23 @@ def figure_2(make: Experiments, size: Size) -> list[Verdict]:
         axes[0].plot(size.epsilons, laws, "k--", label="closed form" if delta == size.deltas[-1] else None)
         means.append(errors.mean(axis=1))
         print(f"δ = {delta:.0e}, by ε = {shown(list(size.epsilons))}: {shown(means[-1])}; closed form {shown(laws)}")
-        here, wanted = local_slopes(size.epsilons, means[-1]), local_slopes(size.epsilons, laws)
-        print(f"  local slopes {shown(here)}; closed form {shown(wanted)}")
-        said.append(f"{slope(size.epsilons, means[-1]):.3f} ({shown(here)}) at δ = {delta:.0e}")
-        laid.append(f"{slope(size.epsilons, laws):.3f} ({shown(wanted)})")
-        apart.append(f"{slope(size.epsilons, means[-1]) - slope(size.epsilons, laws):+.3f}")
+        said.append(f"{slope(size.epsilons, means[-1]):.3f} ({slope(size.epsilons, laws):.3f}) at δ = {delta:.0e}")
     axes[0].set(title=f"T = {size.many}, {size.repeats} seeds", ylabel="normalized error")
-    told = [
-        Verdict(
-            PAPER, "Fig. 2", "the error goes as 1/ε²: slopes over all ε (and from each ε to the next)", ORDER,
-            "; ".join(said), "−2 (closed form: " + "; ".join(laid) + ")", ", ".join(apart) + " from the closed form's",
-            size.repeats, "−2 is reached as ε → 0 alone, for ε + 2 log(2/δ) grows; there the box bends the slopes back",
-        ),
-        Verdict(
-            PAPER, "Fig. 2", "less δ, more error", judged(all((b > a).all() for a, b in pairwise(means))),
-            "at every ε", seeds=size.repeats,
-        ),
+    verdicts = [
+        f"The error goes as 1/ε²: as ε → 0 alone; slopes (closed form's): {', '.join(said)}.",
+        f"Less δ, more error: {holds(all((b > a).all() for a, b in pairwise(means)))}.",
         beside_predecessor(axes[1], make, size),
-    ]  # fmt: skip
+    ]
     for panel in axes:
         panel.set(xscale="log", yscale="log", xlabel="ε")
         panel.legend()
     axes[0].set_xticks(size.epsilons, [f"{e:g}" for e in size.epsilons])
     axes[0].minorticks_off()
     title = "Two-stage, Fig. 2: mean and middle 80 % of seeds"
-    make.desk.save(figure, "two-stage-figure-2.png", title, told)
-    return told
+    save(figure, asked / "two-stage-figure-2.png", title, verdicts)
 
 
-def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> Verdict:
+def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> str:
     rounds = size.some + 1
     places = [make(size.some, size.repeats, f"privacy.epsilon={e}") for e in size.more_epsilons]
     ours = np.array([last_errors(mpinodes.load(place)) for place in places])
@@ -286,14 +272,14 @@ def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> Verdict:
     print(f"  huang-dp {shown(theirs.mean(axis=1))}; closed form {shown([value for value, _ in laws])}")
     floor, last, four = laws[-1][1], size.more_epsilons[-1], size.more_epsilons.index(EPSILON)
     stays = bool(theirs[-1].mean() > 0.8 * floor > ours[-1].mean())
-    return Verdict(
-        PAPER, "The predecessor", "its error does not vanish as ε grows", judged(stays),
-        f"{floor:.3g} without noise; at ε = {last:g} {theirs[-1].mean():.3g} against {ours[-1].mean():.3g}, at ε = 4 "
-        f"{theirs[four].mean():.3g} against {ours[four].mean():.3g}", seeds=size.repeats,
-    )  # fmt: skip
+    return (
+        f"The error of huang-dp does not vanish as ε grows: {holds(stays)} ({floor:.3g} without noise; at ε = {last:g} "
+        f"{theirs[-1].mean():.3g} against {ours[-1].mean():.3g}, at ε = 4 {theirs[four].mean():.3g} against "
+        f"{ours[four].mean():.3g})."
+    )
 
 
-def figure_3(axes: Axes, make: Experiments, size: Size) -> Verdict:
+def figure_3(axes: Axes, make: Experiments, size: Size) -> list[str]:
     """By graph: agent 0."""
     found, laws = [], []
     for probability in size.probabilities:
@@ -316,17 +302,15 @@ def figure_3(axes: Axes, make: Experiments, size: Size) -> Verdict:
     print(f"  mean over agents {shown(errors.mean(axis=(1, 2)))}")
     error = pairs.std(ddof=1) / sqrt(len(pairs))
     in_order = [bool((np.diff(values) < 0).all()) for values in (first.mean(axis=1), laws)]
-    return Verdict(
-        PAPER, "Fig. 3", "more edges, less error of the first agent", judged(in_order[0]), shown(first.mean(axis=1)),
-        f"falls (closed form of these graphs: {shown(laws)})",
-        f"same noise, p_c = 0.1 less 1: {pairs.mean():.2g} ± {error:.1g}", size.repeats,
-        "" if in_order[0] else "the order is as small as what is left of the noise",
-    )  # fmt: skip
+    return [
+        f"Fig. 3: more edges, less error of agent 0: {holds(in_order[0])} ({shown(first.mean(axis=1))}); closed form: "
+        f"{holds(in_order[1])} ({shown(laws)}). Same noise, p_c = 0.1 less 1: {pairs.mean():.2g} ± {error:.1g}."
+    ]
 
 
-def figure_4(axes: Axes, make: Experiments, size: Size) -> Verdict:
+def figure_4(axes: Axes, make: Experiments, size: Size) -> list[str]:
     """By points per agent."""
-    said, laid = [], []
+    said = []
     for colour, follows in ((COLOURS[0], True), (COLOURS[2], False)):
         deltas = [1 / (AGENTS * k) if follows else DELTA for k in size.shares]
         words = [(f"data.points={k}", f"privacy.delta={d:.6g}") for k, d in zip(size.shares, deltas, strict=True)]
@@ -340,30 +324,26 @@ def figure_4(axes: Axes, make: Experiments, size: Size) -> Verdict:
         print(
             f"Fig. 4, {name}, by N_i = {shown(list(size.shares))}: {shown(errors.mean(axis=1))}; closed {shown(laws)}"
         )
-        said.append(f"{slope(size.shares, errors.mean(axis=1)):.3f} at {name}")
-        laid.append(f"{slope(size.shares, laws):.3f}")
+        said.append(f"{slope(size.shares, errors.mean(axis=1)):.3f} ({slope(size.shares, laws):.3f}) at {name}")
     axes.set(xscale="log", yscale="log", xlabel="points per agent, N_i")
     axes.set_xticks(size.shares, map(str, size.shares))
     axes.minorticks_off()
     axes.set_title(f"Fig. 4: T = {size.some}, {size.more_repeats} seeds")
     axes.legend()
-    return Verdict(
-        PAPER,
-        "Fig. 4",
-        "more points per agent, less error: slopes in N_i",
-        ORDER,
-        ", ".join(said),
-        f"falls (closed form: {', '.join(laid)})",
-        seeds=size.more_repeats,
-    )
+    return [f"Fig. 4: more points, less error, as N_i^−2: slopes (closed form's): {', '.join(said)}."]
 
 
-def redraw(desk: Desk) -> list[Verdict]:
-    size = QUICK if desk.quick else FULL
-    make = Experiments(desk)
-    told = [*figure_1(make, size), *figure_2(make, size)]
+def main() -> None:
+    asked = arguments(__doc__).parse_args()
+    size, output = QUICK if asked.quick else FULL, asked.output.absolute()
+    make = Experiments(output)
+    figure_1(output, make, size)
     figure, axes = panels(1, 2, width=4.6)
-    last = [figure_3(axes[0], make, size), figure_4(axes[1], make, size)]
+    verdicts = figure_4(axes[1], make, size) + figure_3(axes[0], make, size)
     title = "Two-stage, Fig. 3 and 4: ε = 4, mean and middle 80 % of seeds"
-    desk.save(figure, "two-stage-figures-3-4.png", title, last)
-    return told + last
+    save(figure, output / "two-stage-figures-3-4.png", title, verdicts[::-1])
+    figure_2(output, make, size)
+
+
+if __name__ == "__main__":
+    main()

@@ -31,7 +31,7 @@ CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
-    "record.agent_regret_every", "deadline.seconds",
+    "record.agent_regret_every", "deadline.seconds", "checkpoint.every", "checkpoint.seconds",
 }  # fmt: skip
 
 
@@ -86,6 +86,8 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         "kept_by": ("noise", "stopping"), "covers": ("all", "each"), "view": ("links", "agent:0"),
         "seconds": ("inf", 9.0),
     }  # fmt: skip
+    if path[0] == "checkpoint":
+        return 9
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
     if path == ("output",):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core import Neighborhood
+from mpinodes.core.checkpoints import Order
 from mpinodes.core.messages import HEADER
 
 
@@ -84,32 +85,63 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
     pair.Free()
 
 
+class Cut:
+    """A plan that cuts the rounds where it is told to."""
+
+    def __init__(self, longest, rounds, keeps=()):
+        self.longest, self._rounds, self._end, self._keeps = longest, rounds, 0, keeps
+        self.came_in, self.whole = 0, []
+
+    def next(self):
+        if self._end == self._rounds:
+            return None
+        self._end = min(self._end + self.longest, self._rounds)
+        return Order(self._end, self._end in self._keeps)
+
+    def came(self):
+        self.came_in += 1
+
+    def is_whole(self, t):
+        self.whole.append(t)
+
+
 @pytest.mark.mpi(min_size=4)
-@pytest.mark.parametrize("slow", [False, True])
-def test_the_channel_keeps_order_and_bounds_memory(world, slow):
-    """A slow logger holds the agents up; nothing is lost and nothing piles up."""
+@pytest.mark.parametrize(
+    ("slow", "last"), [(False, 103), (True, 103), (False, 43), (False, 40), (False, 0), (False, 7), (False, 100)]
+)
+def test_the_channel_keeps_order_and_bounds_memory(world, slow, last):
+    """A slow logger holds the agents up; nothing is lost and nothing piles up, whenever the rounds end."""
     from mpinodes.simulation.network import Channel, receive_chunks
 
-    rounds, width, chunk = 103, 1000, 80_000  # ten rounds a chunk, too large to be sent eagerly
+    rounds, width, longest = 103, 1000, 10  # too large to be sent eagerly
     comm = world.Dup()
 
-    def check():
+    def once():
         if world.rank < world.size - 1:
-            channel = Channel(comm, rounds, width, chunk)
-            for t in range(1, rounds + 1):
+            channel, orders = Channel(comm, width, longest), []
+            for t in range(1, last + 1):
                 channel.row(t)[:] = 1000 * world.rank + t
-                channel.done(t)
-            channel.close(rounds)
-            assert channel._chunks.nbytes == 2 * chunk
+                orders += [order] if (order := channel.done(t)) else []
+            if last < rounds:
+                channel.row(last + 1)  # an agent finds that it is over when it is about to speak
+            channel.close(last)
+            assert channel._chunks.nbytes == 2 * 8 * width * longest
+            assert [order.end for order in orders if order.keeps] == [end for end in (30, 103) if end <= last]
         else:
-            seen = []
-            for rows in receive_chunks(comm, rounds, width, chunk):
+            seen, plan = [], Cut(longest, rounds, keeps=(30, 103))
+            for rows, order in receive_chunks(comm, plan, width):
                 if slow:
                     time.sleep(0.02)
                 assert (rows == rows[:, :, :1]).all()
                 seen.append(rows[:, :, 0].copy())
-            wanted = 1000 * np.arange(world.size - 1)[:, None] + np.arange(1, rounds + 1)
-            assert (np.concatenate(seen, axis=1) == wanted).all()
+                assert (order is None) == (rows.shape[1] < min(longest, rounds - 10 * (len(seen) - 1)))
+            wanted = 1000 * np.arange(world.size - 1)[:, None] + np.arange(1, last + 1)
+            assert (np.concatenate([wanted[:, :0], *seen], axis=1) == wanted).all()
+            assert plan.whole == [end for end in (30, 103) if end <= last]
+
+    def check():
+        for _ in range(2):  # nothing is left over for the next run
+            once()
 
     together(world, check)
     comm.Free()

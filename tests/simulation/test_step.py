@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing.transcripts import Recorded, Replayed
+from mpinodes.core.checkpoints import Keeper, name_of
 from mpinodes.core.messages import HEADER
 from mpinodes.simulation import lockstep, network
 from mpinodes.simulation.step import Arrivals, State, Step
@@ -102,7 +103,7 @@ def test_lockstep_and_replay_hear_by_the_same_step(monkeypatch, tmp_path):
     assert len(heard) == 7 * 5 + 6
 
 
-def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(monkeypatch):
+def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(monkeypatch, tmp_path):
     """`run_agent`, its frames taken from a run in lockstep: MPI adds nothing but the carrying."""
     setup = setup_of(SHORT)
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1)
@@ -127,7 +128,7 @@ def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(m
             return self.rows[t - 1]
 
         def done(self, t):
-            pass
+            return None
 
         def close(self, t):
             assert t == 6
@@ -135,7 +136,7 @@ def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(m
     monkeypatch.setattr(network, "Network", Carried)
     for i in range(7):
         channel = Rows()
-        network.run_agent(Step(setup, i), setup, None, channel, None)
+        network.run_agent(Step(setup, i), setup, None, channel, None, Keeper(tmp_path, name_of(i)))
         np.testing.assert_array_equal(channel.rows, rows[i])
 
 

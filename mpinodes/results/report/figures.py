@@ -85,15 +85,16 @@ def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
 
 
 def regret(data: Drawn, summary: Json) -> Figure:
-    """R(T)/T of the network, of every agent, and of the running average."""
+    """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
     figure, axes = drawing.axes()
     t = data["horizon"].values
-    agents = data["agent_regret"] / data["horizon"]
-    if agents.values.shape[agents.dims.index("agent")] > 1:
+    if "agent_regret" in data and summary["agents"] > 1:
+        agents = data["agent_regret"] / data["horizon"]
         drawing.band(axes, t, agents, label=f"agents, least to most{estimated(summary)}")
     drawing.line(axes, t, data["network_regret"] / data["horizon"], NETWORK, marker="o", ms=3, label="network")
-    average = data["network_regret_average_iterate"] / data["horizon"]
-    drawing.line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
+    if "network_regret_average_iterate" in data:
+        average = data["network_regret_average_iterate"] / data["horizon"]
+        drawing.line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
     if "dynamic_regret" in data:
         drawing.line(
             axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"

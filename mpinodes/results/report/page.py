@@ -18,6 +18,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
 .what { color: #555; margin-top: .2rem }
+.partial { background: #fff3cd; padding: .5rem 1rem }
 .note { color: #555; font-size: .9rem; max-width: 48rem }
 table { border-collapse: collapse }
 td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
@@ -41,7 +42,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 <title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
 <h1>{escape(s["name"])}</h1>
 <p class="what">{escape(_what(s))}</p>
-<h2>What it was worth</h2>
+{_partial(s)}<h2>What it was worth</h2>
 {_table(["", "", "in summary.json"], [[r.label, " ".join(r.value.split()), r.key] for r in words.results(s, why=True)])}
 <p class="note">{escape(_remarks(s))}</p>
 <h2>What it cost in privacy</h2>
@@ -56,6 +57,17 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
 """,
     )
     return path
+
+
+def _partial(s: Json) -> str:
+    """What is not known of a run that was ended before its time."""
+    if not s.get("partial"):
+        return ""
+    return (
+        f'<p class="partial">Partial: this run was ended before its time, and of its {s["rounds_asked"]} rounds these '
+        f"are the {s['rounds']} that its record holds. Rounds that it said after them cost privacy too, and are not "
+        "counted here. What is not shown is not known.</p>\n"
+    )
 
 
 def _what(s: Json) -> str:

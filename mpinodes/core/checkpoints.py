@@ -1,0 +1,166 @@
+"""The checkpoints of a run: what each of its participants needs to go on after a round, a file each.
+
+`checkpoint/<round>/agent-<i>` and `checkpoint/<round>/logger`. A checkpoint is one of them all; the one before is kept
+until the next is whole. An agent's holds what its messages hide: it is as private as the agent's data.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from mpinodes.core import snapshot
+from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import Vector
+from mpinodes.core.snapshot import Damaged
+
+FOLDER = "checkpoint"
+LOGGER = "logger"
+
+
+INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
+LAYOUT = 1  # of what a checkpoint holds; one more whenever that changes
+
+Kept: TypeAlias = Mapping[str, Any]
+
+
+class Stopped(Exception):
+    """A run was asked to stop, and all is kept that it needs to go on."""
+
+    def __init__(self, run: Path, t: int) -> None:
+        super().__init__(run, t)
+        self._run, self._round = run, t
+
+    def in_words(self, signal: str) -> str:
+        """What to say, given the signal that asked for it."""
+        return (
+            f"{signal}: stopped after round {self._round}, and all is kept; to go on: "
+            f"python -m mpinodes.run --resume {self._run}"
+        )
+
+
+class Order(NamedTuple):
+    """What the logger wants of the agents, and of itself, with a chunk of rounds.
+
+    Attributes:
+        end: its last round.
+        keeps: whether all write down after it what they need to go on.
+        stops: whether the run ends with it.
+        forget: what was kept after rounds before this one is needed no more.
+    """
+
+    end: int
+    keeps: bool = False
+    stops: bool = False
+    forget: int = 0
+
+
+class Chunk(NamedTuple):
+    """Rounds of every agent, as the logger takes them.
+
+    Attributes:
+        rows: (agents, rounds, row), valid until the next one.
+        order: what was wanted with them; None: the run has ended before their time.
+    """
+
+    rows: Vector
+    order: Order | None = None
+
+
+def places(run: Path, repeats: int) -> list[Path]:
+    """The directory of each repeat of a run."""
+    if repeats == 1:
+        return [run]
+    width = len(str(repeats - 1))
+    return [run / f"repeat-{r:0{width}}" for r in range(repeats)]
+
+
+def name_of(agent: int) -> str:
+    """What an agent is called among the participants of a run."""
+    return f"agent-{agent}"
+
+
+class Keeper:
+    """Keeps what one participant of a run has to keep.
+
+    Args:
+        run: the directory.
+        name: of the participant.
+    """
+
+    def __init__(self, run: Path, name: str) -> None:
+        self._folder, self._name = run / FOLDER, name
+        self._kept = self.rounds()[::-1]  # ascending
+
+    def rounds(self) -> list[int]:
+        """After which this one has kept something, the latest first."""
+        found = self._folder.glob(f"*/{self._name}")
+        return sorted((int(file.parent.name) for file in found if file.parent.name.isdecimal()), reverse=True)
+
+    def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
+        """Keep what there is after round t.
+
+        Args:
+            t: the round.
+            content: plain data.
+            lasting: whether it is to stand a loss of power at once.
+
+        Raises:
+            TypeError: something is no plain data; names it.
+            OSError: it cannot be written.
+        """
+        place = self._folder / str(t)
+        if not place.is_dir():
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            place.mkdir(exist_ok=True)
+        snapshot.save(place / self._name, {**content, "round": t, "layout": LAYOUT}, lasting)
+        self._kept.append(t)
+
+    def load(self, t: int) -> dict[str, Any]:
+        """What was kept after round t.
+
+        Raises:
+            Damaged: it is not as it was written.
+            BadInput: another version of mpinodes wrote it.
+            OSError: it cannot be read.
+        """
+        path = self._folder / str(t) / self._name
+        content = snapshot.load(path)
+        if content.get("layout") != LAYOUT:
+            raise BadInput(
+                f"{path}: a checkpoint of layout {content.get('layout')}, and this mpinodes goes on from layout "
+                f"{LAYOUT}: go on with the mpinodes that wrote it, or run its experiment.toml anew"
+            )
+        if content.get("round") != t:
+            raise Damaged(f"{path}: damaged: it is of another round")
+        return content
+
+    def forget_before(self, t: int) -> None:
+        """Give up what was kept after earlier rounds."""
+        while self._kept and self._kept[0] < t:
+            self._forget(self._kept.pop(0))
+
+    def forget_after(self, t: int) -> None:
+        """Give up what was kept after later rounds, by an attempt that has come further."""
+        while self._kept and self._kept[-1] > t:
+            self._forget(self._kept.pop())
+
+    def _forget(self, t: int) -> None:
+        place = self._folder / str(t)
+        with suppress(OSError):  # the last to go takes the directory along
+            (place / self._name).unlink(missing_ok=True)
+            (place / f"{self._name}.part").unlink(missing_ok=True)
+            place.rmdir()
+
+
+def keepers_of(run: Path, agents: int) -> list[Keeper]:
+    """Those of all agents."""
+    return [Keeper(run, name_of(agent)) for agent in range(agents)]
+
+
+def discard(run: Path) -> None:
+    """Take away all that was kept of a run."""
+    shutil.rmtree(run / FOLDER, ignore_errors=True)

@@ -1,0 +1,155 @@
+"""State as plain data: written to a file and taken up again, bit for bit, and without pickle.
+
+Written are None, booleans, numbers, words, arrays, and tuples, lists, dictionaries, dataclasses and named tuples of
+these. A file is MessagePack behind a checksum of it, which tells a damaged one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+SUM = 16  # bytes of the checksum
+LONGEST = 63  # bits of an integer that MessagePack holds
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Damaged(ValueError):
+    """A file is not as `save` left it."""
+
+
+def save(path: Path, content: Mapping[str, Any], lasting: bool = False) -> None:
+    """Write a file, whole or not at all.
+
+    Args:
+        path: of the file.
+        content: what to write.
+        lasting: whether to wait until it is where a loss of power cannot take it.
+
+    Raises:
+        TypeError: something in it is no plain data; names it.
+        OSError: it cannot be written.
+    """
+    packed = packed_up(content)
+    draft = path.with_name(path.name + ".part")
+    with draft.open("wb", buffering=0) as file:
+        file.write(_sum(packed))
+        file.write(packed)
+        if lasting:
+            os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What was saved.
+
+    Raises:
+        Damaged: it was not, or not this.
+        OSError: it cannot be read.
+    """
+    whole = path.read_bytes()
+    packed = memoryview(whole)[SUM:]
+    if whole[:SUM] != _sum(packed):
+        raise Damaged(f"{path}: damaged: its checksum is another")
+    try:
+        return {name: _opened(value) for name, value in msgspec.msgpack.decode(packed).items()}
+    except Exception as error:  # which a checksum made by hand leaves possible
+        raise Damaged(f"{path}: damaged: {type(error).__name__}: {error}") from error
+
+
+def packed_up(content: Mapping[str, Any]) -> bytes:
+    """The bytes that are written.
+
+    Raises:
+        TypeError: something in it is no plain data; names it.
+    """
+    return _encoder.encode({name: _packed(value, name) for name, value in content.items()})
+
+
+def _sum(packed: bytes | memoryview) -> bytes:
+    return blake2b(packed, digest_size=SUM).digest()
+
+
+def _packed(value: Any, where: str) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, float, str):
+        return value
+    if kind is int:
+        return value if value.bit_length() <= LONGEST else {"int": hex(value)}
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+        return _packed_array(value)
+    if kind in (tuple, list):
+        return {kind.__name__: [_packed(inner, f"{where}[{k}]") for k, inner in enumerate(value)]}
+    if kind is dict:
+        return {"dict": [[_packed(key, where), _packed(inner, f"{where}[{key!r}]")] for key, inner in value.items()]}
+    if names := _names(kind):
+        parts = {name: _packed(getattr(value, name), f"{where}.{name}") for name in names}
+        return {"of": [kind.__module__, kind.__qualname__], "parts": parts}
+    raise TypeError(
+        f"{where} is a {kind.__name__}, which cannot be written down: keep state in arrays of numbers, numbers, words, "
+        "tuples, lists, dictionaries, dataclasses and named tuples"
+    )
+
+
+def _packed_array(value: Any) -> Any:
+    """Its bytes in the order they have in memory, for a product may differ by it in its last bits."""
+    by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
+    how = "scalar" if isinstance(value, np.generic) else "columns" if by_columns else "rows"
+    return {how: [value.dtype.str, list(value.shape), value.tobytes("F" if by_columns else "C")]}
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    """Of the parts of a dataclass or named tuple; none: it is neither."""
+    if is_dataclass(kind):
+        return tuple(field.name for field in fields(kind))
+    return tuple(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else ()
+
+
+def _opened(packed: Any) -> Any:
+    if not isinstance(packed, dict):
+        return packed
+    if "of" in packed:
+        module, name = packed["of"]
+        return _made(module, name, {part: _opened(inner) for part, inner in packed["parts"].items()})
+    ((how, what),) = packed.items()
+    return _OPENERS[how](what)
+
+
+def _array(what: Any, order: Any) -> Any:
+    dtype, shape, stored = what
+    return np.frombuffer(stored, dtype).reshape(shape, order=order).copy(order)
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    "int": lambda digits: int(digits, 16),
+    "rows": lambda what: _array(what, "C"),
+    "columns": lambda what: _array(what, "F"),
+    "scalar": lambda what: _array(what, "C")[()],
+    "tuple": lambda inner: tuple(map(_opened, inner)),
+    "list": lambda inner: list(map(_opened, inner)),
+    "dict": lambda pairs: {_opened(key): _opened(each) for key, each in pairs},
+}
+
+
+def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
+    """An object of a class that this run has loaded; none of its code is run."""
+    kind: Any = sys.modules[module]
+    for each in name.split("."):
+        kind = vars(kind)[each]
+    if set(_names(kind)) != set(parts):
+        raise ValueError(f"{name} has other parts than {', '.join(parts)}")
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, [parts[each] for each in _names(kind)])
+    made = object.__new__(kind)
+    for each, part in parts.items():
+        object.__setattr__(made, each, part)
+    return made

@@ -1,0 +1,176 @@
+"""A run that was ended before its time goes on: with which experiment, and after which round."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+
+from mpinodes.core.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment, Tree, parse, single_run
+from mpinodes.core.keys import fingerprint
+from mpinodes.core.parts import Setup
+from mpinodes.core.snapshot import Damaged
+from mpinodes.results import sources
+from mpinodes.results.runs import flat, summary_of
+from mpinodes.results.versions import require_version
+from mpinodes.simulation.launching import say
+from mpinodes.simulation.setup import set_up
+
+# Keys that nothing recorded depends on.
+FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
+LONGER = ("rounds", "data.epochs")
+
+
+class Reopened(NamedTuple):
+    """A run that is to go on.
+
+    Attributes:
+        setup: of it.
+        done: of its repeats, so many.
+        found: what the logger of the next one has kept, the latest first.
+    """
+
+    setup: Setup
+    done: int
+    found: list[Kept]
+
+
+def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
+    """Look at a run that is to go on.
+
+    Args:
+        run: its directory.
+        words: key=value, on top of its experiment.
+        ranks: as of `set_up`.
+
+    Raises:
+        BadInput: it is no run, or is done, or what is asked for is another one.
+    """
+    for word in words:
+        if "=" not in word:
+            raise BadInput(f"--resume {run} {word}: it goes on with its own experiment; only key=value pairs follow")
+    if not (run / "experiment.toml").is_file():
+        raise BadInput(f"--resume {run}: not the directory of a run that has begun: there is no experiment.toml in it")
+    asked, wanted = (parse(str(run / "experiment.toml"), given) for given in ([], words))
+    setup = set_up(wanted | {"output": {"dir": str(run)}}, ranks)
+    e = setup.experiment
+    _require_same(run, asked, e)
+    if e.rounds != asked["rounds"]:
+        _require_longer(run, set_up(asked, ranks), setup)
+    for key, path in sources.files(e):
+        if sources.changed_since(run, key, path):
+            raise BadInput(f"--resume {run}: {key} = {str(path)!r} is not the file any more that the run began with")
+    if is_done(run) and e.rounds == asked["rounds"]:
+        raise BadInput(f"--resume {run}: it is done, all its {e.rounds} rounds; with a larger rounds= it may go on")
+    all_places = places(run, e.repeats)
+    done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
+    if done == len(all_places):  # but for what they come to together
+        return Reopened(setup, done, [])
+    place, single = all_places[done], single_run(e, done)
+    found = list(_found(place, single))
+    if e.secret and not (found and found[0]["stops"]) and (place / "record.h5").exists():
+        raise BadInput(
+            f"--resume {run}: its noise is secret, and rounds that were said after its last checkpoint would be said "
+            "again with other noise, which tells more than is accounted for: begin a new run"
+        )
+    return Reopened(setup, done, found[:1] if e.secret else found)
+
+
+def is_done(place: Path) -> bool:
+    """Whether a run has come to its end."""
+    return summary_of(place) is not None
+
+
+def _found(place: Path, e: Experiment) -> Iterator[Kept]:
+    """What the logger of a run has kept and can go on from, the latest first.
+
+    Raises:
+        BadInput: it is of another experiment, or of another version of mpinodes.
+    """
+    keeper = Keeper(place, LOGGER)
+    for t in keeper.rounds():
+        try:
+            kept = keeper.load(t)
+            _require_recorded(place / "record.h5", t)
+        except (OSError, Damaged) as error:
+            say(f"{error}; {INSTEAD}")
+            continue
+        _require_same(place, tomllib.loads(kept["experiment"]), e)
+        yield kept
+
+
+def _require_recorded(path: Path, rounds: int) -> None:
+    """Refuse a record that does not hold so many.
+
+    Raises:
+        Damaged: it does not.
+    """
+    try:
+        with h5py.File(path) as record:
+            found = len(record["round"])
+            require_version(int(record.attrs["version"]), str(path.parent))
+    except (OSError, KeyError, RuntimeError) as error:
+        raise Damaged(f"{path}: damaged: {error}") from error
+    if found < rounds:
+        raise Damaged(f"{path}: damaged: it holds {found} rounds, and {rounds} were recorded")
+
+
+def _require_same(where: Path, before: Tree, now: Experiment) -> None:
+    """Refuse what would have given other rounds than those that are there.
+
+    Raises:
+        BadInput: names the keys that differ.
+    """
+    one, other = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
+    longer = other["rounds"] > one.get("rounds", 0)
+    free = FREE + LONGER if longer else FREE
+    differ = [
+        key
+        for key in sorted(one.keys() | other.keys())
+        if one.get(key) != other.get(key) and not any(key == name or key.startswith(f"{name}.") for name in free)
+    ]
+    if differ:
+        values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
+        told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
+        more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
+        raise BadInput(f"--resume {where}: another experiment: {told}{more}")
+
+
+def _require_longer(run: Path, before: Setup, now: Setup) -> None:
+    """Refuse a horizon that the rounds that are there would have been others for.
+
+    Raises:
+        BadInput: says why.
+    """
+    e = now.experiment
+    if e.repeats > 1:
+        raise BadInput(f"--resume {run}: rounds= goes with a run alone, and this one has {e.repeats} repeats")
+    if fingerprint(before) != fingerprint(now):
+        raise BadInput(
+            f"--resume {run}: rounds = {e.rounds}: what {e.name} says depends on how many rounds there are "
+            f"({before.experiment.rounds} so far): a longer run is another one"
+        )
+
+
+def load_all(keepers: Sequence[Keeper], found: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
+    """What the logger and all agents go on from: of the latest checkpoint that is whole; None: they begin anew."""
+    for kept in found:
+        try:
+            return kept, [keeper.load(kept["round"]) for keeper in keepers]
+        except (OSError, Damaged) as error:
+            say(f"{error}; {INSTEAD}")
+    return None, []
+
+
+def tell(place: Path, kept: Kept | None) -> None:
+    """Say where a run goes on, and write it into its log."""
+    where = f"goes on after round {kept['round']}" if kept else "begins anew: there is no checkpoint to go on from"
+    say(f"{place} {where}")
+    place.mkdir(exist_ok=True)  # of a repeat that was not begun
+    with (place / "log.txt").open("a", encoding="utf-8") as log:
+        log.write(f"{where}\n")

@@ -1,0 +1,291 @@
+"""A run that was ended before its time goes on to the bits that it would have had."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mpinodes
+from mpinodes.core import checkpoints, snapshot
+from mpinodes.core.checkpoints import LOGGER, Keeper, Stopped, keepers_of, name_of
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import parse
+from mpinodes.simulation import alone
+from mpinodes.simulation.lockstep import run_agents
+from mpinodes.simulation.plan import Plan
+from mpinodes.simulation.step import Step
+from mpinodes.simulation.stopping import Signals
+from tests.helpers.parts import run_of, setup_of
+from tests.helpers.records import same_bits, summary_of
+
+SMALL = "algorithm.name=dola data.total=100 topology.agents=3 topology.name=ring rounds=24 checkpoint.every=5"
+TIMES = {"seconds", "rounds_per_second", "timing", "spread"}  # in which a run and the same again differ
+
+
+class Killed(BaseException):
+    """What ends a run in these tests."""
+
+
+class Asked(Signals):
+    """A signal that comes after so many looks for it."""
+
+    def __init__(self, looks: int):
+        super().__init__()
+        self._looks = looks
+
+    def is_asked(self):
+        self._looks -= 1
+        self.asked = "SIGUSR1" * (self._looks < 0)
+        return super().is_asked()
+
+
+def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0) -> Path:
+    """A run that ends without a word as it is about to begin a round, of a certain seed."""
+    plain = Step.__call__
+
+    def step(self, state, arrivals, frame, row):
+        if (state.here.t + (arrivals is not None), self._setup.experiment.seed) == (at, seed):
+            raise Killed
+        return plain(self, state, arrivals, frame, row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Step, "__call__", step)
+        with pytest.raises(Killed):
+            run_of(where, words)
+    return where
+
+
+def go_on(where: Path, *words: str, signals: Signals | None = None) -> Path:
+    return alone.go_on(where, list(words), time.perf_counter(), signals or Signals())[0]
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Of two records and summaries, but for times."""
+    a, b = summary_of(one), summary_of(other)
+    return [*same_bits(one, other), *(key for key in a.keys() | b.keys() if key not in TIMES and a[key] != b[key])]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "dpsda-c", "dpsda-ps", "dpcda", "dpps", "dpsr", "weight-balancing", "dola", "dola-minibatch data.epochs=5",
+        "admm", "m-admm", "pp-admm problem.weight=20", "dvp-admm problem.weight=20", "pvp-admm problem.weight=20",
+        "two-stage-gaussian algorithm.gradient_rounds=5 algorithm.stop=1e-9", "huang-dp", "gossip-averaging",
+        "dola topology.name=erdos-renyi-each-round noise.backend=lattice problem.gradient_noise=0.1 data.epochs=2",
+    ],
+)  # fmt: skip
+def test_agents_go_on_to_the_same_bits(words, tmp_path):
+    """Every number that they hand to the logger, whatever they remember."""
+    size = "" if words.startswith(("dpsda", "dpcda", "gossip", "two-stage", "huang")) else "data.total=140"
+    setup = setup_of(f"algorithm.name={words} {size} rounds=12 record.transcript=true checkpoint.every=7")
+    keepers = keepers_of(tmp_path, setup.topology.agents)
+    whole = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup), keepers)], axis=1)
+    kept = [keeper.load(7) for keeper in keepers]
+    rest = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup, 7), keepers, kept)], axis=1)
+    assert whole.shape[1] == 12
+    np.testing.assert_array_equal(whole[:, 7:], rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        (SMALL, 13),
+        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24),
+        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
+        ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4 algorithm.grid=1e-6", 7),
+    ],
+)
+def test_a_run_goes_on_to_the_same_record_and_summary(words, at, monkeypatch, tmp_path):
+    one = run_of(tmp_path / "one", words)
+    other = killed(monkeypatch, tmp_path / "other", words, at)
+    assert not (other / "summary.json").exists()
+    assert go_on(other) == other
+    assert differences(one, other) == []
+    rounds = [line.split(",")[0] for line in (other / "progress.jsonl").read_text().splitlines()]
+    assert len(set(rounds)) == len(rounds)
+
+
+def test_it_may_be_ended_any_number_of_times(monkeypatch, tmp_path):
+    """Before the first checkpoint too, where it begins anew; and what is kept stays little."""
+    one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 4)
+    for looks in (1, 1, 1):
+        with pytest.raises(Stopped) as stop:
+            go_on(other, signals=Asked(looks))
+        assert stop.value.in_words("SIGTERM").startswith("SIGTERM: stopped after round ")
+        assert stop.value.in_words("").endswith(f"--resume {other}")
+        assert len(list((other / "checkpoint").iterdir())) <= 3
+    go_on(other)
+    assert differences(one, other) == []
+
+
+def test_a_signal_alone_makes_a_checkpoint_that_goes_with_the_end_of_the_run(tmp_path):
+    words = SMALL.replace("checkpoint.every=5", "")
+    one = run_of(tmp_path / "one", words)
+    assert not (one / "checkpoint").exists()
+    asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'other'}"])
+    with pytest.raises(Stopped):
+        alone.run(asked, signals=Asked(3))
+    assert (tmp_path / "other" / "checkpoint").stat().st_mode & 0o777 == 0o700
+    go_on(tmp_path / "other")
+    assert differences(one, tmp_path / "other") == []
+    assert not (tmp_path / "other" / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("at", [3, 14])
+def test_repeats_go_on_with_the_one_that_they_were_in(at, monkeypatch, tmp_path):
+    words = f"{SMALL} repeats=2 data.seed=1"
+    one, other = run_of(tmp_path / "one", words), killed(monkeypatch, tmp_path / "other", words, at, seed=1)
+    before = (other / "repeat-0" / "record.h5").read_bytes()
+    go_on(other)
+    assert (other / "repeat-0" / "record.h5").read_bytes() == before
+    assert differences(one, other) == []
+    for r in range(2):
+        assert differences(one / f"repeat-{r}", other / f"repeat-{r}") == []
+
+
+def test_a_metric_of_the_users_that_remembers_goes_on(monkeypatch, tmp_path):
+    (tmp_path / "furthest.py").write_text(
+        "import numpy as np\n"
+        "from mpinodes.core import Metric\n"
+        "__all__ = ['Furthest']\n"
+        "class Furthest(Metric):\n"
+        "    name, dims = 'furthest', ('round',)\n"
+        "    def __init__(self):\n"
+        "        self.most = 0.0\n"
+        "    def take(self, rounds):\n"
+        "        found = np.maximum.accumulate([self.most, *np.abs(rounds.estimates).max(axis=(1, 2))])[1:]\n"
+        "        self.most = float(found[-1])\n"
+        "        return found\n"
+    )
+    words = f"{SMALL} record.metrics=[{str(tmp_path / 'furthest.py')!r}]"
+    one, other = run_of(tmp_path / "one", words), killed(monkeypatch, tmp_path / "other", words, 17)
+    go_on(other)
+    assert differences(one, other) == []
+    third = killed(monkeypatch, tmp_path / "third", words, 17)
+    with (tmp_path / "furthest.py").open("a") as file:
+        file.write("# another\n")
+    with pytest.raises(BadInput, match=r"record.metrics = .* is not the file any more"):
+        go_on(third)
+
+
+def flip(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("hurt", [{LOGGER: 15}, {name_of(1): 15}, {name_of(0): 15, LOGGER: 10}, {"record": 0}])
+def test_what_is_damaged_is_said_and_the_checkpoint_before_is_taken(hurt, monkeypatch, tmp_path, capfd):
+    one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 18)
+    for name, t in hurt.items():
+        flip(other / "checkpoint" / str(t) / name) if t else (other / "record.h5").write_bytes(b"nothing")
+    go_on(other)
+    assert differences(one, other) == []
+    said = capfd.readouterr().err
+    assert f"{'record.h5' if 'record' in hurt else 'damaged'}" in said
+    assert "the checkpoint before it is taken" in said
+
+
+def test_a_longer_run_goes_on_where_nothing_that_was_said_depends_on_its_length(tmp_path):
+    words = "algorithm.name=dpps data.total=700 topology.agents=3 checkpoint.every=20 record.decisions=true"
+    one, other = run_of(tmp_path / "one", f"{words} rounds=40"), run_of(tmp_path / "other", f"{words} rounds=25")
+    go_on(other, "rounds=40")
+    a, b = mpinodes.load(one), mpinodes.load(other)
+    by_round = [name for name in a if a[name].dims[0] == "round"]
+    assert "decision" in by_round
+    assert [name for name in by_round if not a[name].equals(b[name])] == []
+    assert {*a.horizon.values.tolist(), 25} >= {*b.horizon.values[b.horizon > 25].tolist()}
+    np.testing.assert_array_equal(a.network_regret.values[-1], b.network_regret.values[-1])
+    one, other = summary_of(one), summary_of(other)
+    for way in ("claimed", "proven_pure", "proven"):  # added up in another order
+        found, wanted = (run["privacy"]["network"][way] for run in (other, one))
+        assert found == (wanted and pytest.approx(wanted, rel=1e-12))
+    with pytest.raises(BadInput, match="it is done, all its 40 rounds"):
+        go_on(tmp_path / "other")
+
+
+REFUSED = [
+    ("seed=3", "another experiment: seed was 0 and is 3"),
+    ("privacy.epsilon=0.5 problem.radius=3", "privacy.epsilon was 1.0 and is 0.5, problem.radius was .* and is 3"),
+    ("rounds=20", "another experiment: rounds was 24 and is 20"),
+    ("nonsense", "only key=value pairs follow"),
+    ("nonsense=1", "unknown key nonsense"),
+]
+
+
+def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
+    where = killed(monkeypatch, tmp_path / "run", SMALL, 12)
+    for words, why in REFUSED:
+        with pytest.raises(BadInput, match=why):
+            go_on(where, *words.split())
+    toml = where / "experiment.toml"
+    toml.write_text(toml.read_text().replace("radius = ", "radius = 1"))
+    with pytest.raises(BadInput, match=r"another experiment: problem.radius was .* and is 1"):
+        go_on(where)
+    with pytest.raises(BadInput, match=r"no experiment.toml in it"):
+        go_on(tmp_path)
+
+
+def test_a_longer_run_is_refused_where_it_would_have_said_other_things(tmp_path):
+    words = "algorithm.name=dola algorithm.mixing=laplacian topology.name=matchings data.total=140"
+    where = run_of(tmp_path / "run", f"{words} rounds=12 checkpoint.every=5")
+    with pytest.raises(BadInput, match="depends on how many rounds there are"):
+        go_on(where, "rounds=20")
+
+
+def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "LAYOUT", 0)
+        where = killed(patched, tmp_path / "run", SMALL, 12)
+    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 1"):
+        go_on(where)
+
+
+def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(monkeypatch, tmp_path):
+    words = f"{SMALL} noise.entropy=os"
+    with pytest.raises(BadInput, match="its noise is secret"):
+        go_on(killed(monkeypatch, tmp_path / "killed", words, 12))
+    asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'run'}"])
+    with pytest.raises(Stopped):
+        alone.run(asked, signals=Asked(3))
+    with monkeypatch.context() as patched:
+        patched.setattr(Step, "__call__", None)
+        with pytest.raises(TypeError):
+            go_on(tmp_path / "run")
+    with pytest.raises(BadInput, match="its noise is secret"):  # for what was said since nobody knows
+        go_on(tmp_path / "run")
+
+
+def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from dataclasses import dataclass, replace\n"
+        "from mpinodes.algorithms.dola import DOLA\n"
+        "__all__ = ['Own']\n"
+        "@dataclass(frozen=True)\n"
+        "class Own(DOLA):\n"
+        "    def init(self, x):\n"
+        "        return {'set': {1, 2}, 'state': super().init(x)}\n"
+    )
+    words = SMALL.replace("algorithm.name=dola", f"algorithm.path={tmp_path / 'own.py'}")
+    with pytest.raises(BadInput, match=r"checkpoint.*is a set, which cannot be written down"):
+        run_of(tmp_path / "run", words)
+
+
+def test_a_keeper_keeps_what_is_needed(tmp_path):
+    one, other = Keeper(tmp_path, "agent-0"), Keeper(tmp_path, LOGGER)
+    for t in (5, 10, 15):
+        one.save(t, {"x": t})
+        other.save(t, {"x": t})
+    one.forget_before(10)
+    assert (one.rounds(), other.rounds()) == ([15, 10], [15, 10, 5])
+    other.forget_before(10)
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["10", "15"]
+    Keeper(tmp_path, LOGGER).forget_after(10)
+    assert other.rounds() == [10]
+    assert other.load(10) == {"x": 10, "round": 10, "layout": checkpoints.LAYOUT}
+    (tmp_path / "checkpoint" / "10" / LOGGER).rename(tmp_path / "checkpoint" / "15" / LOGGER)
+    with pytest.raises(snapshot.Damaged, match="of another round"):
+        other.load(15)
