@@ -89,7 +89,7 @@ def numbers() -> Figure:
     axes.text(right + 0.22, line - 0.3, "ε", fontsize=13, color=INK, ha="center")
     axes.text(left, line - 0.3, "0", fontsize=11, color=INK, ha="center")
     axes.fill_between([lower, upper], line - 0.1, line + 0.1, color=LOGGER, alpha=0.25, lw=0)
-    axes.text((lower + upper) / 2, line - 0.34, "the true loss lies here", ha="center", color=LOGGER, fontsize=10.5)
+    axes.text(lower + 1.05, line - 0.34, "the true loss lies here", ha="center", color=LOGGER, fontsize=10.5)
     for x, colour, name, meaning in (
         (lower, NOISE, "demonstrated", "an attack achieved it:\nno smaller ε can be true"),
         (upper, AGENT, "proven at δ", "the accountant proves it:\nthe loss is no larger"),
@@ -98,7 +98,7 @@ def numbers() -> Figure:
         axes.plot([x, x], [line - 0.16, line + 0.3], color=colour, lw=2.4)
         axes.text(x, line + 0.78, name, ha="center", color=colour, fontsize=11.5, weight="bold")
         axes.text(x, line + 0.4, meaning, ha="center", color=INK, fontsize=9, linespacing=1.15)
-    for x, verdict in ((1.6, "claimed: refuted"), (4.5, "claimed: may hold"), (8.6, "claimed: holds")):
+    for x, verdict in ((1.6, "claimed: refuted"), (5.4, "claimed: may hold"), (8.6, "claimed: holds")):
         axes.plot(x, line, marker="D", color=INK, markersize=7, zorder=5)
         axes.text(x, line - 0.78, verdict, ha="center", color=INK, fontsize=10)
         axes.plot([x, x], [line - 0.6, line - 0.12], color=QUIET, lw=0.9, linestyle=":")
