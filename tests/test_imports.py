@@ -15,7 +15,7 @@ import pytest
 from mpinodes.config.compose import compose
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor", "watch"}
 
 
 class Wall(NamedTuple):

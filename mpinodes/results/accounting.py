@@ -39,7 +39,7 @@ class Accounting:
     def close(self, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
         """Price it all, and tell of how many horizons; nothing is proven where public facts are read off the data."""
         privacy = self._setup.experiment.privacy
-        found = self._accountant.losses(horizons, privacy.delta, _claim(self._setup), privacy.tight, tell)
+        found = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
         if self._setup.stream.unproven_because:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
@@ -129,7 +129,7 @@ class Accounting:
         }
 
 
-def _claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
+def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
     """The paper's ε by round, for every agent or for each."""
     algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
     if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):

@@ -45,9 +45,10 @@ def _cut(path: Path, rounds: int) -> TextIO:
 
 
 def _round_of(line: str) -> float:
-    """Of a line that was written whole."""
+    """Of a line that was written whole, while there were rounds."""
     try:
-        return int(json.loads(line)["round"]) if line.endswith("\n") else inf
+        found = json.loads(line)
+        return int(found["round"]) if line.endswith("\n") and "finishing" not in found else inf
     except (ValueError, LookupError, TypeError):
         return inf
 
@@ -57,7 +58,9 @@ class Progress:
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
         self._rounds, self._title, self._begin = rounds, title, begin
-        self._jsonl = _cut(directory / "progress.jsonl", begin)
+        self._file = directory / "progress.jsonl"
+        self._jsonl = _cut(self._file, begin)
+        self._last: dict[str, float | int | str | None] = {}
         self._start = self._last_line = time.perf_counter()
         self._bar = (
             tqdm(total=rounds, initial=begin, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)
@@ -71,6 +74,7 @@ class Progress:
         rate = (t - self._begin) / max(now - self._start, 1e-9)
         fitness = average_fitness if isfinite(average_fitness) else None
         line = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
+        self._last = dict(line)
         self._jsonl.write(json.dumps(line) + "\n")
         self._jsonl.flush()
         if self._bar is not None:
@@ -86,6 +90,8 @@ class Progress:
         """After the rounds: so many parts of what is left to do are done."""
         now = time.perf_counter()
         line = f"{self._title}: {what}, {done} of {of} horizons"
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self._last | {"finishing": what, "done": done, "of": of}) + "\n")
         if self._bar is not None:
             end = "" if done < of else "\r\x1b[K"
             print(f"\r{line}\x1b[K{end}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,37 @@
+"""Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
+
+Rounds done, mean loss, regret, what is spent of privacy, seconds left, and what is still to do when the rounds are
+over. It reads what a run leaves in its directory and costs the run nothing: regret so far, and ε so far, are worked out
+here, from the experiment. It ends when all the runs have ended: exit code 0, or 1 where one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the run needs the cores
+
+from mpinodes.simulation.launching import INTERRUPTED, command
+
+
+@command
+def main(argv: list[str]) -> int:
+    """The whole command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mpinodes.watch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory, also one that is to come")
+    runs = parser.parse_args(argv).runs
+    from mpinodes.simulation.watching import watch
+
+    try:
+        return watch(runs, sys.stdout)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Runs watched from another process."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mpinodes.simulation import watching
+from tests.helpers.parts import run_of
+from tests.helpers.running import mpirun, run_alone
+
+SLOW = """
+import time
+from dataclasses import dataclass
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Slow"]
+
+@dataclass(frozen=True)
+class Slow(DOLA):
+    def update(self, s, here, inbox, loss):
+        time.sleep(0.1)
+        return super().update(s, here, inbox, loss)
+"""
+
+
+def test_a_running_job_is_told_of_until_it_ends(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=140", "rounds=70"]
+    words += ["record.chunk=1", "output.dir=run", "report=false"]
+    job = subprocess.Popen(
+        [*mpirun(), "-n", "3", sys.executable, "-m", "mpinodes.run", *words], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    done = run_alone("run", "./run", cwd=tmp_path, module="mpinodes.watch")
+    assert job.wait(60) == 0
+    assert done.code == 0, done.err
+    told = [line for line in done.out.splitlines() if ": round " in line]
+    assert told, done.out
+    assert any(" of 70, F/T " in line and " s left" in line for line in told)
+    assert sum("run: done, 70 rounds in " in line for line in done.out.splitlines()) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "SECONDS", 0.01)
+
+    def told(*runs: str, terminal: bool = False) -> tuple[int, str]:
+        out = Terminal() if terminal else io.StringIO()
+        return watching.watch([tmp_path / run for run in runs], out), out.getvalue()
+
+    return told
+
+
+def test_what_it_works_out_is_what_the_run_will_say(tmp_path):
+    for words in ("rounds=9 data.total=700 data.batch=5", "algorithm.name=dpsda-ps rounds=12"):
+        run = run_of(tmp_path / words.partition("=")[0], words)
+        summary = json.loads((run / "summary.json").read_text())
+        worked, rounds = watching.Worked(run), summary["rounds"]
+        regret = summary["average_fitness"] - worked.least(rounds)
+        assert regret == pytest.approx(summary["network_regret_per_round"], rel=1e-5)
+        network = summary["privacy"]["network"]
+        assert worked.epsilon(rounds) == (
+            f"ε claimed {watching.number(network['claimed'])}, proven {watching.number(network['proven'])}"
+        )
+
+
+def test_what_is_done_after_the_rounds_and_failures_are_told(tmp_path, watched):
+    run = tmp_path / "run"
+    run.mkdir()
+    line = {"round": 30, "rounds": 30, "average_fitness": 0.5, "rounds_per_second": 9.0}
+    (run / "progress.jsonl").write_text(json.dumps(line | {"finishing": "comparators", "done": 3, "of": 8}) + "\n{")
+    assert watching.Watched(run).look() == "run: all 30 rounds done; comparators, 3 of 8 horizons"
+    (run / "progress.jsonl").write_text(json.dumps(line) + "\n")
+    assert "round 30 of 30, F/T 0.5, 9 rounds/s, rounds done; comparators are next" in watching.Watched(run).look()
+    (run / "failed.txt").write_text("error: agent 1 (rank 1): planted \x1b[31m\n")
+    code, told = watched("run")
+    assert (code, told) == (1, "run: ended without a result: error: agent 1 (rank 1): planted  [31m\n")
+
+
+def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, monkeypatch):
+    place = tmp_path / "run" / "repeat-1"
+    place.mkdir(parents=True)
+    line = {"round": 3, "rounds": 30, "average_fitness": None, "rounds_per_second": 9.0}
+    (place / "progress.jsonl").write_text(json.dumps(line) + "\n")
+    assert watching.Watched(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, 9 rounds/s, 3 s left"
+    monkeypatch.setattr(watching, "SILENCE", 0.05)
+    begun = time.monotonic()
+    code, told = watched("run", "nothing")
+    assert code == 1
+    assert told.count("it counts as ended") == 2
+    assert time.monotonic() - begun < 5
+
+
+def test_a_finished_run_is_told_of_at_once_and_on_a_terminal_in_its_place(tmp_path, watched):
+    run_of(tmp_path / "run", "rounds=4 data.total=700")
+    code, told = watched("run")
+    assert code == 0
+    assert told.startswith("run: done, 4 rounds in ")
+    assert told.rstrip().endswith("ε claimed 1, proven 1")
+    code, told = watched("run", terminal=True)
+    assert (code, told.count("\x1b[K\n")) == (0, 1)
