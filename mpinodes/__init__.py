@@ -18,21 +18,16 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """The record of a run directory, read into memory.
+    """The record of a run directory, read into memory; of a run that goes on, its rounds so far.
 
     Raises:
         FileNotFoundError: the directory holds no `record.h5`.
-        mpinodes.core.errors.BadInput: it was made by a version of mpinodes with another layout of records.
+        mpinodes.core.errors.BadInput: it is damaged, or was made by a version of mpinodes with another layout of
+            records.
     """
-    import xarray
+    from mpinodes.results.reading import load
 
-    from mpinodes.results.versions import require_version
-
-    # A metric's unit may be seconds, and is not to make times of its numbers.
-    record = xarray.load_dataset(Path(run) / "record.h5", engine="h5netcdf", decode_times=False)
-    found = record.attrs.get("version")
-    require_version(None if found is None else int(found), str(run))
-    return record
+    return load(Path(run))
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:

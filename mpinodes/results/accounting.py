@@ -18,7 +18,8 @@ from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, Priva
 from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, Views, views_of
 from mpinodes.results.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
-from mpinodes.results.record import Variable, Variables
+from mpinodes.results.reading import Variable
+from mpinodes.results.record import Variables
 
 Json = dict[str, Any]
 

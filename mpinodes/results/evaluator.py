@@ -14,7 +14,8 @@ from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results.combining import RULES, Rules, longest, nested
 from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds
-from mpinodes.results.record import Variable, Variables
+from mpinodes.results.reading import Variable
+from mpinodes.results.record import Variables
 from mpinodes.results.regret import make_meter
 
 Json = dict[str, Any]

@@ -19,7 +19,8 @@ from mpinodes.results import closing, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
-from mpinodes.results.record import DRAWN_ROUNDS, Record, Variable, Variables, events_in, versions, write_text
+from mpinodes.results.reading import Variable, events_in
+from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
 

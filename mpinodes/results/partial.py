@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from mpinodes.bounds import bounds
@@ -19,7 +18,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.results import closing, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
-from mpinodes.results.record import Record, events_in
+from mpinodes.results.reading import Reader, events_in
+from mpinodes.results.record import Record
 from mpinodes.results.siblings import sharing
 from mpinodes.results.timing import Stopwatch
 
@@ -36,11 +36,11 @@ def sum_up(setup: Setup, run: Path) -> Json:
     """
     watch = Stopwatch()
     try:
-        with h5py.File(run / "record.h5") as record:
-            attributes, rounds = {k: v for k, v in record.attrs.items() if isinstance(v, str)}, len(record["round"])
+        with Reader(run) as record:
+            attributes, rounds = {k: v for k, v in record.attrs.items() if isinstance(v, str)}, record.rounds
             evaluator = _recalled(setup, record, rounds)
         events = events_in(run, setup.layout) if rounds else None
-    except (OSError, KeyError, RuntimeError) as error:
+    except OSError as error:
         raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
     if events is None:
         raise BadInput(f"{run}: not a finished run, and no round of it is recorded")
@@ -67,15 +67,15 @@ def _silent(done: int, of: int) -> None:
     pass
 
 
-def _recalled(setup: Setup, record: h5py.File, rounds: int) -> Evaluator:
+def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:
     """What is known of the rounds."""
     evaluator = Evaluator(setup)
     for first in range(0, rounds, ROUNDS_AT_ONCE):
         some = slice(first, first + ROUNDS_AT_ONCE)
         if "decision" in record:
-            evaluator.take(record["decision"][some])
+            evaluator.take(record.read("decision", some).values)
         else:
-            evaluator.recall({name: of[some] for name, of in record.items() if of.dims[0].keys()[:1] == ["round"]})
+            evaluator.recall({name: record.read(name, some).values for name in record.by_round})
     return evaluator
 
 

@@ -1,11 +1,13 @@
 """The record of a run: one HDF5 file that xarray opens, appended and flushed as the run goes on.
 
 netCDF-4 convention by plain h5py: every dimension is a dimension scale with a coordinate. A killed run loses
-at most its last second. An open HDF5 file cannot be read from outside; `progress.jsonl` is for that.
+at most its last second. `results.reading` reads it, also while the run goes on.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import platform
@@ -16,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -24,15 +26,20 @@ from numpy.typing import NDArray
 
 from mpinodes import __version__
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events, Layout
 from mpinodes.core.experiment import Experiment
 from mpinodes.results import long_names
+from mpinodes.results.packing import pack
+from mpinodes.results.reading import DIMS, PATIENCE, Reader, Variable, write_words
 from mpinodes.results.versions import VERSION
 
 RUNS = "runs"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
 SECONDS_BETWEEN_WRITES = 1.0  # HDF5 takes as long for ten rounds of a variable as for a thousand
 BYTES_AT_ONCE = 4_000_000
+MOST_BYTES = 4 * BYTES_AT_ONCE  # kept while somebody reads
+MADE, INDEXED, SPARE = 6_000, 300, 16_384  # bytes that HDF5 takes for a variable, for a chunk, for itself
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PACKED_FROM = 1_000_000  # bytes: below, making its variables anew takes longer than all else
 
 
 def make_directory(experiment: Experiment) -> Path:
@@ -104,62 +111,55 @@ def _commit() -> str:
 
 def fresh_file(path: Path) -> h5py.File:
     """A new HDF5 file whose variables keep the order they are made in."""
-    return h5py.File(path, "w", track_order=True)
+    return h5py.File(path, "w", track_order=True, locking=False)
 
 
-class Variable(NamedTuple):
-    """An array for record.h5.
-
-    Attributes:
-        dims: of its axes.
-        values: (...) of that many axes.
-        label, unit: what people call it; "": as `long_names` has it.
-    """
-
-    dims: tuple[str, ...]
-    values: NDArray[Any]
-    label: str = ""
-    unit: str = ""
+def draft_of(path: Path) -> Path:
+    """Where a file is made, to be moved when it is whole."""
+    return path.with_name(path.name + ".part")
 
 
 Variables = Mapping[str, Variable]
 
 
 class Record:
-    """`record.h5`, open for appending."""
+    """`record.h5`, open for appending.
+
+    Every chunk stays where it was first put, as it is, so that a kill at any moment leaves all that was flushed.
+    """
 
     def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any]) -> None:
-        self._file = fresh_file(path)
-        self._file.attrs.update({k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
+        draft, self._path = draft_of(path), path
+        self._file = fresh_file(draft)
+        self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
+        write_words(self._file, {k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._file.attrs["version"] = VERSION
         self._rounds = 0
         self._waiting: list[Variables] = []
         self._bytes, self._written = 0, time.monotonic()
         # Looking a dataset up by its name costs as much as a small write to it.
-        self._growing = {"round": self._dimension("round", 0)}
-        self._dimension("agent", agents)
-        self._dimension("coordinate", dimension)
+        self._growing = {"round": add_dimension(self._file, "round", np.arange(0), grows=True)}
+        add_dimension(self._file, "agent", np.arange(agents))
+        add_dimension(self._file, "coordinate", np.arange(dimension))
         self._file.flush()
+        os.replace(draft, path)
 
     @classmethod
     def reopen(cls, path: Path, rounds: int, attributes: dict[str, Any]) -> Record:
         """A record as it was after so many rounds, to go on from there; it is written anew beside the old one.
 
         Raises:
-            BadInput: it holds fewer.
+            BadInput: it is damaged, or holds fewer.
         """
-        draft = path.with_name(path.name + ".part")
-        with h5py.File(path) as old:
-            if len(old["round"]) < rounds:
-                raise BadInput(f"{path}: holds {len(old['round'])} rounds, and is to go on after round {rounds}")
-            record = cls(draft, len(old["agent"]), len(old["coordinate"]), attributes)
-            growing = {name: found for name, found in old.items() if name != "round" and _dims(found)[:1] == ("round",)}
-            at_once = max(1, BYTES_AT_ONCE // sum([8 * int(np.prod(d.shape[1:])) for d in growing.values()] or [8]))
-            for start in range(0, rounds, at_once):
-                some = slice(start, min(start + at_once, rounds))
-                record.append({name: _variable_of(found, some) for name, found in growing.items()})
+        with Reader(path.parent) as old:
+            if old.rounds < rounds:
+                raise BadInput(f"{path}: holds {old.rounds} rounds, and is to go on after round {rounds}")
+            record = cls(draft_of(path), len(old.read("agent").values), len(old.read("coordinate").values), attributes)
+            for some in old.stretches(rounds, BYTES_AT_ONCE):
+                record.append({name: old.read(name, some) for name in old.by_round})
                 record.write()
-        os.replace(draft, path)
+        os.replace(record._path, path)
+        record._path = path
         return record
 
     @property
@@ -167,47 +167,32 @@ class Record:
         """How many are on file."""
         return self._rounds
 
-    def _dimension(self, name: str, size: int) -> Any:
-        """A dimension whose coordinate counts from 0; that of rounds grows."""
-        unlimited = name == "round"
-        dataset = self._file.create_dataset(
-            name,
-            data=np.arange(size),
-            maxshape=(None,) if unlimited else (size,),
-            chunks=(1024,) if unlimited else None,
-        )
-        dataset.make_scale(name)
-        dataset.attrs.update(long_names.attributes(name, "", ""))
-        return dataset
-
-    def _variable(self, name: str, variable: Variable) -> None:
-        """Make it, whole, or empty where it is by round."""
-        dims, values, label, unit = variable
-        unlimited, shape = dims[0] == "round", values.shape[1:]
-        for dimension, size in zip(dims, values.shape, strict=True):
-            if dimension not in self._file:
-                self._dimension(dimension, size)
-        dataset = self._file.create_dataset(
-            name, (0, *shape) if unlimited else values.shape, np.float64, data=None if unlimited else values,
-            fillvalue=np.nan, maxshape=(None, *shape) if unlimited else None,
-            chunks=(max(1, 16384 // (8 * int(np.prod(shape)))), *shape) if unlimited else None,
-        )  # fmt: skip
-        dataset.attrs.update(long_names.attributes(name, label, unit))
-        for axis, dimension in enumerate(dims):
-            dataset.dims[axis].attach_scale(self._file[dimension])
-        if unlimited:
-            self._growing[name] = dataset
-
     def append(self, variables: Variables) -> None:
         """Add rounds to variables that are by round, the same ones every time; they are copied."""
         kept = {name: v._replace(values=np.array(v.values, np.float64)) for name, v in variables.items()}
         self._waiting.append(kept)
         self._bytes += sum(v.values.nbytes for v in kept.values())
-        if self._bytes > BYTES_AT_ONCE or time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
+        seconds = time.monotonic() - self._written
+        due = self._bytes > BYTES_AT_ONCE or seconds > SECONDS_BETWEEN_WRITES
+        if due and (self._has_lock() or self._bytes > MOST_BYTES or seconds > PATIENCE):
             self.write()
 
+    def _has_lock(self) -> bool:
+        """Take the file's lock, unless somebody reads."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            pass
+        return True
+
     def write(self) -> None:
-        """Put on file what was added."""
+        """Put on file what was added, whether somebody reads or not.
+
+        Raises:
+            OSError: there is no room; the file is as it was.
+        """
         if not self._waiting:
             return
         whole = {
@@ -215,42 +200,89 @@ class Record:
             for name, v in self._waiting[0].items()
         }
         self._waiting.clear()
-        start, self._rounds = self._rounds, self._rounds + len(next(iter(whole.values())).values)
-        whole["round"] = Variable(("round",), np.arange(start + 1, self._rounds + 1))
+        start, end = self._rounds, self._rounds + len(next(iter(whole.values())).values)
+        whole["round"] = Variable(("round",), np.arange(start + 1, end + 1))
+        self._reserve(sum(self._growth(name, v.values[:1].nbytes, end) for name, v in whole.items()))
+        self._has_lock()
         for name, variable in whole.items():
             if name not in self._growing:
-                self._variable(name, variable)
+                self._growing[name] = add_variable(self._file, name, variable, grows=True)
             dataset = self._growing[name]
-            dataset.resize(self._rounds, axis=0)
+            dataset.resize(end, axis=0)
             dataset[start:] = variable.values
         self._file.flush()
-        self._bytes, self._written = 0, time.monotonic()
+        with suppress(OSError):
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._rounds, self._bytes, self._written = end, 0, time.monotonic()
+
+    def _growth(self, name: str, row: int, end: int) -> int:
+        """Bytes by which the file may grow with the next rounds of a variable, of `row` bytes each."""
+        chunk = _chunk(row)
+        new = -(-end // chunk) - (-(-self._rounds // chunk))
+        return new * (chunk * row + INDEXED) + (0 if name in self._growing else MADE)
+
+    def _reserve(self, size: int) -> None:
+        """Have the file system keep room before HDF5 begins, which would leave half of what it has no room for.
+
+        Raises:
+            OSError: there is none.
+        """
+        try:
+            os.posix_fallocate(self._lock, self._file.id.get_filesize(), size + SPARE)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                why = f"{os.strerror(error.errno)}; the record ends with round {self._rounds}"
+                raise OSError(error.errno, why, str(self._path)) from None
 
     def finish(self, horizons: Any, variables: Variables) -> None:
-        """Add what is known at the end, and close."""
+        """Add what is known at the end, close, and pack."""
         self.write()
-        self._dimension("horizon", len(horizons))[:] = horizons
+        self._reserve(sum(MADE + v.values.nbytes for v in variables.values()))
+        self._has_lock()
+        add_dimension(self._file, "horizon", np.asarray(horizons))
         for name, variable in variables.items():
-            self._variable(name, variable)
+            add_variable(self._file, name, variable)
+        self._file.flush()
+        size = self._file.id.get_filesize()
         self._file.close()
+        os.truncate(self._lock, size)
+        os.close(self._lock)
+        if size > PACKED_FROM:
+            pack(self._path)
 
 
-def _dims(dataset: Any) -> tuple[str, ...]:
-    """The names of its dimensions; none of a coordinate."""
-    return tuple(axis.keys()[0] for axis in dataset.dims if axis.keys())
+def add_dimension(file: h5py.File, name: str, values: NDArray[Any], grows: bool = False) -> Any:
+    """Make a dimension, with its coordinate; returns that."""
+    chunk = {"maxshape": (None,), "chunks": (_chunk(8),)} if grows else {}
+    dataset = file.create_dataset(name, data=values, **chunk)
+    dataset.make_scale(name)
+    write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
+    return dataset
 
 
-def _variable_of(dataset: Any, rounds: slice) -> Variable:
-    """Some rounds of a variable."""
-    label, unit = (str(dataset.attrs.get(key, "")) for key in ("long_name", "units"))
-    return Variable(_dims(dataset), dataset[rounds], label, unit)
+def add_variable(file: h5py.File, name: str, variable: Variable, grows: bool = False) -> Any:
+    """Make a variable, whole, or empty where it grows; dimensions that are not there yet count from 0."""
+    dims, values, label, unit = variable
+    for dimension, size in zip(dims, values.shape, strict=True):
+        if dimension not in file:
+            add_dimension(file, dimension, np.arange(size))
+    if grows:
+        shape = values.shape[1:]
+        dataset = file.create_dataset(
+            name, (0, *shape), np.float64, fillvalue=np.nan, maxshape=(None, *shape),
+            chunks=(_chunk(values[:1].nbytes), *shape),
+        )  # fmt: skip
+    else:
+        dataset = file.create_dataset(name, data=values)
+    write_words(dataset, {**long_names.attributes(name, label, unit), DIMS: " ".join(dims)})
+    for axis, dimension in enumerate(dims):
+        dataset.dims[axis].attach_scale(file[dimension])
+    return dataset
 
 
-def events_in(run: Path, layout: Layout, rounds: int | None = None) -> Events:
-    """The events of so many rounds that a run has recorded; None: of all."""
-    with h5py.File(run / "record.h5") as file:
-        names = [name for name in file if name.startswith(("event_", "leakage_"))]
-        return Events.of_columns(layout, {name: file[name][:rounds] for name in names})
+def _chunk(row: int) -> int:
+    """Rounds of a chunk, of `row` bytes each."""
+    return max(1, 16384 // row)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-import h5py
 import numpy as np
 from msgspec.structs import replace
 
@@ -17,13 +17,15 @@ from mpinodes.core import Setup
 from mpinodes.core.checkpoints import Chunk, Kept, Stopped, discard, places
 from mpinodes.core.experiment import single_run
 from mpinodes.privacy.together import Together, other_data
-from mpinodes.results import long_names, sources
+from mpinodes.results import sources
 from mpinodes.results.accounting import Accounting, together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
-from mpinodes.results.record import events_in, fresh_file, write_text
+from mpinodes.results.reading import RECORD, Reader, Variable, events_in, write_words
+from mpinodes.results.record import add_dimension, add_variable, fresh_file, write_text
 from mpinodes.results.siblings import headed
 from mpinodes.results.timing import Stopwatch
+from mpinodes.results.versions import VERSION
 
 Json = dict[str, Any]
 
@@ -93,8 +95,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # alone it would take less
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
-    records = {seed: place / "record.h5" for seed, place in enumerate(all_places, e.seed)}
-    _combine_records(directory / "record.h5", records, {metric.name for metric in setup.metrics})
+    records = dict(enumerate(all_places, e.seed))
+    _combine_records(directory / RECORD, records, {metric.name for metric in setup.metrics})
     summary = combined(setup.metrics, summaries)
     if same_data:
         summary["privacy"]["together"] = together_section(together, e.privacy.delta)
@@ -110,56 +112,40 @@ def _without_budget(run: Setup) -> Setup:
     return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
-def _combine_records(path: Path, records: dict[int, Path], metrics: set[str]) -> None:
+def _combine_records(path: Path, places: dict[int, Path], metrics: set[str]) -> None:
     """What is known by horizon, and metrics by round, with a dimension `repeat` in front; the rest stays where it is.
 
     Args:
         path: of the record to be made.
-        records: of the repeats, by seed.
+        places: run directories of the repeats, by seed.
         metrics: their names.
     """
-    with fresh_file(path) as whole:
-        sources = [h5py.File(record) for record in records.values()]
+    with fresh_file(path) as whole, ExitStack() as opened:
+        sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
-        whole.attrs.update(first.attrs)
+        words = {name: word for name, word in first.attrs.items() if isinstance(word, str)}
+        write_words(whole, {**words, "coordinates": "seed"})  # as xarray reads it
+        whole.attrs["version"] = VERSION
         # Repeats may stop in different rounds: kept are those that all have, and of horizons each one's last.
-        rounds = min(len(source["round"]) for source in sources)
-        latest = max(int(source["horizon"][-1]) for source in sources)
-        shared = [h for h in first["horizon"][:-1] if all(h in source["horizon"][:-1] for source in sources)]
-        for name, values in (
-            ("repeat", np.arange(len(records))),
-            ("horizon", np.array([*shared, latest])),
-            ("agent", first["agent"][:]),
-            ("round", np.arange(1, rounds + 1)),
-        ):
-            dataset = whole.create_dataset(name, data=values)
-            dataset.make_scale(name)
-            dataset.attrs.update(long_names.attributes(name, "", ""))
-        for name, dataset in first.items():
-            dimensions = [axis.keys()[0] for axis in dataset.dims if axis.keys()]
-            told = dimensions[:1] == ["horizon"] or (dimensions[:1] == ["round"] and name in metrics)
-            if name in ("horizon", "round") or "coordinate" in dimensions or not told:
-                continue
+        rounds = min(source.rounds for source in sources)
+        horizons = [source.read("horizon").values.tolist() for source in sources]
+        shared = [h for h in horizons[0][:-1] if all(h in others[:-1] for others in horizons)]
+        add_dimension(whole, "repeat", np.arange(len(places)))
+        add_dimension(whole, "horizon", np.array([*shared, max(each[-1] for each in horizons)]))
+        add_dimension(whole, "agent", first.read("agent").values)
+        add_dimension(whole, "round", np.arange(1, rounds + 1))
+        for name in first.names:
             if any(name not in source for source in sources):
                 continue
-            made = whole.create_dataset(
-                name, data=np.stack([_kept(source, name, shared, rounds) for source in sources])
-            )
-            made.attrs.update({key: dataset.attrs[key] for key in ("long_name", "units")})
-            for axis, dimension in enumerate(["repeat", *dimensions]):
-                made.dims[axis].attach_scale(whole[dimension])
-        made = whole.create_dataset("seed", data=list(records))
-        made.dims[0].attach_scale(whole["repeat"])
-        made.attrs.update(long_names.attributes("seed", "", ""))
-        whole.attrs["coordinates"] = "seed"  # as xarray reads it
-        for source in sources:
-            source.close()
-
-
-def _kept(source: h5py.File, name: str, shared: list[int], rounds: int) -> np.ndarray:
-    """A variable of one repeat, at the horizons that all repeats have and its last, or for the rounds that all have."""
-    values: np.ndarray = source[name][:]
-    if source[name].dims[0].keys()[0] == "round":
-        return values[:rounds]
-    horizons = source["horizon"][:].tolist()
-    return values[[*(horizons.index(h) for h in shared), -1]]
+            found = first.read(name, slice(0))
+            by_horizon = found.dims[0] == "horizon"
+            told = by_horizon or (found.dims[0] == "round" and name in metrics)
+            if found.dims == (name,) or "coordinate" in found.dims or not told:
+                continue
+            if by_horizon:
+                kept = zip(sources, ([*map(each.index, shared), -1] for each in horizons), strict=True)
+                values = [source.read(name).values[at] for source, at in kept]
+            else:
+                values = [source.read(name, slice(rounds)).values for source in sources]
+            add_variable(whole, name, found._replace(dims=("repeat", *found.dims), values=np.stack(values)))
+        add_variable(whole, "seed", Variable(("repeat",), np.array(list(places))))

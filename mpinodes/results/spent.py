@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import h5py
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unma
 from mpinodes.results import sources
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
-from mpinodes.results.record import events_in
+from mpinodes.results.reading import Reader, events_in
 from mpinodes.results.siblings import noise_of, touched_since
 from mpinodes.results.versions import require_version
 
@@ -171,9 +170,9 @@ def _finished(place: Path) -> Finished:
         raise BadInput(f"{place}/summary.json: not that of a run")
     require_version(summary.get("version"), str(place))
     try:
-        with h5py.File(place / "record.h5") as file:
-            rounds = len(file["round"])
-    except (OSError, KeyError) as error:
+        with Reader(place) as record:
+            rounds = record.rounds
+    except OSError as error:
         raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
     if summary.get("partial"):
         raise BadInput(
@@ -205,9 +204,11 @@ def _same_run(one: Finished, other: Finished) -> bool:
     """Whether they are one run, done twice, to the same bits."""
     if _settings(one.experiment) != _settings(other.experiment):
         return False
-    with h5py.File(one.place / "record.h5") as a, h5py.File(other.place / "record.h5") as b:
-        both = [name for name in a if name in b]
-        return "loss" in both and all(np.array_equal(a[name][:], b[name][:], equal_nan=True) for name in both)
+    with Reader(one.place) as a, Reader(other.place) as b:
+        both = [name for name in a.names if name in b]
+        return "loss" in both and all(
+            np.array_equal(a.read(name).values, b.read(name).values, equal_nan=True) for name in both
+        )
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:

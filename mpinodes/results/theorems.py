@@ -10,7 +10,8 @@ import numpy as np
 
 from mpinodes.core import Bound
 from mpinodes.results.combining import first_words
-from mpinodes.results.record import Variable, Variables
+from mpinodes.results.reading import Variable
+from mpinodes.results.record import Variables
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpinodes.core.errors import BadInput
 
-VERSION = 2  # of record.h5 and summary.json; one more whenever something in them, or what noise is drawn from, changes
+VERSION = 3  # of record.h5 and summary.json; one more whenever something in them, or what noise is drawn from, changes
 
 
 def require_version(found: int | None, where: str) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
-
 from mpinodes.core.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Tree, parse, single_run
@@ -16,8 +14,8 @@ from mpinodes.core.keys import fingerprint
 from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import sources
+from mpinodes.results.reading import Reader, Unreadable
 from mpinodes.results.runs import flat, summary_of
-from mpinodes.results.versions import require_version
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.setup import set_up
 
@@ -111,10 +109,9 @@ def _require_recorded(path: Path, rounds: int) -> None:
         Damaged: it does not.
     """
     try:
-        with h5py.File(path) as record:
-            found = len(record["round"])
-            require_version(int(record.attrs["version"]), str(path.parent))
-    except (OSError, KeyError, RuntimeError) as error:
+        with Reader(path.parent) as record:
+            found = record.rounds
+    except (OSError, Unreadable) as error:
         raise Damaged(f"{path}: damaged: {error}") from error
     if found < rounds:
         raise Damaged(f"{path}: damaged: it holds {found} rounds, and {rounds} were recorded")

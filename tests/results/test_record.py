@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
+import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -14,15 +20,19 @@ import xarray as xr
 
 import mpinodes
 from mpinodes.core.errors import BadInput
-from mpinodes.results.record import Record, Variable
+from mpinodes.results.reading import Reader, Variable, read_all
+from mpinodes.results.record import Record
+from mpinodes.simulation.launching import in_words
+from tests.helpers.fuzzing import damaged
 
 KILLED = """
 import os, signal, sys
 import numpy as np
 from mpinodes.results.record import Record, Variable
 import mpinodes.results.record as place
+from pathlib import Path
 place.SECONDS_BETWEEN_WRITES, place.BYTES_AT_ONCE = float(sys.argv[2]), int(sys.argv[3])
-record = Record(sys.argv[1], 3, 5, {})
+record = Record(Path(sys.argv[1]), 3, 5, {})
 for chunk in range(5):
     loss = Variable(("round",), np.full(10, chunk, dtype=float))
     record.append({"loss": loss, "decision": Variable(("round", "agent", "coordinate"), np.full((10, 3, 5), chunk))})
@@ -131,3 +141,127 @@ def test_a_record_does_not_go_on_after_more_rounds_than_it_holds(tmp_path):
     record.write()
     with pytest.raises(BadInput, match="holds 5 rounds, and is to go on after round 6"):
         Record.reopen(tmp_path / "record.h5", 6, {})
+
+
+def losses(rounds: int) -> dict[str, Variable]:
+    return {"loss": Variable(("round",), np.arange(float(rounds)), "loss", "m"), **of_messages(rounds)}
+
+
+def of_messages(rounds: int) -> dict[str, Variable]:
+    return {f"event_{k}": Variable(("round", "agent"), np.full((rounds, 2), float(k))) for k in range(5)}
+
+
+def test_a_record_is_read_while_it_is_written(tmp_path):
+    """By our own reader, and between two writes by any other."""
+    record = Record(tmp_path / "record.h5", 2, 3, {})
+    for done in (0, 4, 8):
+        if done:
+            record.append(losses(4))
+            record.write()
+        (tmp_path / f"{done}").mkdir()  # a copy: within one process HDF5 would see what is not on file yet
+        shutil.copy(tmp_path / "record.h5", tmp_path / f"{done}")
+        found = mpinodes.load(tmp_path / f"{done}")
+        assert found.sizes["round"] == done
+        if done:
+            assert found.loss.values.tolist() == [0, 1, 2, 3] * (done // 4)
+        with xr.open_dataset(tmp_path / f"{done}" / "record.h5", engine="h5netcdf") as theirs:
+            assert theirs.equals(found)
+
+
+def test_a_run_keeps_its_rows_while_somebody_reads_and_goes_on_if_that_takes_long(tmp_path, monkeypatch):
+    place = "mpinodes.results.record"
+    monkeypatch.setattr(f"{place}.SECONDS_BETWEEN_WRITES", 0)
+    record = Record(tmp_path / "record.h5", 2, 3, {})
+    record.append(losses(4))
+    with Reader(tmp_path) as reader:
+        record.append(losses(4))
+        assert (record.rounds, reader.is_as_opened()) == (4, True)
+        monkeypatch.setattr(f"{place}.PATIENCE", 0)
+        record.append(losses(4))
+        assert (record.rounds, reader.is_as_opened()) == (12, False)
+    assert mpinodes.load(tmp_path).sizes["round"] == 12
+
+
+def test_a_reader_does_not_wait_for_a_run_that_stands_still(tmp_path, monkeypatch):
+    record = Record(tmp_path / "record.h5", 2, 3, {})
+    monkeypatch.setattr("mpinodes.results.reading.PATIENCE", 0.01)
+    with (tmp_path / "record.h5").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BadInput, match="its run is writing to it"):
+            mpinodes.load(tmp_path)
+    del record
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    """Records of a killed run and of one that is over, packed."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mpinodes.results.record.PACKED_FROM", 0)
+        for name in ("killed", "over"):
+            path = tmp_path_factory.mktemp(name) / "record.h5"
+            record = Record(path, 2, 3, {"experiment": "seed = 1\n"})
+            record.append(losses(3000))
+            record.write()
+            if name == "over":
+                record.finish([1, 3000], {"gap": Variable(("horizon",), np.zeros(2))})
+            found.append(path.read_bytes())
+    return found
+
+
+def test_packed_it_holds_the_same(intact, tmp_path):
+    killed, over = intact
+    for name, content in (("killed", killed), ("over", over)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.h5").write_bytes(content)
+    one, other = mpinodes.load(tmp_path / "killed"), mpinodes.load(tmp_path / "over")
+    assert one.identical(other.drop_vars(["gap", "horizon"]))
+    assert xr.load_dataset(tmp_path / "over" / "record.h5", engine="h5netcdf").equals(other)
+    assert len(over) < len(killed) / 5
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_damaged_record_is_refused_in_a_line(which, intact, tmp_path):
+    """Bits flipped, bytes written over, its end cut off; what it claims to hold is not asked of memory."""
+    whole, rng, refused = intact[which], random.Random(which), []
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + 500_000_000, limits[1]))
+    try:
+        for _ in range(60):
+            (tmp_path / "record.h5").write_bytes(damaged(whole, rng))
+            try:
+                read_all(tmp_path)
+            except BadInput as error:
+                refused.append(str(error))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert len(refused) > 20
+    assert all(len(said) < 500 and "\n" not in said for said in refused), refused
+
+
+@pytest.mark.parametrize("last", [400_000, 30_000])
+def test_a_full_disk_leaves_a_record_that_opens(last, tmp_path):
+    """However full: all that was written before stays, and the failure is a line."""
+    limits, said = resource.getrlimit(resource.RLIMIT_FSIZE), []
+    for k, size in enumerate(np.linspace(8_000, last, 20).astype(int).tolist()):
+        place, written = tmp_path / f"{size}", 0
+        place.mkdir()
+        record = Record(place / "record.h5", 2, 3, {})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            for _ in range(200):
+                record.append(losses(100 + k))
+                record.write()
+                written = record.rounds
+            record.finish([1, 2], {})
+        except OSError as error:
+            said.append((in_words(error), f"File too large; the record ends with round {written}"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert mpinodes.load(place).sizes["round"] == written
+        del record
+        gc.collect()
+        assert mpinodes.load(place).sizes["round"] == written
+    assert said
+    assert all(right in one and "\n" not in one for one, right in said), said

@@ -79,10 +79,10 @@ def over_mpi(run: Run, folder: Path, report: Report) -> Iterator[Fault]:
             f"mpirun would not run here ({said}): lockstep was compared with processes alone, not with MPI"
         )
         return
-    import h5py
+    from mpinodes.results.reading import Reader
 
-    with h5py.File(out / "record.h5") as file:
-        frames = file["transcript"][:]
+    with Reader(out) as record:
+        frames = record.read("transcript").values
     if rounds != len(run.frames):
         shorter = made(run.what, rebuilt(run.setup, msgspec.structs.replace(e, rounds=rounds)))
     else:

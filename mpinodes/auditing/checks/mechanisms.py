@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from scipy import stats
 
@@ -14,6 +13,7 @@ from mpinodes.auditing.checks.faults import Fault, Report, image
 from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.experiment import Tree
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.results.reading import read_all
 
 D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
 LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
@@ -126,8 +126,7 @@ def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], 
         "record": {"metrics": [] if built_in else metrics, "decisions": True},
     }  # fmt: skip
     alone.run(asked)
-    with h5py.File(place / "record.h5") as file:
-        return {key: dataset[:] for key, dataset in file.items()}
+    return {name: variable.values for name, variable in read_all(place)[1].items()}
 
 
 def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault]:

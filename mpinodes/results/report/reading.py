@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from mpinodes.results.versions import require_version
+from mpinodes.results.reading import Reader
 
 Axes = str | Sequence[str]
 
@@ -70,25 +69,22 @@ class Drawn:
 
     Raises:
         OSError: there is none.
-        mpinodes.core.errors.BadInput: it has another layout.
+        mpinodes.core.errors.BadInput: it is damaged, or has another layout.
     """
 
     def __init__(self, run: Path) -> None:
-        self._file = h5py.File(run / "record.h5")
-        self.attrs = self._file.attrs
-        found = self.attrs.get("version")
-        require_version(None if found is None else int(found), str(run))
+        self._record = Reader(run)
+        self.attrs = self._record.attrs
 
     def __contains__(self, name: str) -> bool:
-        return name in self._file
+        return name in self._record
 
     def __getitem__(self, name: str) -> Values:
-        dataset = self._file[name]
-        scales = [axis.keys() for axis in dataset.dims]
-        return Values(tuple(found[0] if found else name for found in scales), dataset[...])
+        found = self._record.read(name)
+        return Values(found.dims, found.values)
 
     def __enter__(self) -> Drawn:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._record.__exit__()
