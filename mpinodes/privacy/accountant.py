@@ -96,8 +96,8 @@ class Accountant:
         self._read = 0  # the horizon that the open ledgers have come to
 
     def compose(self, events: Events) -> None:
-        """Add the events of the next rounds: (rounds, agents)."""
-        self._chunks.append(events.copy())
+        """Add the events of the next rounds, (rounds, agents), which stay as they are."""
+        self._chunks.append(events)
         self._opened = None
 
     def events(self) -> Events:

@@ -59,7 +59,6 @@ class Logger:
         else:
             self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
             self._evaluator.restore(kept["evaluator"])
-            self.accounting.take(events_in(directory, setup.layout, self._done))
             self._record = Record.reopen(path, self._done, attributes)
             self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
             _rewrite(directory / "experiment.toml", headed(setup))
@@ -102,7 +101,6 @@ class Logger:
         if not self._directory.is_dir():
             raise FileNotFoundError(f"{self._directory} is gone: a run directory stays where it is until the run ends")
         told = self._evaluator.take(estimates)
-        self.accounting.take(events)
         self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})
         self._done += len(estimates)
         self._fitness += float(told["loss"].values.sum())
@@ -137,6 +135,8 @@ class Logger:
         self._evaluator.close(partial(self._progress.finishing, "comparators"))
         self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
+        # Not kept meanwhile: they are 152 bytes an agent and round, and on file.
+        self.accounting.take(events_in(self._directory, self._setup.layout))
         self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
         self._watch.lap("accounting")
         proven = bounds(self._setup, judged.horizons, judged.best)
