@@ -6,6 +6,7 @@ until the next is whole. An agent's holds what its messages hide: it is as priva
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -149,11 +150,10 @@ class Keeper:
             self._forget(self._kept.pop())
 
     def _forget(self, t: int) -> None:
-        place = self._folder / str(t)
+        place = f"{self._folder}/{t}"
         with suppress(OSError):  # the last to go takes the directory along
-            (place / self._name).unlink(missing_ok=True)
-            (place / f"{self._name}.part").unlink(missing_ok=True)
-            place.rmdir()
+            os.unlink(f"{place}/{self._name}")
+            os.rmdir(place)
 
 
 def keepers_of(run: Path, agents: int) -> list[Keeper]:

@@ -39,11 +39,10 @@ def save(path: Path, content: Mapping[str, Any], lasting: bool = False) -> None:
         TypeError: something in it is no plain data; names it.
         OSError: it cannot be written.
     """
-    packed = packed_up(content)
+    whole = dumps(content)
     draft = path.with_name(path.name + ".part")
     with draft.open("wb", buffering=0) as file:
-        file.write(_sum(packed))
-        file.write(packed)
+        file.write(whole)
         if lasting:
             os.fsync(file.fileno())
     os.replace(draft, path)
@@ -56,7 +55,25 @@ def load(path: Path) -> dict[str, Any]:
         Damaged: it was not, or not this.
         OSError: it cannot be read.
     """
-    whole = path.read_bytes()
+    return loads(path.read_bytes(), path)
+
+
+def dumps(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        TypeError: something in it is no plain data; names it.
+    """
+    packed = packed_up(content)
+    return _sum(packed) + packed
+
+
+def loads(whole: bytes, path: Path) -> dict[str, Any]:
+    """What was saved, given the bytes.
+
+    Raises:
+        Damaged: they are not those of `dumps`; names the path.
+    """
     packed = memoryview(whole)[SUM:]
     if whole[:SUM] != _sum(packed):
         raise Damaged(f"{path}: damaged: its checksum is another")

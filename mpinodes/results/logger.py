@@ -15,11 +15,11 @@ from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.core.events import Events
-from mpinodes.results import closing, theorems
+from mpinodes.results import closing, journal, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
-from mpinodes.results.reading import Variable, events_in
+from mpinodes.results.reading import Reader, Variable, events_in
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
@@ -46,7 +46,7 @@ class Logger:
     ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
-        self._keeper = Keeper(directory, LOGGER)
+        self._keeper, self._journal = Keeper(directory, LOGGER), journal.Journal(directory)
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
@@ -59,12 +59,23 @@ class Logger:
         else:
             self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
             self._evaluator.restore(kept["evaluator"])
-            self._record = Record.reopen(path, self._done, attributes)
+            self._record = self._reopened(path, attributes)
             self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
             _rewrite(directory / "experiment.toml", headed(setup))
             (directory / "summary.json").unlink(missing_ok=True)  # of a run that is to be longer
         self._keeper.forget_after(self._done)
         self._progress = Progress(directory, e.name, e.rounds, self._done)
+
+    def _reopened(self, path: Path, attributes: dict[str, Any]) -> Record:
+        """The record as it was after the rounds done, some of which may stand beside it."""
+        with Reader(self._directory) as old:
+            recorded = min(old.rounds, self._done)
+        rest = list(journal.entries(self._directory, recorded, self._done))
+        record = Record.reopen(path, recorded, attributes)
+        for variables in rest:
+            record.append(variables)
+        record.write()
+        return record
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
         """Take all chunks, to the last, and keep what is needed to go on where that is wanted.
@@ -87,8 +98,10 @@ class Logger:
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """What this one needs to go on after the rounds done; the record has to have them, for it goes on with it."""
-        self._record.write()
+        """What this one needs to go on after the rounds done: they have to be in the record, or written beside it."""
+        if order.stops:
+            self._record.write()
+        self._journal.write(self._record)
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
         state |= {"experiment": self._setup.experiment.toml(), "stops": order.stops}

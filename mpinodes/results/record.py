@@ -50,14 +50,14 @@ def make_directory(experiment: Experiment) -> Path:
     """
     try:
         if experiment.output is None:
-            return _numbered(experiment.name)
+            return _numbered(experiment)
         path = Path(experiment.output.dir)
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise BadInput(
                 f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
             )
-        (path / "log.txt").touch()
+        _begin(path, experiment)
     except BadInput:
         raise
     except (OSError, ValueError) as error:
@@ -75,18 +75,24 @@ def unmake_directory(path: Path) -> None:
             path.parent.rmdir()
 
 
-def _numbered(name: str) -> Path:
+def _begin(path: Path, experiment: Experiment) -> None:
+    """What `--resume` needs, however soon the run is killed."""
+    (path / "log.txt").touch()
+    write_text(path / "experiment.toml", experiment.toml())
+
+
+def _numbered(experiment: Experiment) -> Path:
     runs = Path(RUNS)
     runs.mkdir(exist_ok=True)
     number = 1
     while True:
-        path = runs / f"{name}-{number:03d}"
+        path = runs / f"{experiment.name}-{number:03d}"
         try:
             path.mkdir()
         except FileExistsError:
             number += 1
             continue
-        (path / "log.txt").touch()
+        _begin(path, experiment)
         return path
 
 
@@ -166,6 +172,11 @@ class Record:
     def rounds(self) -> int:
         """How many are on file."""
         return self._rounds
+
+    @property
+    def waiting(self) -> list[Variables]:
+        """What was added since."""
+        return self._waiting
 
     def append(self, variables: Variables) -> None:
         """Add rounds to variables that are by round, the same ones every time; they are copied."""

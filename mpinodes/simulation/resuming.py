@@ -14,6 +14,7 @@ from mpinodes.core.keys import fingerprint
 from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import sources
+from mpinodes.results.journal import entries, rounds_in
 from mpinodes.results.reading import Reader, Unreadable
 from mpinodes.results.runs import flat, summary_of
 from mpinodes.simulation.launching import say
@@ -103,7 +104,7 @@ def _found(place: Path, e: Experiment) -> Iterator[Kept]:
 
 
 def _require_recorded(path: Path, rounds: int) -> None:
-    """Refuse a record that does not hold so many.
+    """Refuse a record that does not hold so many, with what was to be written to it.
 
     Raises:
         Damaged: it does not.
@@ -113,6 +114,7 @@ def _require_recorded(path: Path, rounds: int) -> None:
             found = record.rounds
     except (OSError, Unreadable) as error:
         raise Damaged(f"{path}: damaged: {error}") from error
+    found += sum(map(rounds_in, entries(path.parent, found, rounds)))
     if found < rounds:
         raise Damaged(f"{path}: damaged: it holds {found} rounds, and {rounds} were recorded")
 

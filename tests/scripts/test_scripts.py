@@ -19,7 +19,7 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
-    "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "node_views.py", "relayed_message.py",
+    "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "kills.py", "node_views.py", "relayed_message.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/model.py", "bench/peer.py", "bench/plots.py",
@@ -141,3 +141,10 @@ def test_topologies_are_drawn_beside_their_files(tmp_path):
     assert pictures == sorted(
         ["seven-agent-digraph.png", *(f"generated/{name}.png" for name in registry.names(registry.TOPOLOGIES))]
     )
+
+
+def test_runs_that_are_killed_go_on_to_the_same_bits(tmp_path):
+    """Under mpirun: in the launcher, an agent and another one; under mpirun again and in lockstep."""
+    out = run("kills.py", "--kills", "3", "--rounds", "400", cwd=tmp_path).out
+    assert out.count(": same\n") == 3
+    assert "3 runs, 0 differ" in out

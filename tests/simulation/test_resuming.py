@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mpinodes.core import checkpoints, snapshot
 from mpinodes.core.checkpoints import LOGGER, Keeper, Stopped, keepers_of, name_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
+from mpinodes.results.record import Record
 from mpinodes.simulation import alone
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
@@ -42,8 +44,11 @@ class Asked(Signals):
         return super().is_asked()
 
 
-def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0) -> Path:
-    """A run that ends without a word as it is about to begin a round, of a certain seed."""
+def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, writes: int = 10**9) -> Path:
+    """A run that ends without a word as it is about to begin a round, of a certain seed.
+
+    Its record has been written so many times by then; what it holds no more stays in memory.
+    """
     plain = Step.__call__
 
     def step(self, state, arrivals, frame, row):
@@ -51,8 +56,19 @@ def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0) -> Path
             raise Killed
         return plain(self, state, arrivals, frame, row)
 
+    on_file = Record.write
+
+    def write(self):
+        nonlocal writes
+        if writes:
+            on_file(self)
+        else:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        writes = max(writes - 1, 0)
+
     with monkeypatch.context() as patched:
         patched.setattr(Step, "__call__", step)
+        patched.setattr(Record, "write", write)
         with pytest.raises(Killed):
             run_of(where, words)
     return where
@@ -90,17 +106,23 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "at"),
+    ("words", "at", "writes"),
     [
-        (SMALL, 13),
-        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24),
-        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
-        ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4 algorithm.grid=1e-6", 7),
+        (SMALL, 13, 0),
+        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24, 2),
+        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9, 9),
+        (
+            "algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4",
+            7,
+            1,
+        ),
     ],
 )
-def test_a_run_goes_on_to_the_same_record_and_summary(words, at, monkeypatch, tmp_path):
+def test_a_run_goes_on_to_the_same_record_and_summary(words, at, writes, monkeypatch, tmp_path):
+    """However much of it is in the record by then."""
     one = run_of(tmp_path / "one", words)
-    other = killed(monkeypatch, tmp_path / "other", words, at)
+    monkeypatch.setattr("mpinodes.results.record.SECONDS_BETWEEN_WRITES", 0.0 if writes == 2 else 1.0)
+    other = killed(monkeypatch, tmp_path / "other", words, at, writes=writes)
     assert not (other / "summary.json").exists()
     assert go_on(other) == other
     assert differences(one, other) == []
@@ -117,7 +139,7 @@ def test_it_may_be_ended_any_number_of_times(monkeypatch, tmp_path):
             go_on(other, signals=Asked(looks))
         assert stop.value.in_words("SIGTERM").startswith("SIGTERM: stopped after round ")
         assert stop.value.in_words("").endswith(f"--resume {other}")
-        assert len(list((other / "checkpoint").iterdir())) <= 3
+        assert len(list((other / "checkpoint").glob("[0-9]*"))) <= 3
     go_on(other)
     assert differences(one, other) == []
 

@@ -1,0 +1,161 @@
+"""Kill a run at random moments, resume it, and compare it with one that nobody killed.
+
+    python scripts/kills.py --kills 50
+    python scripts/kills.py --kills 10 --signal TERM
+    python scripts/kills.py --kills 10 --other /path/to/a/python/with/Open/MPI
+
+Every run is killed in its launcher, its logger or one of its agents, and goes on under the mpirun that it began under,
+in lockstep, or (--other) under the mpirun of another Python, in turn. Compared are every variable of the record and
+every number of the summary but times. Ends with 1 where one differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mpinodes
+from mpinodes.simulation.launching import mpirun
+
+AGENTS = 3
+WORDS = (
+    "algorithm.name=dola", "topology.name=ring", "data.epochs=100", "data.total=200", "checkpoint.every=50",
+    "report=false",
+)  # fmt: skip
+TIMES = {"seconds", "rounds_per_second", "timing", "versions"}
+LIMIT = 120.0  # seconds
+
+
+class Trial(NamedTuple):
+    """What became of a run that was killed."""
+
+    victim: str
+    after: float  # seconds
+    code: int
+    recorded: int  # rounds that it has shown
+    begun: str  # where it went on
+    way: str
+    differ: list[str]
+
+
+def command(python: str, *words: str) -> list[str]:
+    return [*mpirun(python), "-n", str(AGENTS + 1), python, "-m", "mpinodes.run", *words]
+
+
+def ranks(run: Path) -> dict[int, int]:
+    """The process of every rank, by what its environment says."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(run).encode() not in (process / "cmdline").read_bytes():
+                continue
+            variables = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        for name in (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK="):
+            for variable in variables:
+                if variable.startswith(name):
+                    found[int(variable[len(name) :])] = int(process.name)
+    return found
+
+
+def killed(run: Path, rounds: int, victim: int, after: float, number: int) -> tuple[int, float]:
+    """Begin a run, and send a signal to a rank, or to the launcher (-1); returns its code, and when it was sent."""
+    words = command(sys.executable, *WORDS, f"rounds={rounds}", f"output.dir={run}")
+    began = time.monotonic()
+    job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not (run / "experiment.toml").exists() and job.poll() is None:
+        time.sleep(0.002)
+    time.sleep(after)
+    process = job.pid if victim < 0 else ranks(run).get(victim)
+    sent = time.monotonic() - began
+    if process and job.poll() is None:
+        os.kill(process, number)
+    code = job.wait(LIMIT)
+    while ranks(run):
+        time.sleep(0.05)
+    return code, sent
+
+
+def resumed(run: Path, way: str, other: str) -> str:
+    """Go on; returns what it said first."""
+    words = {
+        "mpirun": command(sys.executable, "--resume", str(run)),
+        "lockstep": [sys.executable, "-m", "mpinodes.run", "--lockstep", "--resume", str(run)],
+        "other": command(other, "--resume", str(run)),
+    }[way]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: exit {done.returncode}\n{done.stderr}")
+    return next((line for line in done.stderr.splitlines() if "goes on" in line or "begins" in line), "")
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Variables and keys in which two runs differ."""
+    a, b = mpinodes.load(one), mpinodes.load(other)
+    first, second = (json.loads((run / "summary.json").read_text()) for run in (one, other))
+    found = [name for name in {*a, *b} if name not in a or name not in b or not a[name].equals(b[name])]
+    return [*found, *(key for key in first.keys() | second.keys() if key not in TIMES and differ(first, second, key))]
+
+
+def differ(one: dict[str, Any], other: dict[str, Any], key: str) -> bool:
+    return key not in one or key not in other or one[key] != other[key]
+
+
+def trials(options: argparse.Namespace, where: Path) -> Iterator[Trial]:
+    rng = random.Random(options.seed)
+    whole = where / "whole"
+    words = command(sys.executable, *WORDS, f"rounds={options.rounds}", f"output.dir={whole}")
+    subprocess.run(words, check=True, capture_output=True)
+    seconds = json.loads((whole / "summary.json").read_text())["timing"]
+    lasts = seconds["total"] - seconds["start_up"]
+    ways = ["mpirun", "lockstep", *(["other"] if options.other else [])]
+    for k in range(options.kills):
+        run, victim = where / f"killed-{k:03d}", k % (AGENTS + 2) - 1
+        number = signal.Signals[f"SIG{options.signal}"]
+        code, after = killed(run, options.rounds, victim, rng.uniform(0, lasts), number)
+        name = "launcher" if victim < 0 else "logger" if victim == AGENTS else f"agent {victim}"
+        shown = len((run / "progress.jsonl").read_text().splitlines()) if (run / "progress.jsonl").exists() else 0
+        way, begun = ways[k % len(ways)], "done before"
+        if not (run / "experiment.toml").exists():
+            begun = "no run yet"
+            subprocess.run(command(sys.executable, *WORDS, f"rounds={options.rounds}", f"output.dir={run}"), check=True)
+        elif not (run / "summary.json").exists():
+            begun = resumed(run, way, options.other)
+        yield Trial(name, after, code, shown, begun, way, differences(whole, run))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--signal", choices=("KILL", "TERM", "INT", "USR1"), default="KILL")
+    parser.add_argument("--other", default="", help="a Python with mpinodes and another MPI")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as where:
+        for k, trial in enumerate(trials(options, Path(where))):
+            said = "same" if not trial.differ else f"DIFFERS: {', '.join(trial.differ)}"
+            print(
+                f"{k:3} {options.signal} of {trial.victim:9} after {trial.after:5.2f} s: exit {trial.code:4}; "
+                f"{trial.begun or 'no word'}; {trial.way}: {said}",
+                flush=True,
+            )
+            failed += bool(trial.differ)
+    print(f"{options.kills} runs, {failed} differ from the one that nobody killed")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
