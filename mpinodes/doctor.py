@@ -19,7 +19,7 @@ from mpinodes import (
     run,  # noqa: F401 (which sets the number of BLAS threads)
 )
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import BAD_INPUT, command, launcher
+from mpinodes.simulation.launching import BAD_INPUT, command, first_of_host, launcher
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,9 +63,8 @@ def main(argv: list[str]) -> int:
         return 0
     if options.leftovers:
         from mpinodes.simulation.doctor.leftovers import leftovers
-        from mpinodes.simulation.doctor.supervised import is_first_of_host
 
-        if is_first_of_host():
+        if first_of_host():
             print("".join(f"{path}\n" for path in leftovers()), end="")
         return 0
     from mpinodes.simulation.doctor.examination import examine

@@ -128,6 +128,10 @@ def main(argv: list[str]) -> int:
         else:
             say(f"error: {error}")
         return BAD_INPUT
+    if started:
+        from mpinodes.simulation.watcher import watch_host
+
+        watch_host()
     world = find_world(started)
     if world is None:
         return BAD_INPUT

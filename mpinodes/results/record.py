@@ -52,6 +52,7 @@ def make_directory(experiment: Experiment) -> Path:
         if experiment.output is None:
             return _numbered(experiment)
         path = Path(experiment.output.dir)
+        experiment.output.dir.encode()  # UnicodeEncodeError: no file that tells of the run could name it
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise BadInput(

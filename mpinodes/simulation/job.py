@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, places
 from mpinodes.core.errors import BadInput
@@ -21,8 +21,7 @@ from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
 from mpinodes.simulation.stopping import Signals
-
-FAILED_FILE = "failed.txt"
+from mpinodes.simulation.watcher import FAILED_FILE, Lost, Watched
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -39,14 +38,18 @@ class Job:
         self._directory: Path | None = None
         self._step: Step | None = None  # of the first run
         self._places = [Place("", 0)] * world.size
-        self._pulse = Pulse(world)
+        self._watched = Watched(self._name)
+        self._pulse = Pulse(world, self._watched)
         self._done, self._goes_on = 0, False
         self._found: list[Kept] | None = None
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
+        _catch_exits()
         try:
-            return work()
+            code = work()
+            self._watched.leave()
+            return code
         except BaseException as error:
             self._pulse.stop()
             code = FAILED
@@ -57,6 +60,8 @@ class Job:
                 code, what = BAD_INPUT, str(error)
             elif isinstance(error, Overdue):
                 code = OVERDUE
+            elif isinstance(error, Lost):
+                what = str(error)
             elif isinstance(error, SystemExit):
                 what = f"exit({error.code})"
             elif isinstance(error, KeyboardInterrupt):
@@ -66,6 +71,7 @@ class Job:
             try:
                 shelf.take_down()
                 self._report_failure(what, error)
+                self._watched.leave(told=True)
                 sys.stdout.flush()
                 # Everything has been said: MPICH's own line about the abort would only be noise.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -164,6 +170,7 @@ class Job:
             shelf.take_down()
             return None, error
         self._directory, self._done, self._goes_on = Path(told.directory), told.done, told.goes_on
+        self._watched.log_is(self._directory)
         try:
             if setup:
                 self._prepare_to_log(setup)
@@ -251,7 +258,6 @@ class Job:
             if run_agent(step, mine, agents, channel, wait, keeper, kept):
                 code = STOPPED
                 break
-        self._pulse.hush()
         hear(self._world, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
         return code
 
@@ -331,6 +337,18 @@ class _Rounds:
         begin, self._begin = self._begin, 0
         plan = Plan(run, begin, self._signals.is_asked)
         return receive_chunks(self._comm, plan, run.layout.width, begin)
+
+
+def _catch_exits() -> None:
+    """Make of os._exit(), which tells nobody, an exit that is told: launchers may end with the code 0 of such ranks."""
+    leave, me = os._exit, os.getpid()
+
+    def exit(status: int) -> NoReturn:
+        if os.getpid() != me:  # a child of this rank
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = exit
 
 
 def _library() -> str:

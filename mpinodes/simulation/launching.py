@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
-LEAVE_TAKING = 600  # seconds
+LEAVE_TAKING = 60  # seconds
 LONGEST = 480  # characters of a line that is said
 
 
@@ -43,6 +43,16 @@ def launcher() -> Launcher | None:
         if size in os.environ and rank in os.environ:
             return Launcher(name, int(os.environ[size]), int(os.environ[rank]))
     return None
+
+
+def first_of_host(unknown: bool = True) -> bool:
+    """Whether this is the first of its host's processes, by the word of MPICH, Open MPI or Slurm.
+
+    Args:
+        unknown: the answer where none of them says.
+    """
+    names = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+    return next((os.environ[name] == "0" for name in names if name in os.environ), unknown)
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:

@@ -221,6 +221,7 @@ def run_agent(
     Returns:
         Whether it was stopped.
     """
+    PRESENT.busy = False
     frame = np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
     t, state, arrivals, order = 0, step.start(), None, None
@@ -228,7 +229,6 @@ def run_agent(
         t, state = kept["round"], kept["state"]
         arrivals = network.restored(state.here, kept["frames"])
     keeper.forget_after(t)
-    PRESENT.busy = False
     while t < setup.experiment.rounds:
         state = step(state, arrivals, frame, channel.row(t + 1))
         if state.left:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mpinodes.core.experiment import Deadline
+from mpinodes.simulation.watcher import Watched
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -106,8 +107,8 @@ class Overdue(BaseException):
 class Pulse:
     """A rank's timer: raises `Overdue` where it is late, or what it waits for is."""
 
-    def __init__(self, world: MPI.Comm) -> None:
-        self._world, self._logger = world, world.size - 1
+    def __init__(self, world: MPI.Comm, watched: Watched) -> None:
+        self._world, self._logger, self._watched = world, world.size - 1, watched
         self._peers = range(self._logger) if world.rank == self._logger else [self._logger]
         self._signs: dict[int, MPI.Request] = {}
         self._allowed = dict.fromkeys(self._peers, 0.0)  # how long each may be silent, as it says
@@ -128,10 +129,7 @@ class Pulse:
     def start(self, deadline: Deadline | None = None) -> None:
         """From now on there is a deadline, that of an experiment, or, before one is known, what it is by default."""
         self.stop()
-        wanted = deadline.seconds if deadline else None
-        if wanted == "inf":
-            return
-        self._begin(wanted)
+        self._begin(float(deadline.seconds) if deadline and deadline.seconds else None)
         signal.signal(signal.SIGALRM, self._ticked)
         signal.siginterrupt(signal.SIGALRM, False)
         signal.setitimer(signal.ITIMER_REAL, self._tick, self._tick)
@@ -140,16 +138,14 @@ class Pulse:
         """There is none any more."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def hush(self) -> None:
-        """Give a last sign: nobody waits for this rank any more."""
-        if not self._quiet:
-            self._quiet = True
-            for rank in self._peers:
-                self._sign(rank, inf)
-
     def end(self) -> None:
-        """There is no deadline any more, and no sign under way: MPICH refuses to end where a message was not taken."""
-        self.hush()
+        """There is no deadline any more, and no sign under way: MPICH refuses to end where a message was not taken.
+
+        Every rank gives a last sign, and waits for those of the ranks that it hears from.
+        """
+        self._quiet = True
+        for rank in self._peers:
+            self._sign(rank, inf)
         while ahead := [rank for rank in self._peers if self._allowed[rank] != inf]:
             PRESENT.waiting = Waiting((), ahead)
             time.sleep(1e-4)
@@ -162,7 +158,7 @@ class Pulse:
         """For a call of MPI's that waits for others without a look at Python: too long a one ends by SIGALRM."""
         if signal.getitimer(signal.ITIMER_REAL)[1]:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, self._limit)
+            signal.setitimer(signal.ITIMER_REAL, min(self._limit, 1e6))
         try:
             yield
         finally:
@@ -172,9 +168,12 @@ class Pulse:
                 signal.setitimer(signal.ITIMER_REAL, self._tick, self._tick)
 
     def _ticked(self, number: int, frame: FrameType | None) -> None:
+        self._watched.raise_lost()
+        self._all_ticks += 1
+        for rank in self._peers:
+            self._silent[rank] += 1
         self._give_signs()
         self._take_signs()
-        self._all_ticks += 1
         if PRESENT.steps != self._steps:
             self._learn()
             self._steps, self._ticks = PRESENT.steps, 0
@@ -203,7 +202,6 @@ class Pulse:
 
         word = array("d", [0.0])
         for rank in self._peers:
-            self._silent[rank] += 1
             while message := self._world.Improbe(source=rank, tag=SIGN):  # which a tick cannot take away from `end`
                 message.Recv([word, MPI.DOUBLE])
                 self._allowed[rank] = word[0]
@@ -224,7 +222,9 @@ class Pulse:
     def _late(self) -> Report | None:
         waits_for = self._waits_for()
         if not waits_for:  # this rank is at work, and is the first to know whose fault it is that others wait
-            most = max(UNATTENDED, self._all_ticks * self._tick) if PRESENT.busy else self._limit - 2 * self._tick
+            most = self._limit - 2 * self._tick
+            if PRESENT.busy:
+                most = max(UNATTENDED, self._all_ticks * self._tick, self._limit)
             return self._report(self._ticks, []) if self._ticks * self._tick > most else None
         if waits_for[0] not in self._silent:
             return self._report(self._ticks, waits_for) if self._ticks * self._tick > self._limit else None
@@ -272,14 +272,17 @@ def in_words(reports: Iterable[Report], places: Sequence[Place]) -> str:
     told = {report.rank: report for report in reports}
     busy = [report for report in told.values() if not report.waits_for]
     if busy:
-        return "; ".join(f"{_of(report, places)} is at work of its own for {_how_long(report)}" for report in busy[:3])
+        return "; ".join(
+            f"{_of(report, places)} has been at work of its own for {_how_long(report)}" for report in busy[:3]
+        )
     awaited = {rank for report in told.values() for rank in report.waits_for}
     if silent := sorted(awaited - told.keys()):
         first = min(told.values(), key=lambda report: (not report.round, report.since))
         waiting = sorted(r.rank for r in told.values() if set(silent) & set(r.waits_for))
         return (
             f"no word from {_listed(silent, places)} for {_how_long(first)}; "
-            f"{_listed(waiting, places, where=False)} wait{'s' * (len(waiting) == 1)} for it{_round(first)}"
+            f"{_listed(waiting, places, where=False)} wait{'s' * (len(waiting) == 1)} for "
+            f"{'it' if len(silent) == 1 else 'them'}{_round(first)}"
             f"{_states(silent, places)}"
         )
     pairs = [(r.rank, other) for r in told.values() for other in r.waits_for if r.rank in told[other].waits_for]

@@ -14,6 +14,7 @@ from mpinodes.core.experiment import Deadline
 from mpinodes.simulation import pulse
 from mpinodes.simulation.network import patient_wait
 from mpinodes.simulation.pulse import PRESENT, Overdue, Place, Pulse, Report, Waiting, in_words, line, reports_in
+from mpinodes.simulation.watcher import Watched
 
 SINCE = "2026-11-22 13:00:00 UTC"
 PLACES = [Place("h1", 70), Place("h1", 71), Place("h2", 72), Place("h2", 73), Place("h3", 74)]
@@ -32,7 +33,10 @@ def late(rank: int, *waits_for: int, round: int = 17, seconds: float = 600.0) ->
             f"no word from agent 2 (process 72 on h2) for 600 s, since {SINCE}; agent 1, agent 3 and the logger wait "
             "for it in round 17",
         ),
-        ([late(0, 1), late(2), late(1, 2)], f"agent 2 in round 17 is at work of its own for 600 s, since {SINCE}"),
+        (
+            [late(0, 1), late(2), late(1, 2)],
+            f"agent 2 in round 17 has been at work of its own for 600 s, since {SINCE}",
+        ),
         ([late(0, 4), late(2, 4)], f"no word from the logger (process 74 on h3) for 600 s, since {SINCE}; agent 0 and"),
         (
             [late(0, 1), late(1, 2), late(2, 1), late(3, 2)],
@@ -71,7 +75,7 @@ def alone(monkeypatch):
     from mpi4py import MPI
 
     monkeypatch.setattr(pulse, "PRESENT", pulse.Present())
-    found = Pulse(MPI.COMM_SELF)
+    found = Pulse(MPI.COMM_SELF, Watched("agent 0"))
     found._logger, found._peers = 1, []
     yield found
     found.stop()

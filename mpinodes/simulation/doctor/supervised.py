@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from mpinodes.simulation.doctor.report import NOTHING, SOMETHING, Line
-from mpinodes.simulation.launching import INTERRUPTED, Launcher
+from mpinodes.simulation.launching import INTERRUPTED, Launcher, first_of_host
 
-__all__ = ["Stage", "is_first_of_host", "supervised"]
+__all__ = ["Stage", "supervised"]
 
 BEGINNING = "starting MPI"
 
@@ -66,7 +66,7 @@ def supervised(work: Callable[[Stage], int], limit: float, started: Launcher | N
         return os.WEXITSTATUS(end.status) if rank == 0 else NOTHING
     if rank != 0:
         time.sleep(2)  # rank 0 has most likely met the same, and is to be heard: launchers end all with the first
-        if end.stage == BEGINNING and not is_first_of_host():
+        if end.stage == BEGINNING and not first_of_host():
             return NOTHING
     print(_last_line(end, limit, rank, started), flush=True)
     return SOMETHING
@@ -131,9 +131,3 @@ def _last_line(end: End, limit: float, rank: int, started: Launcher | None) -> L
         found = [line for line in words if re.search("[Ee]rror|ERROR|[Ff]ail", line)] or words
         advice = f"it said: {found[-1].strip()[:200]}" if found else "it said nothing"
     return Line("mend", "MPI", f"{who} was ended ({how}) while {at}", advice)
-
-
-def is_first_of_host() -> bool:
-    """Whether this is the first of its host's processes, by the word of MPICH, Open MPI or Slurm."""
-    names = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
-    return next((os.environ[name] for name in names if name in os.environ), "0") == "0"

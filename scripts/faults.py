@@ -1,0 +1,398 @@
+"""Break runs in every way we know, and see how they end: python scripts/faults.py OUT [--python PYTHON] [--only WORD].
+
+Each fault is put into a run of three agents and the logger, or into what it runs on. OUT/faults.md and OUT/faults.csv
+then say for each: what was seen, mpirun's exit code, seconds until every process was gone, the rounds that the record
+holds, and whether the run could be resumed. PYTHON is the one whose MPI is used, with the mpirun beside it. As root it
+also fills a disk. Exit code 1: a run hung, ended without a word, lost its record, or succeeded where it cannot have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+
+from mpinodes.simulation.launching import mpirun
+
+LIMIT = 40.0  # seconds, after which a run counts as hung
+RANKS, LOGGER = 4, 3
+ROUNDS = 280
+PART = """
+import os, signal, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+from mpinodes.algorithms.dpsda_ps import DPSDAPS
+from mpinodes.core.parts import Metric
+RANK = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
+Path(f"process-{RANK}").write_text(str(os.getpid()))
+
+def note(name):
+    if not os.path.exists(name):
+        Path(f"{name}.{RANK}").write_text(repr(time.time()))
+        os.replace(f"{name}.{RANK}", name)
+
+def here_if(place, **known):
+    if os.environ.get("FAULT_PLACE") == place and "FAULT" in os.environ:
+        note("planted")
+        exec(os.environ["FAULT"], globals(), known)
+
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError
+"""
+ALGORITHM = (
+    PART
+    + """
+__all__ = ["Planted"]
+
+@dataclass(frozen=True)
+class Planted(DPSDAPS):
+    def init(self, x):
+        here_if(f"start of {RANK}")
+        return super().init(x)
+
+    def update(self, s, here, inbox, loss):
+        time.sleep(0.01)
+        found = super().update(s, here, inbox, loss)
+        if here.t == 200:
+            note("in rounds")
+            here_if(f"agent {here.agent}", s=found)
+            here_if("agents", s=found)
+        return found
+"""
+)
+METRIC = (
+    PART
+    + """
+__all__ = ["Told"]
+
+class Told(Metric):
+    name, dims, label = "told", ("horizon",), "told"
+    chunks = 0
+
+    def take(self, rounds):
+        self.chunks += 1
+        if self.chunks == 6:
+            here_if("logger")
+
+    def judge(self, run):
+        note("after the rounds")
+        here_if("logger after the rounds")
+        time.sleep(float(os.environ.get("FAULT_PAUSE", 0)))
+        return np.zeros(len(run.horizons))
+"""
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to break a run.
+
+    Attributes:
+        name: what is done.
+        place: where, or to whom; for a signal from outside, to which rank, or to mpirun.
+        code: Python that is done there; none for a signal.
+        signal: that is sent from outside.
+        when: a signal is sent: as the run begins, in its rounds, or after them.
+        words: for the command.
+        env: for its environment.
+        shell: the command, with {command} in it, where it is run by a shell.
+        codes: that are right; empty: any but 0.
+        quiet: nothing can be said, for there is nobody to say it to.
+    """
+
+    name: str
+    place: str = ""
+    code: str = ""
+    signal: int = 0
+    when: str = "in rounds"
+    words: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    shell: str = ""
+    codes: tuple[int, ...] = ()
+    quiet: bool = False
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+STOPS = (0, 1, 5)  # what asks the run to stop: it has ended before; so Open MPI's mpirun; it may go on
+KILL_SELF = "os.kill(os.getpid(), signal.SIGKILL)"
+STOP_SELF = "os.kill(os.getpid(), signal.SIGSTOP)"
+LOOP = "while True: pass"
+FAULTS = [
+    Fault("raise", "agent 1", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("raise, as it begins", "start of 1", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("raise in all agents", "agents", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("sys.exit(0)", "agent 1", "sys.exit(0)", codes=(3,)),
+    Fault("sys.exit(7)", "agent 1", "sys.exit(7)", codes=(3,)),
+    Fault("os._exit(0)", "agent 1", "os._exit(0)", codes=(3,)),
+    Fault("os._exit(0) in all agents", "agents", "os._exit(0)", codes=(3,)),
+    Fault("C's _exit(0)", "agent 1", "import ctypes\nctypes.CDLL(None)._exit(0)"),
+    Fault("recursion without an end", "agent 1", "f = lambda f: f(f)\nf(f)", codes=(3,)),
+    Fault("more memory than there is", "agent 1", "np.ones(1 << 50)", codes=(3,)),
+    Fault("an estimate that is no number", "agent 1", "s.z.fill(np.nan)", codes=(3,)),
+    Fault("an exception whose str() fails", "agent 1", "raise Wordless", codes=(3,)),
+    Fault("an exception with a lone surrogate", "agent 1", "raise ValueError('\\udcff \\x1b[31m')", codes=(3,)),
+    Fault("an exception of a megabyte", "agent 1", "raise ValueError('x' * 1_000_000)", codes=(3,)),
+    Fault("a Greek letter, with an ASCII locale", "agent 1", "raise ValueError(chr(0x3b5))", env=ASCII, codes=(3,)),
+    Fault("raise, with stderr closed", "agent 1", "os.close(2)\nraise ValueError", codes=(3,), quiet=True),
+    Fault("endless loop", "agent 1", LOOP, codes=(4,)),
+    Fault(
+        "endless loop that handles exceptions", "agent 1",
+        "while True:\n try:\n  while True: pass\n except Exception: pass", codes=(4,),
+    ),
+    Fault("endless loop, as it begins", "start of 1", LOOP, codes=(4,)),
+    Fault("sleep without an end", "agent 1", "time.sleep(1e6)", codes=(4,)),
+    Fault("segmentation fault", "agent 1", "import ctypes\nctypes.string_at(0)"),
+    Fault("abort()", "agent 1", "os.abort()"),
+    Fault("SIGKILL", "agent 1", KILL_SELF),
+    Fault("SIGKILL, as it begins", "start of 1", KILL_SELF),
+    Fault("SIGKILL of all agents", "agents", KILL_SELF),
+    Fault("SIGSTOP", "agent 1", STOP_SELF, codes=(4,)),
+    Fault("SIGSTOP of all agents", "agents", STOP_SELF, codes=(4,)),
+    Fault("SIGTERM", "1", signal=signal.SIGTERM, codes=STOPS),
+    Fault("SIGINT", "1", signal=signal.SIGINT, codes=STOPS),
+    Fault("raise in a metric", "logger", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("endless loop in a metric", "logger", LOOP, codes=(4,)),
+    Fault("os._exit(0)", "logger", "os._exit(0)", codes=(3,)),
+    Fault("SIGKILL", "logger", KILL_SELF),
+    Fault("SIGSTOP", "logger", STOP_SELF, codes=(4,)),
+    Fault("raise, after the rounds", "logger after the rounds", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("SIGKILL, after the rounds", "logger after the rounds", KILL_SELF),
+    Fault("SIGSTOP, after the rounds", "logger after the rounds", STOP_SELF, codes=(4,)),
+    Fault("SIGKILL", "1", signal=signal.SIGKILL, when="after the rounds"),
+    Fault("SIGSTOP", "1", signal=signal.SIGSTOP, when="after the rounds"),
+    Fault("SIGKILL", str(LOGGER), signal=signal.SIGKILL, when=f"process-{LOGGER}"),
+    *(
+        Fault(
+            number.name, "mpirun", signal=number, when=when, quiet=number in (signal.SIGKILL, signal.SIGHUP),
+            codes=STOPS if number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT) else (),
+        )
+        for number, when in (
+            (signal.SIGKILL, f"process-{LOGGER}"), (signal.SIGKILL, "in rounds"), (signal.SIGKILL, "after the rounds"),
+            (signal.SIGTERM, "in rounds"), (signal.SIGINT, "in rounds"), (signal.SIGHUP, "in rounds"),
+            (signal.SIGUSR1, "in rounds"), (signal.SIGTERM, "after the rounds"),
+        )
+    ),
+    Fault("the run directory is removed", "agent 1", "import shutil\nshutil.rmtree('run')", codes=(3,)),
+    Fault("the run directory is renamed", "agent 1", "os.rename('run', 'moved')", codes=(3,)),
+    Fault("the run directory is no UTF-8", words=("output.dir=r\udcffn",), codes=(2,)),
+    Fault("a run directory below a file", words=("output.dir=planted.py/run",), codes=(2,)),
+    Fault("data that are not there", words=("data.file=none.csv",), codes=(2,)),
+    Fault("data that break off", words=("data.file=half.npz",), codes=(2,)),
+    Fault("stdout closed", shell="{command} >&-", codes=(0,)),
+    Fault("stdout is full", shell="{command} > /dev/full"),
+    Fault("a disk of 300 kB", words=("output.dir=small/run",)),
+]  # fmt: skip
+
+
+class Seen(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+        code: mpirun's; None: it hung.
+        seconds: from the fault until all processes were gone.
+        line: what was said last, to people.
+        logged: what log.txt says last.
+        rounds: in the record; None: it does not open; -1: there is none.
+        resumed: whether it could be.
+    """
+
+    code: int | None
+    seconds: float
+    line: str
+    logged: str
+    rounds: int | None
+    resumed: str
+
+
+def break_run(fault: Fault, place: Path, python: str) -> Seen:
+    """Run in `place`, which is made, with the fault."""
+    place.mkdir(parents=True)
+    (place / "planted.py").write_text(ALGORITHM)
+    (place / "told.py").write_text(METRIC)
+    (place / "half.npz").write_bytes(b"PK\x03\x04")
+    env = os.environ | {"FAULT_PAUSE": "2" if fault.when == "after the rounds" else "0"} | fault.env
+    if fault.code:
+        env |= {"FAULT": fault.code, "FAULT_PLACE": fault.place}
+    words = ["algorithm.path=planted.py", "topology.name=complete", f"rounds={ROUNDS}", "data.batch=1",
+             'record.metrics=["told.py"]', "record.chunk=4096", "deadline.seconds=3", "report=false",
+             "checkpoint.every=20",
+             *(() if any(word.startswith("output.dir") for word in fault.words) else ("output.dir=run",)),
+             *fault.words]  # fmt: skip
+    command = [*mpirun(python), "-n", str(RANKS), python, "-m", "mpinodes.run", *words]
+    if fault.shell:
+        quoted = " ".join(f"'{word}'" for word in command)
+        command = ["sh", "-c", fault.shell.replace("{command}", quoted)]
+    with small_disk(place / "small", "small/run" in " ".join(fault.words)):
+        code, seconds, line = _watched(fault, command, place, env)
+        runs = [*place.glob("run"), *place.glob("moved"), *place.glob("small/run"), *place.glob("r\udcffn")]
+        run = runs[0] if runs else place / "run"
+        logged, rounds = _last_line(run / "log.txt"), _rounds(run / "record.h5")
+        return Seen(code, seconds, line, logged, rounds, "" if code == 0 else _resumed(run, place, python))
+
+
+def _watched(fault: Fault, command: list[str], place: Path, env: dict[str, str]) -> tuple[int | None, float, str]:
+    """Exit code, seconds, and the last line that was said."""
+    began = time.time()
+    with (place / "said").open("w+b") as said:
+        process = subprocess.Popen(
+            command, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
+        if fault.signal:
+            planted = _send(fault, place, process)
+        end = time.monotonic() + LIMIT
+        while (process.poll() is None or _processes(place)) and time.monotonic() < end:
+            time.sleep(0.05)
+        gone = time.time()
+        code = process.poll()
+        if left := _processes(place):
+            code = None
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        process.wait()
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    if not fault.signal:
+        planted = float((place / "planted").read_text()) if (place / "planted").exists() else began
+    ours = [line for line in text.splitlines() if line.startswith("mpinodes: ")]
+    others = [line for line in text.splitlines() if line.strip(" =")]
+    return code, gone - planted, (ours or others or [""])[0 if ours else -1]
+
+
+def _send(fault: Fault, place: Path, process: subprocess.Popen[bytes]) -> float:
+    end = time.monotonic() + LIMIT
+    while not (place / fault.when).exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    target = process.pid if fault.place == "mpirun" else int((place / f"process-{fault.place}").read_text())
+    with suppress(ProcessLookupError):
+        os.kill(target, fault.signal)
+    return time.time()
+
+
+def _processes(place: Path) -> list[int]:
+    """That work in a directory and are no zombies."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit() and os.readlink(process / "cwd").startswith(str(place)):
+                found.append(int(process.name))
+    return found
+
+
+@contextmanager
+def small_disk(place: Path, wanted: bool) -> Iterator[None]:
+    """A disk of 300 kB, where it is wanted."""
+    if not wanted:
+        yield
+        return
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def _rounds(record: Path) -> int | None:
+    if not record.exists():
+        return -1
+    try:
+        with h5py.File(record) as file:
+            return len(file["round"])
+    except (OSError, KeyError):
+        return None
+
+
+def _resumed(run: Path, place: Path, python: str) -> str:
+    """Whether it goes on without the fault, all agents in one process."""
+    if not (run / "checkpoint").exists() or not run.is_dir():
+        return "nothing to resume"
+    command = [python, "-m", "mpinodes.run", "--lockstep", "--resume", str(run)]
+    done = subprocess.run(command, cwd=place, capture_output=True, check=False)
+    if done.returncode == 0:
+        return "yes"
+    return f"no: {done.stderr.decode(errors='replace').strip()[:100]}"
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in reversed(lines) if line.strip()), "")
+
+
+def wrong(fault: Fault, seen: Seen) -> str:
+    """What is wrong with how it ended; empty: nothing."""
+    if seen.code is None:
+        return "hung"
+    if seen.code not in fault.codes if fault.codes else seen.code == 0:
+        return f"exit code {seen.code}"
+    if not seen.line and not fault.quiet:
+        return "nothing was said"
+    return "the record does not open" if seen.rounds is None else ""
+
+
+def _columns(fault: Fault, seen: Seen) -> dict[str, str]:
+    who = {"1": "agent 1", str(LOGGER): "logger"}.get(fault.place, fault.place)
+    when = "" if not fault.signal else "as it begins" if fault.when.startswith("process") else fault.when
+    rounds = {None: "does not open", -1: "none"}.get(seen.rounds, str(seen.rounds))
+    return {
+        "fault": ", ".join(word for word in (fault.name, when) if word),
+        "where": who,
+        "seen": seen.line[:160].replace("|", "/"),
+        "in log.txt": seen.logged[:100].replace("|", "/"),
+        "exit code": "hung" if seen.code is None else str(seen.code),
+        "seconds": f"{seen.seconds:.1f}",
+        "rounds in the record": rounds,
+        "resumed": seen.resumed,
+        "wrong": wrong(fault, seen),
+    }
+
+
+def write(rows: list[dict[str, str]], out: Path) -> None:
+    """The table, for people and for programs."""
+    with (out / "faults.csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0]), *(" | ".join(row.values()) for row in rows)]
+    text = "".join(f"| {line} |\n" for line in lines)
+    (out / "faults.md").write_text(text, "utf-8", errors="backslashreplace")
+
+
+def main() -> int:
+    """The whole command; returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--python", default=sys.executable, help="the one whose MPI is used")
+    parser.add_argument("--only", default="", metavar="WORD", help="faults that have it in their name or place")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for fault in FAULTS:
+        if options.only not in f"{fault.name} {fault.place}" or ("small/run" in str(fault.words) and os.geteuid() != 0):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(_columns(fault, break_run(fault, Path(folder) / "work", options.python)))
+        print(" | ".join(rows[-1].values()), flush=True)
+        write(rows, options.out)
+    return int(any(row["wrong"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

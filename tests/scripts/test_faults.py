@@ -1,0 +1,52 @@
+"""The table of faults, in small: what dies without a word is told of, and the table says when something is wrong."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.helpers.running import CHECKOUT
+
+
+@pytest.fixture
+def faults(monkeypatch):
+    monkeypatch.syspath_prepend(str(CHECKOUT / "scripts"))
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    import faults
+
+    return faults
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "said"),
+    [
+        ("SIGKILL", "agent 1", "was killed by signal 9 (SIGKILL), as the system does where memory runs out"),
+        ("os._exit(0) in all agents", "agents", "exit(0) (traceback in "),
+        ("endless loop in a metric", "logger", "the logger has been at work of its own for "),
+    ],
+)
+def test_a_fault_ends_the_job_soon_with_a_line_and_a_record(name, place, said, faults, tmp_path):
+    fault = next(fault for fault in faults.FAULTS if (fault.name, fault.place) == (name, place))
+    seen = faults.break_run(fault, tmp_path / "work", sys.executable)
+    assert faults.wrong(fault, seen) == ""
+    assert said in seen.line
+    assert seen.logged
+    assert seen.rounds > 0
+    assert seen.seconds < 30
+
+
+def test_what_the_table_calls_wrong(faults, tmp_path):
+    fault = faults.Fault("one", codes=(3,))
+    good = faults.Seen(3, 0.1, "said", "logged", 10, "unknown")
+    bad = {
+        "hung": good._replace(code=None),
+        "exit code 0": good._replace(code=0),
+        "nothing was said": good._replace(line=""),
+        "the record does not open": good._replace(rounds=None),
+    }
+    assert faults.wrong(fault, good) == ""
+    assert {faults.wrong(fault, seen) for seen in bad.values()} == bad.keys()
+    faults.write([faults._columns(fault, seen) for seen in bad.values()], tmp_path)
+    assert (tmp_path / "faults.md").read_text().count("\n") == 6
+    assert len(faults.FAULTS) >= 30
