@@ -127,6 +127,8 @@ def _bound(s: Json, bound: Json, place: int, why: bool) -> Row:
         shown = f"{'inf':>10}    no bound on"
     elif bound["times"] is not None:
         shown = f"{bound['times']:10.3g}    times"
+    elif bound["measured"] is None or not isfinite(bound["measured"]):
+        shown = f"{bound['value']:10.3g}    on"
     else:
         shown = f"{bound['value']:10.3g}    where 0 or less was measured:"
     rest = "" if bound["applies"] else f"; does not apply{': ' + bound['why_not'] if why else ''}"

@@ -13,4 +13,8 @@ run=runs/$LSB_JOBID
 
 # A host stands there once for each of its ranks. WORDS are split on purpose; brackets in them are no patterns.
 set -f
-exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$LSB_DJOB_HOSTFILE" $WORDS output.dir="$run"
+set -- $WORDS output.dir="$run"
+# A job that is run again goes on where its last checkpoint was made.
+[ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
+if [ -d "$run" ]; then set -- --resume "$run"; fi
+exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$LSB_DJOB_HOSTFILE" "$@"

@@ -12,4 +12,8 @@ run=runs/${PBS_JOBID%%.*}
 
 # A host stands there once for each of its ranks. WORDS are split on purpose; brackets in them are no patterns.
 set -f
-exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$PBS_NODEFILE" $WORDS output.dir="$run"
+set -- $WORDS output.dir="$run"
+# A job that is run again goes on where its last checkpoint was made.
+[ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
+if [ -d "$run" ]; then set -- --resume "$run"; fi
+exec "${MPINODES:-.}/scripts/cluster/hosts.sh" "$PBS_NODEFILE" "$@"

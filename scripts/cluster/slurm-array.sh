@@ -13,10 +13,15 @@
 #SBATCH --output=%x-%A-%a.out
 python=${PYTHON:-python}
 seed=$SLURM_ARRAY_TASK_ID
-run=runs/$SLURM_ARRAY_JOB_ID/seed-$seed-${SLURM_RESTART_COUNT:-0}
+run=runs/$SLURM_ARRAY_JOB_ID/seed-$seed
 
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # see slurm-srun.sh
   srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
     sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
 fi
-exec srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" seed="$seed" output.dir="$run"
+
+# A requeued job goes on where its last checkpoint was made.
+[ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
+if [ -d "$run" ]; then set -- --resume "$run"; else set -- "$@" seed="$seed" output.dir="$run"; fi
+
+exec srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@"

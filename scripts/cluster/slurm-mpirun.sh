@@ -13,10 +13,14 @@
 #SBATCH --output=%x-%j.out
 # USR1 and --requeue: see slurm-srun.sh.
 python=${PYTHON:-python}
-run=runs/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
+run=runs/$SLURM_JOB_ID
+
+# A requeued job goes on where its last checkpoint was made.
+[ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
+if [ -d "$run" ]; then set -- --resume "$run"; else set -- "$@" output.dir="$run"; fi
 
 # Words of MPIRUN are split on purpose.
-${MPIRUN:-mpirun} -n "$SLURM_NTASKS" "$python" -m mpinodes.run "$@" output.dir="$run" &
+${MPIRUN:-mpirun} -n "$SLURM_NTASKS" "$python" -m mpinodes.run "$@" &
 mpirun=$!
 trap 'kill -USR1 $mpirun' USR1 # both MPIs' mpirun hand it to every rank
 wait $mpirun
@@ -25,4 +29,5 @@ while [ $code -gt 128 ] && kill -0 $mpirun 2> /dev/null; do
   wait $mpirun
   code=$?
 done
+if [ $code -eq 5 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit $code

@@ -11,11 +11,11 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
-# USR1 comes 120 to 180 s before the time is up, to this script alone (B:), which hands it on; a run ends by it, and its
-# record holds the rounds before. After a node failed, or scontrol requeue, the job begins anew in another directory, for
-# a run never overwrites one.
+# USR1 comes 120 to 180 s before the time is up, to this script alone (B:), which hands it on; by it the run makes a
+# checkpoint and ends with 5, and the job is queued again, to go on. With checkpoint.every= or checkpoint.seconds= among
+# the words it goes on after a node failed, too, or was taken away.
 python=${PYTHON:-python}
-run=runs/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
+run=runs/$SLURM_JOB_ID
 
 # MPICH names its shared memory after Slurm's job and step: what the attempt before left there when it was killed would
 # make this one hang as it starts.
@@ -24,8 +24,12 @@ if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
     sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
 fi
 
+# A requeued job goes on where its last checkpoint was made.
+[ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
+if [ -d "$run" ]; then set -- --resume "$run"; else set -- "$@" output.dir="$run"; fi
+
 # -K1: where a rank is killed srun ends the others, instead of waiting for them till the time is up.
-srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" output.dir="$run" &
+srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" &
 srun=$!
 trap 'kill -USR1 $srun' USR1 # srun hands it to every rank
 wait $srun
@@ -34,4 +38,5 @@ while [ $code -gt 128 ] && kill -0 $srun 2> /dev/null; do # the shell's wait end
   wait $srun
   code=$?
 done
+if [ $code -eq 5 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit $code

@@ -47,7 +47,7 @@ def test_a_job_has_the_bits_of_one_process(template, environment, slurm, alone, 
     words = ["-n", "4", str(TEMPLATES / template), *SMALL]
     job = slurm.submit(*words, cwd=tmp_path, env=environment.variables)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
-    assert same_bits(tmp_path / "runs" / f"{job}-0", alone) == []
+    assert same_bits(tmp_path / "runs" / str(job), alone) == []
 
 
 def test_the_wrong_way_to_start_is_an_error_and_no_run(mpich, openmpi, slurm, tmp_path):
@@ -77,7 +77,7 @@ def test_an_array_is_a_run_for_each_seed(mpich, slurm, tmp_path):
     job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables)
     for seed in (3, 4):
         assert slurm.wait(f"{job}_{seed}") == "COMPLETED", output(tmp_path)
-        assert summary_of(tmp_path / "runs" / str(job) / f"seed-{seed}-0")["seed"] == seed
+        assert summary_of(tmp_path / "runs" / str(job) / f"seed-{seed}")["seed"] == seed
 
 
 LISTENING = """
@@ -116,32 +116,70 @@ def listening(tmp_path) -> dict[str, str]:
 @pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
 def test_a_signal_to_the_script_reaches_every_rank(template, environment, slurm, listening, tmp_path):
     job = slurm.submit("-n", "4", str(TEMPLATES / template), cwd=tmp_path, env=environment.variables | listening)
-    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
+    comes(tmp_path, f"runs/{job}/began-0", job, slurm)
     time.sleep(1)
     slurm.run("scancel", "--batch", "--signal=USR1", str(job))
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
-    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
+    assert len(list(tmp_path.glob(f"runs/{job}/got-*"))) == 4
 
 
 def test_slurm_sends_it_before_the_time_is_up(mpich, slurm, listening, tmp_path):
     words = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / "slurm-srun.sh")]
     job = slurm.submit(*words, cwd=tmp_path, env=mpich.variables | listening)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
-    assert len(list(tmp_path.glob(f"runs/{job}-0/got-*"))) == 4
+    assert len(list(tmp_path.glob(f"runs/{job}/got-*"))) == 4
 
 
-def test_a_job_that_is_queued_again_begins_anew_beside_what_it_had(mpich, slurm, listening, tmp_path):
-    """And does not hang in the shared memory that the killed attempt left."""
-    job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), cwd=tmp_path, env=mpich.variables | listening)
-    comes(tmp_path, f"runs/{job}-0/began-0", job, slurm)
-    assert slurm.run("scontrol", "requeue", str(job)).code == 0
+SLOW = """
+import time
+from dataclasses import dataclass
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Slow"]
+
+@dataclass(frozen=True)
+class Slow(DOLA):
+    def update(self, s, here, inbox, loss):
+        time.sleep(0.05)
+        return super().update(s, here, inbox, loss)
+"""
+
+
+def queued_again(job: int, slurm) -> None:
+    """Slurm would let it rest for two minutes."""
     slurm.wait(job, ("PENDING",))
-    while slurm.state(job) == "PENDING":  # Slurm would let it rest for two minutes
+    while slurm.state(job) == "PENDING":
         slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
         time.sleep(0.5)
-    comes(tmp_path, f"runs/{job}-1/began-0", job, slurm)
-    slurm.run("scancel", str(job))
-    assert slurm.wait(job) == "CANCELLED"
+
+
+@pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
+def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(template, mpich, slurm, monkeypatch, tmp_path):
+    """The signal before it makes a checkpoint, the job is queued again, and goes on."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=600"]
+    limit = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / template)]
+    job = slurm.submit(*limit, *words, "report=false", cwd=tmp_path, env=mpich.variables)
+    queued_again(job, slurm)
+    assert slurm.wait(job) == "COMPLETED", output(tmp_path)
+    assert "SIGUSR1: stopped after round " in output(tmp_path)
+    assert " goes on after round " in output(tmp_path)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.chdir(tmp_path)
+    alone = run_of(tmp_path / "alone", " ".join([*words, "topology.agents=3"]))
+    assert same_bits(tmp_path / "runs" / str(job), alone) == []
+
+
+def test_a_job_that_was_killed_goes_on_from_its_checkpoint(mpich, slurm, tmp_path):
+    """And does not hang in the shared memory that the killed attempt left."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=200"]
+    words += ["report=false", "checkpoint.every=10"]
+    job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), *words, cwd=tmp_path, env=mpich.variables)
+    comes(tmp_path, f"runs/{job}/checkpoint/20/agent-0", job, slurm)
+    assert slurm.run("scontrol", "requeue", str(job)).code == 0
+    queued_again(job, slurm)
+    assert slurm.wait(job) == "COMPLETED", output(tmp_path)
+    assert " goes on after round " in output(tmp_path)
 
 
 def test_a_killed_rank_ends_the_job(mpich, slurm, tmp_path):
