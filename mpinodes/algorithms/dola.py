@@ -41,6 +41,8 @@ class DOLA(Algorithm[State]):
     decomposable = True
     anytime = True
     against_colluders = True
+    bears_loss = True
+    bears_delay = True
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 1"
     defaults = {
         "data": {"name": "unit-ball"},

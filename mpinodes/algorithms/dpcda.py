@@ -26,6 +26,8 @@ class DPCDA(DPSDA):
     # One agent adds u once where DPSDA's n agents add n·u each to its own block: c in proportion.
     defaults = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
     only_agents = 1
+    bears_loss = False  # it has no links
+    bears_delay = False
 
     def average(self, inbox: Inbox) -> Vector:
         """Its own release z + η."""

@@ -44,6 +44,8 @@ class DPPS(Algorithm[State]):
     decomposable = True
     anytime = True
     hidden = ("z",)
+    bears_loss = True
+    bears_delay = True
     paper = (
         "Han, Liu, Lin, Xia, Differentially private distributed online learning over time-varying digraphs "
         "via dual averaging (2021), in its usual form"

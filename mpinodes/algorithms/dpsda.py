@@ -62,6 +62,8 @@ class DPSDA(Algorithm[State]):
     decomposable = False
     anytime = True
     hidden = ("z",)
+    bears_loss = True
+    bears_delay = True
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Protocol 1"
 
     @abstractmethod

@@ -50,6 +50,8 @@ class GossipAveraging(Algorithm[State]):
     paper = "the setting of Cyffers, Even, Bellet, Massoulié, Muffliato (2022)"
     whole_data = True
     unconstrained = True
+    bears_loss = True
+    bears_delay = True
     mechanism = "gaussian"
     defaults = {
         "rounds": 30,

@@ -49,6 +49,8 @@ class HuangDP(Algorithm[State]):
     judged_by = "last"
     whole_data = True
     against_colluders = True
+    bears_loss = True
+    bears_delay = True
     defaults = {
         "rounds": 101,
         "data": {"name": "mean", "batch": "all"},

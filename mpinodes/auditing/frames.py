@@ -114,13 +114,17 @@ def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 def _scalars(run: Transcript) -> Iterator[_Due]:
     """The mixing's, of all agents side by side; there is nothing for it to learn of anybody's data."""
     alone = build(run.setup.experiment)
-    mixing, graph, width = alone.mixing, alone.topology, alone.mixing.width
+    mixing, graph, width = alone.mixing, alone.links or alone.topology, alone.mixing.width
+    everyone = range(alone.topology.agents)
     place = run.frames.shape[2] - width
-    states = [mixing.init(i) for i in range(graph.agents)]
+    states, said = [mixing.init(i) for i in everyone], np.zeros((len(run.frames), len(everyone), width))
     for t in range(1, len(run.frames) + 1):
-        here = [graph.neighborhood(t, i) for i in range(graph.agents)]
-        said = np.zeros((graph.agents, width))
+        here = [graph.neighborhood(t, i) for i in everyone]
         for i, s in enumerate(states):
-            said[i] = mixing.outgoing(s, here[i])
-            yield "the mixing's scalars", i, t, place, said[i]
-        states = [mixing.weights(s, at, [said[j] for j in at.senders])[0] for s, at in zip(states, here, strict=True)]
+            said[t - 1, i] = mixing.outgoing(s, here[i])
+            yield "the mixing's scalars", i, t, place, said[t - 1, i]
+        heard = [alone.links.heard(t, i) if alone.links else [(j, t) for j in here[i].senders] for i in everyone]
+        states = [
+            mixing.weights(state, at, [said[s - 1, j] for j, s in each])[0]
+            for state, at, each in zip(states, here, heard, strict=True)
+        ]

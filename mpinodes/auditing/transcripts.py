@@ -76,9 +76,12 @@ class Recorded(Transcript):
             raise BadInput(
                 f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
             )
+        links = setup.links
         for t, receiver in enumerate(data.receiver.values, 1):
-            if {(j, i) for j, i in np.argwhere(receiver).tolist()} != setup.topology.edges(t):
+            if not np.array_equal(receiver, (links or setup.topology).sends(t)):
                 raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
+            if links and not np.array_equal(data.lateness.values[t - 1], links.lateness(t)):
+                raise BadInput(f"{directory}: the faults are not those of the record: round {t} differs")
 
 
 class Replayed:
@@ -152,9 +155,7 @@ class Replayed:
                 )
 
     def _arrivals(self, state: State) -> Arrivals:
-        senders = state.here.senders
-        frames = {j: self._frames[state.here.t - 1, j] for j in senders}
-        return Arrivals.of(self._setup, self.agent, senders, frames)
+        return Arrivals.of_round(self._setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
 
     def _original(self) -> Iterator[Message]:
         """The messages on the agent's own data; keeps the state at every round."""

@@ -47,9 +47,12 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Whose message of a round the viewers of the run have, their own among them: (rounds, agents)."""
-    viewers = list(setup.experiment.audit.viewers)
-    found = np.array([setup.topology.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
+    """Whose message of a round the viewers of the run have, their own among them: (rounds, agents).
+
+    What is lost, or comes after the last round, counts: it was sent to them.
+    """
+    viewers, graph = list(setup.experiment.audit.viewers), setup.links or setup.topology
+    found = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
     found[:, viewers] = True
     return found
 

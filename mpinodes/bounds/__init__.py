@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpinodes.bounds.constants import first_broken
 from mpinodes.core import Bound, Horizons, Setup, Vector
+from mpinodes.core.experiment import Faults
 
 __all__ = ["bounds"]
 
@@ -24,8 +26,14 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     with np.errstate(all="ignore"):  # what overflows is inf
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     budget = setup.experiment.privacy.budget
-    if budget and any(budget.stops):
-        return [
-            b._replace(applies=False, why="agents stopped to tell of their data, to keep a budget") for b in theorems
-        ]
-    return theorems
+    stopped = "agents stopped to tell of their data, to keep a budget" if budget and any(budget.stops) else ""
+    broken = first_broken(stopped, _faults(setup.experiment.faults))
+    return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems
+
+
+def _faults(faults: Faults) -> str:
+    """What of a run's faults no theorem here allows for; empty: it has none. Values are then those without faults."""
+    late = "messages come late, and the theorem has every one heard in its own round" if faults.most_late else ""
+    away = "agents are away, and the theorem has all take part in every round" if faults.churn else ""
+    lost = "messages are lost at random: no number of rounds is sure to connect the graph" if faults.loss else ""
+    return first_broken(late, away, lost)

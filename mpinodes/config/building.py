@@ -13,7 +13,7 @@ from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector
-from mpinodes.core.parts import Algorithm, Loss, MakeLoss, Mechanism, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import Algorithm, Links, Loss, MakeLoss, Mechanism, Mixing, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
@@ -56,9 +56,12 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """The set-up of an experiment that differs in its noise, its budget or its algorithm alone: graph and data stay."""
+    """The set-up of an experiment that differs in its noise, its budget or its algorithm alone.
+
+    Graph, faults and data stay.
+    """
     again = assembled(experiment, Classes.of(experiment), setup.topology, setup.stream)
-    return replace(again, connected_over=setup.connected_over, metrics=setup.metrics)
+    return replace(again, connected_over=setup.connected_over, metrics=setup.metrics, links=setup.links)
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
@@ -77,7 +80,18 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
         losses=seen_losses(experiment, stream.of, run.grad_sensitivity),
+        links=_links(experiment, graph, mixing),
     )  # fmt: skip
+
+
+def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Links | None:
+    """What gets through; None: all does, at once."""
+    faults = experiment.faults
+    if not (faults.takes or faults.most_late):
+        return None
+    from mpinodes.topology.faults import Faulty  # which runs without faults do without
+
+    return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
 def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]) -> Losses:

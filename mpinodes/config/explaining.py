@@ -95,7 +95,12 @@ def _about(kind: registry.Kind, name: str) -> str:
     if issubclass(part, Algorithm):
         lines += ["", f"paper: {part.paper}" if part.paper else "paper: none"]
         mixings = ", ".join(mixing if isinstance(mixing, str) else mixing.__name__ for mixing in part.mixings)
-        lines += [f"mixing: {mixings}", f"noise: {part.mechanism}"]
+        borne = "loss, churn" * part.bears_loss, "delay, stragglers" * part.bears_delay
+        lines += [
+            f"mixing: {mixings}",
+            f"noise: {part.mechanism}",
+            f"faults: {', '.join(filter(None, borne)) or 'none'}",
+        ]
     settings = registry.settings(kind, part)
     lines += ["", "keys:" if settings else "keys: none"]
     lines += [f"  {kind.section}.{key}: {_explained(of, _default(part, key))}" for key, of in settings.items()]

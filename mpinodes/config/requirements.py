@@ -75,6 +75,28 @@ def require_set(algorithm: AlgorithmClass, experiment: Experiment) -> None:
         )
 
 
+def require_faults(algorithm: AlgorithmClass, experiment: Experiment) -> None:
+    """Refuse faults that an algorithm, or its weights, are not said to bear."""
+    faults, weights = experiment.faults, experiment.algorithm["mixing"]
+    asked = {"loss": faults.loss, "churn": faults.churn, "delay": faults.delay, "stragglers": faults.stragglers}
+    for key, value in asked.items():
+        taken = key in ("loss", "churn")
+        borne = algorithm.bears_loss if taken else algorithm.bears_delay
+        if not value or (borne and registry.mixing_class(algorithm, weights).under_faults):
+            continue
+        what = "messages that do not arrive" if taken else "messages that come late"
+        said = f"its {weights} weights are not defined" if borne else "it is not said to be defined"
+        able = [name for name, part in _classes(registry.ALGORITHMS) if part.bears_loss and part.bears_delay]
+        raise BadInput(
+            f"faults.{key} = {value!r}: {experiment.name} is not for {what}: {said} there; leave faults.{key} out, or "
+            f"choose one of {', '.join(able)}"
+        )
+
+
+def _classes(kind: registry.Kind) -> list[tuple[str, Any]]:
+    return [(name, registry.find(kind, name)) for name in registry.names(kind)]
+
+
 def require_adjacency(experiment: Experiment) -> None:
     """Refuse samples of an agent's own to be what differs where there are none."""
     if experiment.privacy.adjacency == "one-agent" and experiment.data["partition"] == "shared":
@@ -216,8 +238,8 @@ def _require_stop(setup: Setup) -> None:
     graph, where = setup.topology, setup.topology.source
     if not setup.algorithm.settled_below:
         return
-    if graph.period != 1:
-        raise BadInput(f"{where}: algorithm.stop needs a fixed graph, over which the stop spreads")
+    if graph.period != 1 or setup.links:
+        raise BadInput(f"{where}: algorithm.stop needs a fixed graph without faults, over which the stop spreads")
     if (hops := facts.diameter(graph)) > FURTHEST:
         raise BadInput(
             f"{where}: agents are up to {hops} hops apart, and algorithm.stop spreads over {FURTHEST}: set it to 0, or "

@@ -241,6 +241,51 @@ class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
     ] = None
 
 
+class Faults(Struct, forbid_unknown_fields=True, frozen=True):
+    """What befalls messages and agents, drawn from the seed."""
+
+    loss: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="probability that a message on a link is lost; both ends know which are, as of a graph that "
+            "changes from round to round",
+        ),
+    ] = 0.0
+    delay: Annotated[
+        int,
+        Meta(ge=0, le=1000, description="the most rounds that a message comes late: 0 to so many, all alike probable"),
+    ] = 0
+    churn: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="share of the time that agents are away: then they hear nobody and nobody hears them, and they "
+            "go on with their own data alone",
+        ),
+    ] = 0.0
+    absence: Annotated[int, Meta(ge=1, description="of churn: rounds that an agent is away at a time")] = 10
+    stragglers: Annotated[
+        float,
+        Meta(
+            ge=0, le=1, description="share of the agents that are slow throughout: all they say comes faults.lag late"
+        ),
+    ] = 0.0
+    lag: Annotated[int, Meta(ge=1, le=1000, description="of stragglers: rounds, beside those of faults.delay")] = 5
+
+    @property
+    def takes(self) -> bool:
+        """Whether messages are lost, or agents away."""
+        return bool(self.loss or self.churn)
+
+    @property
+    def most_late(self) -> int:
+        """Rounds that a message comes late at most."""
+        return self.delay + (self.lag if self.stragglers else 0)
+
+
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
@@ -291,6 +336,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     audit: Audit = field(default_factory=Audit)
     deadline: Deadline = field(default_factory=Deadline)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    faults: Faults = field(default_factory=Faults)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -433,7 +479,7 @@ def _plain(value: Any) -> Any:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "output": Output,
+    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "faults": Faults, "output": Output,
 }  # fmt: skip
 
 

@@ -59,6 +59,8 @@ def fingerprint(setup: Setup) -> str:
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`
+    if not (e.faults.takes or e.faults.most_late):
+        tree.pop("faults")
     tree["sources"] = [blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup)]
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
 

@@ -11,6 +11,7 @@ the experiment (`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class 
     Loss         f^t as an agent sees it;  SampleLoss: of samples, the part that `problem.loss` names
     Stream       where the losses come from
     Topology     who hears whom in a round
+    Links        what gets through, where messages are lost or come late
     Set          the constraint set
     Metric       what is told of a run: in its record, its summary, its page, and over its repeats
 """
@@ -189,6 +190,10 @@ class Algorithm(ABC, Generic[S]):
     anytime: ClassVar[bool] = False  # whether it works without T: its `run.rounds` is then no number that a run has
     exact_minimizers: ClassVar[bool] = False  # whether what is proven is proven of its losses' minimizers alone
     claims_agents: ClassVar[bool] = False  # whether `claimed_epsilon` is of adjacency one-agent too
+    # Whether what it does is defined where it hears from fewer than its graph says, and where what it hears was said in
+    # earlier rounds; of its own it always has the newest. Unsaid, it is not run with such faults.
+    bears_loss: ClassVar[bool] = False
+    bears_delay: ClassVar[bool] = False
     # Whether what is proven of an agent's own losses is so against all other agents together, whatever they send: what
     # it mixes of its own is its release, and no number that its messages state rests on what it heard. Not inherited.
     against_colluders: ClassVar[bool] = False
@@ -294,6 +299,10 @@ class Mixing(ABC):
     undirected: ClassVar[bool] = False  # whether it needs every edge both ways
     fixed: ClassVar[bool] = False  # whether it needs the same graph in every round
     anytime: ClassVar[bool] = False  # whether it works without facts of the graphs of all rounds: it is given none
+    # Under faults, `here` has whom an agent hears in a round, and who hears, then or later, what it says in it.
+    under_faults: ClassVar[str] = ""  # what its weights keep then, for people; empty: they are not run with faults
+    # Of what one sender said in several rounds and comes in one: the newest is heard, or each, a sender for each.
+    hears: ClassVar[Literal["newest", "each"]] = "newest"
 
     @property
     def width(self) -> int:
@@ -605,6 +614,43 @@ class Topology(ABC):
         """An agent's place in round t."""
 
 
+@dataclass(frozen=True)
+class Links(ABC):
+    """What gets through of a run's messages, and when: a pure function of t, alike on every rank.
+
+    Attributes:
+        graph: on whose edges they are sent.
+        most_late: rounds that one comes late at most.
+    """
+
+    graph: Topology
+    most_late: int
+
+    @abstractmethod
+    def neighborhood(self, t: int, agent: int) -> Neighborhood:
+        """An agent's place in round t: whom it hears, and who hears, then or later, what it says."""
+
+    @abstractmethod
+    def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
+        """What an agent hears in round t: (sender, round in which it was said), ascending, its own among them."""
+
+    @abstractmethod
+    def carried(self, t: int, agent: int) -> Neighborhood:
+        """Whose messages of round t get through to an agent, then or later, and to whom its own does."""
+
+    @abstractmethod
+    def lateness(self, t: int) -> NDArray[np.int64]:
+        """By how many rounds what j says to i in round t comes late, at [j, i]; −1: it is lost, or was never said."""
+
+    @abstractmethod
+    def away(self, t: int) -> NDArray[np.bool_]:
+        """Which agents are away in round t: (n,)."""
+
+    @abstractmethod
+    def sends(self, t: int) -> Matrix:
+        """Whether j says anything to i in round t, lost or not, at [j, i]."""
+
+
 # ------------------------------------------------------------------------------------------------------------- set-ups
 @dataclass(frozen=True)
 class Setup:
@@ -618,6 +664,7 @@ class Setup:
         losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
         metrics: of the run, the built-in ones first; on the rank of the logger alone.
         endless: whether agents go on when all have settled (`Algorithm.settled_below`).
+        links: what gets through; None: all does, at once.
         connected_over: B: the union of the graphs of any B rounds is strongly connected; 0: not looked at.
         loss: the class of the losses' samples.
     """
@@ -635,6 +682,7 @@ class Setup:
     connected_over: int = 0
     metrics: tuple[type[Metric], ...] = ()
     endless: bool = False
+    links: Links | None = None
 
     @cached_property
     def noise_key(self) -> bytes:

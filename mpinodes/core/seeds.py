@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     TEST = 9
     START = 10
     DITHER = 11
+    FAULTS = 12
 
 
 class Draws:

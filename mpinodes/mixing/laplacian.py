@@ -20,6 +20,7 @@ class Laplacian(Mixing):
     """Needs no scalars: λ_max is a public fact of the topology."""
 
     undirected = True
+    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The weights of agent `here.agent`."""

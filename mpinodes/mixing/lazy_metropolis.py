@@ -20,6 +20,7 @@ class LazyMetropolis(Mixing):
 
     anytime = True
     undirected = True
+    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
 
     @property
     def width(self) -> int:

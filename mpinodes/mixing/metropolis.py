@@ -19,6 +19,7 @@ class Metropolis(Mixing):
 
     anytime = True
     undirected = True
+    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
 
     @property
     def width(self) -> int:

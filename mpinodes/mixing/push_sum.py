@@ -18,6 +18,8 @@ class PushSum(Mixing):
     """Every agent says its share 1/out_j and its scalar w_j; the state is w_i."""
 
     anytime = True
+    under_faults = "columns sum to 1, with what is under way: no mass is lost, and agents agree on the mean"
+    hears = "each"
 
     @property
     def width(self) -> int:

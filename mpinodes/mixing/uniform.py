@@ -15,6 +15,7 @@ class Uniform(Mixing):
     """Needs no scalars: an agent counts what it hears. Its columns need not sum to 1."""
 
     undirected = True
+    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The mean of all that was heard."""

@@ -69,6 +69,8 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     e = setup.experiment
     if not (e.private and e.privacy.mechanism == "gaussian" and e.noise.backend == "numpy") or events.vectors > 1:
         return None
+    if setup.links and setup.links.most_late:  # a message is then no mix of those of the round before alone
+        return None
     if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
         return None
     if events.is_unknown.any() or events.is_hidden.any() or events.tv_distance.any():
@@ -87,11 +89,11 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
     Recomputed from the graph and the mixing's own scalars, which are public.
     """
-    n, mixing = setup.topology.agents, setup.mixing
+    n, mixing, graph = setup.topology.agents, setup.mixing, setup.links or setup.topology
     states: list[Any] = [mixing.init(i) for i in range(n)]
     found = np.zeros((max(0, last - first), n, n))
     for t in range(first if states == [None] * n else 1, last):
-        places = [setup.topology.neighborhood(t, i) for i in range(n)]
+        places = [graph.neighborhood(t, i) for i in range(n)]
         said = [np.asarray(mixing.outgoing(s, here), float) for s, here in zip(states, places, strict=True)]
         for i, here in enumerate(places):
             states[i], row, _ = mixing.weights(states[i], here, [said[j] for j in here.senders])
@@ -107,7 +109,8 @@ class Relayed:
     Attributes:
         start: L.
         weights: (T − L, n, n) by which messages of round L, L + 1, ... are mixed.
-        heard: (T − L + 1, n, n) at [t, i, j] whether i receives what j says in that round; its own it does.
+        heard: (T − L + 1, n, n) at [t, i, j] whether i receives what j says in that round; its own it does. What is
+            lost counts as received.
         scale: (n,) of the noise of the releases of round L, per coordinate.
     """
 

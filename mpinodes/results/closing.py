@@ -11,7 +11,7 @@ from typing import Any
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
-from mpinodes.results import accounting, evaluator, sources, theorems
+from mpinodes.results import accounting, evaluator, faults, sources, theorems
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import PARTS, Stopwatch
@@ -24,8 +24,8 @@ FACTS: Rules = {
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same,
     "partial": largest, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
-    "versions": same, "checked": same, "bytes_sent": total, "timing": dict.fromkeys((*PARTS, "total"), total),
-    "seconds": total,
+    "versions": same, "checked": same, "faults": faults.RULES, "bytes_sent": total,
+    "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 
@@ -33,6 +33,7 @@ FACTS: Rules = {
 def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -> Json:
     """What was run."""
     e = setup.experiment
+    befell = faults.told(setup, rounds)
     return {
         "version": VERSION,
         "name": e.name,
@@ -52,19 +53,20 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "judged": setup.algorithm.judged_by,
         "agent_regret_every": e.record.agent_regret_every,
         "checked": sources.checked(e),
-        "bytes_sent": bytes_sent(setup, rounds),
+        "faults": befell,
+        "bytes_sent": 8 * setup.frame_width * (befell["sent"] if befell else messages(setup, rounds)),
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,
         "versions": versions,
     }
 
 
-def bytes_sent(setup: Setup, rounds: int) -> int:
-    """By all agents in so many rounds: a frame on every edge."""
+def messages(setup: Setup, rounds: int) -> int:
+    """Of all agents in so many rounds: one on every edge."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)
-    return 8 * setup.frame_width * (whole * sum(edges) + sum(edges[:rest]))
+    return whole * sum(edges) + sum(edges[:rest])
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json:

@@ -134,13 +134,13 @@ class Logger:
         if record.decisions:
             found["decision"] = Variable(("round", "agent", "coordinate"), estimates)
         if record.transcript:
-            n = self._setup.topology.agents
-            receiver = np.zeros((len(frames), n, n))
-            for k in range(len(frames)):
-                for j, i in self._setup.topology.edges(self._done + k + 1):
-                    receiver[k, j, i] = 1
+            graph = self._setup.links or self._setup.topology
+            by_round = range(self._done + 1, self._done + len(frames) + 1)
+            axes = ("round", "agent", "neighbor")
             found["transcript"] = Variable(("round", "agent", "word"), frames)
-            found["receiver"] = Variable(("round", "agent", "neighbor"), receiver)
+            found["receiver"] = Variable(axes, np.array([graph.sends(t) for t in by_round], float))
+            if links := self._setup.links:
+                found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
         return found
 
     def finish(self) -> Json:

@@ -7,7 +7,8 @@ PURE_NUMBER = "1"  # as CF conventions have it
 LONG_NAMES = {
     "decision": "estimate of an agent",
     "transcript": "words of the frame that an agent sends",
-    "receiver": "whether a neighbor receives it (1) or not (0)",
+    "receiver": "whether it is sent to a neighbor (1) or not (0)",
+    "lateness": "how late a neighbor hears it (-1: never)",
     "event_kind": "law of the noise: 0 none, 1 Laplace, 2 Gaussian, 3 penalty, 4 gamma norm",
     "event_scale": "scale of the noise, per coordinate",
     "event_draws": "draws of noise on the same value",
@@ -40,7 +41,13 @@ LONG_NAMES = {
     "part": "hidden part",
     "part_before": "hidden part, before",
 }
-UNITS = {"round": "rounds", "horizon": "rounds", "distance": "hops", "event_solver_steps": "steps"}
+UNITS = {
+    "round": "rounds",
+    "lateness": "rounds",
+    "horizon": "rounds",
+    "distance": "hops",
+    "event_solver_steps": "steps",
+}
 
 
 def attributes(name: str, label: str, unit: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from mpi4py import MPI
 from mpinodes.core import Neighborhood, Setup, Vector
 from mpinodes.core.checkpoints import INSTEAD, Chunk, Keeper, Kept, Order
 from mpinodes.core.snapshot import Damaged
+from mpinodes.simulation.held import Held
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.plan import Plan
 from mpinodes.simulation.pulse import PRESENT, Waiting
@@ -104,6 +105,10 @@ class Network:
                     f"from agent {j}"
                 )
         return arrivals
+
+    def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
+        """What an agent goes on from, given what arrived."""
+        return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
         """What was heard in a round, and said, before this process was there."""
@@ -224,10 +229,12 @@ def run_agent(
     PRESENT.busy = False
     frame = np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
+    links = Held(network, setup, agents.rank) if setup.links else network
+    exchange = links.exchange
     t, state, arrivals, order = 0, step.start(), None, None
     if kept:
         t, state = kept["round"], kept["state"]
-        arrivals = network.restored(state.here, kept["frames"])
+        arrivals = links.restored(state.here, kept["frames"])
     keeper.forget_after(t)
     while t < setup.experiment.rounds:
         state = step(state, arrivals, frame, channel.row(t + 1))
@@ -235,12 +242,12 @@ def run_agent(
             break
         t += 1
         order = channel.done(t)
-        arrivals = network.exchange(state.here)
+        arrivals = exchange(state.here)
         if order is None:
             continue
         keeper.forget_before(order.forget)
         if order.keeps:
-            keep(keeper, t, state, arrivals, order.stops)
+            keep(keeper, t, state, links.kept(arrivals), order.stops)
         if order.stops:
             break
     PRESENT.here = None

@@ -10,7 +10,7 @@ A frame is [round, kind, who moves still | releases (vectors x d) | the mixing's
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, sqrt
 from struct import Struct
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class Arrivals(NamedTuple):
     """What an agent hears in a round: frames in ascending order of sender, its own among them.
 
     Attributes:
-        senders: whose they are.
+        senders: whose they are; of a sender of several, as often.
         frames: as sent; `frame[0]` is the round that it was sent in.
         releases, scalars: views of them.
         own: its own release.
@@ -57,13 +57,31 @@ class Arrivals(NamedTuple):
     scalars: tuple[Vector, ...]
     own: Vector
 
+    @property
+    def by_sender(self) -> dict[int, Vector]:
+        """Frames by sender, where each is heard once."""
+        return dict(zip(self.senders, self.frames, strict=True))
+
     @classmethod
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
         """The frames of all that an agent hears, by sender."""
+        return cls._made(setup, senders, [frames[j] for j in senders], frames[agent])
+
+    @classmethod
+    def of_round(cls, setup: Setup, here: Neighborhood, said: Callable[[int, int], Vector]) -> Arrivals:
+        """What an agent hears in a round, where links may have faults; `said(j, s)`: the frame of agent j, round s."""
+        if setup.links is None:
+            return cls.of(setup, here.agent, here.senders, {j: said(j, here.t) for j in here.senders})
+        heard = setup.links.heard(here.t, here.agent)
+        frames = [said(*each) for each in heard]
+        return cls._made(setup, here.senders, frames, said(here.agent, here.t))
+
+    @classmethod
+    def _made(cls, setup: Setup, senders: tuple[int, ...], frames: Sequence[Vector], own: Vector) -> Arrivals:
         end = HEADER + len(setup.algorithm.vectors) * setup.dimension
-        arrived = tuple(_read_only(frames[j]) for j in senders)
+        arrived = tuple(map(_read_only, frames))
         releases, scalars = tuple(f[HEADER:end] for f in arrived), tuple(f[end:] for f in arrived)
-        return cls(senders, arrived, releases, scalars, _read_only(frames[agent])[HEADER:end])
+        return cls(senders, arrived, releases, scalars, _read_only(own)[HEADER:end])
 
 
 def _read_only(frame: Vector) -> Vector:
@@ -92,18 +110,17 @@ class State(NamedTuple):
     left: bool = False
 
 
-def keep(keeper: Keeper, t: int, state: State, arrivals: Arrivals, lasting: bool) -> None:
+def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], lasting: bool) -> None:
     """Write down what an agent goes on from after round t, in which this has arrived.
 
     Args:
         keeper: the agent's.
         t: the round.
         state: after it; what it heard before is not needed any more.
-        arrivals: of the round.
+        frames: that were heard in the round, by sender; where links have faults, all that may be under way.
         lasting: as of `Keeper.save`.
     """
-    heard = dict(zip(arrivals.senders, arrivals.frames, strict=True))
-    keeper.save(t, {"state": state._replace(heard=None), "frames": heard}, lasting)
+    keeper.save(t, {"state": state._replace(heard=None), "frames": dict(frames)}, lasting)
 
 
 def _hops(setup: Setup) -> int:
@@ -123,7 +140,7 @@ class Step:
 
     def __init__(self, setup: Setup, agent: int) -> None:
         self._setup, self._agent = setup, agent
-        self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.topology
+        self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.links or setup.topology
         self._layout, self._width = setup.layout, setup.mixing.width
         self._pack: Callable[..., None] = Struct(f"{self._width}d").pack_into
         vectors = setup.algorithm.vectors

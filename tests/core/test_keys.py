@@ -32,6 +32,7 @@ CHANGES_NO_MESSAGE = {
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
     "record.agent_regret_every", "deadline.seconds", "checkpoint.every", "checkpoint.seconds",
+    "faults.absence", "faults.lag",
 }  # fmt: skip
 
 
@@ -90,6 +91,8 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         return 9
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
+    if path[0] == "faults":
+        return 0.5 if isinstance(value, float) else value + 1
     if path == ("output",):
         return {"dir": "elsewhere"}
     if path == ("noise", "key"):

@@ -20,6 +20,7 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "kills.py", "node_views.py", "relayed_message.py",
+    "simulated_faults.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/model.py", "bench/peer.py", "bench/plots.py",
@@ -124,6 +125,16 @@ def test_node_views_are_drawn(tmp_path):
     rows = re.findall(r"distance (\d+): proven ([\d.]+), .* shows ([\d.]+)", out)
     assert len(rows) >= 6
     assert all(float(shown) <= float(proven) for _, proven, shown in rows)
+
+
+def test_faults_are_drawn_beside_runs_without(tmp_path):
+    out = run("simulated_faults.py", str(tmp_path), "--quick", cwd=tmp_path).out
+    assert (tmp_path / "faults.png").read_bytes().startswith(b"\x89PNG")
+    rows = re.findall(r"^([\w-]+) +(.+?) +regret per round ([-\d.e]+), accuracy ([\d.]+)$", out, re.MULTILINE)
+    assert len(rows) == 4
+    found = {(algorithm, case): float(regret) for algorithm, case, regret, _ in rows}
+    for algorithm, case in found:
+        assert case == "no faults" or found[algorithm, case] != found[algorithm, "no faults"]
 
 
 def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):

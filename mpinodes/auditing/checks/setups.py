@@ -61,6 +61,10 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     for mixing in algorithm.mixings[1:]:
         name = mixing if isinstance(mixing, str) else mixing.__name__
         yield f"mixing={name}", merge(first, {"algorithm": {"mixing": name}})
+    if algorithm.bears_loss:
+        yield "messages lost", merge(first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}})
+    if algorithm.bears_delay:
+        yield "messages late", merge(first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}})
 
 
 def brief(algorithm: Any) -> Tree:

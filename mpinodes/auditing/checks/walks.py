@@ -100,7 +100,7 @@ class Walk:
         setup, heard = self._setup, None
         algorithm = setup.algorithm
         for t in range(1, rounds + 1):
-            here = setup.topology.neighborhood(t, self._agent)
+            here = (setup.links or setup.topology).neighborhood(t, self._agent)
             state = copy.deepcopy(self.state)
             message = algorithm.message(self.state, here)
             said, decision = image(message), image(algorithm.decision(self.state))
@@ -120,8 +120,7 @@ class Walk:
 
     def arrivals(self, here: Neighborhood) -> Arrivals:
         """Copies of what it hears."""
-        frames = {j: self._frames[here.t - 1, j].copy() for j in here.senders}
-        return Arrivals.of(self._setup, self._agent, here.senders, frames)
+        return Arrivals.of_round(self._setup, here, lambda j, s: np.array(self._frames[s - 1, j]))
 
 
 def release_of(run: Run, agent: int, t: int) -> Vector:

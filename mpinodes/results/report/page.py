@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from mpinodes.results import privacy_words
+from mpinodes.results import faults, privacy_words
 from mpinodes.results import summary as words
 from mpinodes.results.record import write_text
 
@@ -78,7 +78,8 @@ def _what(s: Json) -> str:
 
 
 def _remarks(s: Json) -> str:
-    speed = f"{s['rounds_per_second']:.3g} rounds/s ({s['seconds']:.2f} s)."
+    befell = f"{faults.in_words(s['faults'])}. ".capitalize() if s.get("faults") else ""
+    speed = f"{befell}{s['rounds_per_second']:.3g} rounds/s ({s['seconds']:.2f} s)."
     if "seeds" not in s:
         return speed
     return f"Means over {s['repeats']} seeds, ± standard deviation between them. {speed}"
