@@ -94,6 +94,7 @@ class Keeper:
 
     def __init__(self, run: Path, name: str) -> None:
         self._folder, self._name = run / FOLDER, name
+        self._draft = f"{self._folder}/{name}.part"  # which what is needed no more becomes
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
@@ -113,11 +114,10 @@ class Keeper:
             TypeError: something is no plain data; names it.
             OSError: it cannot be written.
         """
-        place = self._folder / str(t)
-        if not place.is_dir():
+        if not self._kept:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            place.mkdir(exist_ok=True)
-        snapshot.save(place / self._name, {**content, "round": t, "layout": LAYOUT}, lasting)
+        whole = {**content, "round": t, "layout": LAYOUT}
+        snapshot.save(self._folder / str(t) / self._name, whole, self._draft, lasting)
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Keeper:
     def _forget(self, t: int) -> None:
         place = f"{self._folder}/{t}"
         with suppress(OSError):  # the last to go takes the directory along
-            os.unlink(f"{place}/{self._name}")
+            os.replace(f"{place}/{self._name}", self._draft)
             os.rmdir(place)
 
 

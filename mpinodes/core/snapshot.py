@@ -27,12 +27,13 @@ class Damaged(ValueError):
     """A file is not as `save` left it."""
 
 
-def save(path: Path, content: Mapping[str, Any], lasting: bool = False) -> None:
+def save(path: Path, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
     """Write a file, whole or not at all.
 
     Args:
-        path: of the file.
+        path: of the file; its directory is made if need be.
         content: what to write.
+        draft: where it is written first; a file that is there is used again, for to make one takes longer.
         lasting: whether to wait until it is where a loss of power cannot take it.
 
     Raises:
@@ -40,12 +41,17 @@ def save(path: Path, content: Mapping[str, Any], lasting: bool = False) -> None:
         OSError: it cannot be written.
     """
     whole = dumps(content)
-    draft = path.with_name(path.name + ".part")
-    with draft.open("wb", buffering=0) as file:
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         file.write(whole)
+        file.flush()
+        file.truncate()
         if lasting:
             os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        os.replace(draft, path)
+    except FileNotFoundError:
+        path.parent.mkdir(exist_ok=True)
+        os.replace(draft, path)
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Journal:
         self._written += len(new)
         first = record.rounds + sum(map(rounds_in, record.waiting[: -len(new) or None]))
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        with self._path.open(mode, buffering=0) as file:
+        with self._path.open(mode) as file:
             for variables in new:
                 entry = snapshot.dumps({"first": first, "variables": dict(variables)})
                 file.write(len(entry).to_bytes(LENGTH) + entry)
