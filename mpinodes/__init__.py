@@ -52,7 +52,8 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
     Args:
         asked: each the path of a TOML file, a word as on the command line ("privacy.epsilon=0.5"), or a dictionary,
-            nested or with dotted keys; the last goes before.
+            nested or with dotted keys; the last goes before. `data.file` may be a pandas data frame: it is kept as a
+            .csv in runs/frames.
         keys: sections and keys of the experiment, before all else: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
@@ -66,7 +67,12 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
     from mpinodes.results.result import Result
     from mpinodes.simulation.alone import run
 
-    return Result(run(gathered({"report": False}, *asked, keys))[0])
+    tree = gathered({"report": False}, *asked, keys)
+    if hasattr(tree.get("data", {}).get("file"), "to_csv"):
+        from mpinodes.formats.frames import kept
+
+        tree["data"] = kept(tree["data"])
+    return Result(run(tree)[0])
 
 
 def runs(directory: str | Path) -> pandas.DataFrame:

@@ -1,10 +1,12 @@
-"""A file of one's own: .npz, .csv or LIBSVM text."""
+"""A file of one's own: .npz, .csv, .parquet or LIBSVM text."""
 
 from __future__ import annotations
 
+import csv
 import zipfile
 import zlib
 from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -28,12 +30,15 @@ class Stated:
     Attributes:
         columns: Features of a sample; 0: as many as the file has.
         labels: The two that become −1 and +1; empty: targets are numbers, and stay as they are.
-        header: Whether the first line of a .csv holds names; None: where none of its entries is a number.
+        header: Whether the first line of a .csv holds names; None: where none of its entries is a number. A line of
+            numbers alone may be either, and has to be stated.
+        target: The name of the column that is the target; empty: the last.
     """
 
     columns: int = 0
     labels: Labels = ()
     header: bool | None = None
+    target: str = ""
 
 
 NOTHING = Stated()
@@ -42,24 +47,25 @@ NOTHING = Stated()
 def read(path: Path, stated: Stated = NOTHING) -> Source:
     """Targets and features of a file, which is told by the end of its name.
 
-    `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, the last of
-    each line the target, perhaps with a line of names on top. `.libsvm`, `.svm`, `.txt`, also with `.gz` or
-    `.bz2`: LIBSVM text. All numbers of an .npz or .csv are held for as long as the `Source` lives,
-    by the ranks of a host together.
+    `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, perhaps with a
+    line of names on top, and `.parquet`: columns of numbers; the target is the last column, or the one that is stated.
+    `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. All numbers of an .npz, .csv or .parquet are held
+    for as long as the `Source` lives, by the ranks of a host together.
 
     Raises:
         BadInput: missing, empty, malformed, an entry that is not finite, not what is stated, or another kind; names
             file and place.
     """
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
-    if path.suffix in (".npz", ".csv"):
-        read_all = _npz if path.suffix == ".npz" else _csv
-        features, targets = once(path, repr(stated), lambda: read_all(path, stated))
+    if stated.target and path.suffix not in (".csv", ".parquet"):
+        raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
+    if path.suffix in DENSE:
+        features, targets = once(path, repr(stated), lambda: DENSE[path.suffix](path, stated))
         return _source(path, features, targets)
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     raise BadInput(
-        f"{path}: a file of one's own ends in .npz, .csv or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
+        f"{path}: a file of one's own ends in .npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
     )
 
 
@@ -128,12 +134,59 @@ def _finite(text: str) -> bool:
         return False
 
 
+def _entries(line: str) -> list[str]:
+    """Of a line of a .csv, which may be in quotes."""
+    return next(csv.reader([line])) if '"' in line else line.split(",")
+
+
+def _holds_names(place: str, entries: Sequence[str], stated: Stated) -> bool:
+    """Whether the first line does.
+
+    Raises:
+        BadInput: it is not stated, and nobody can tell.
+    """
+    if stated.header is not None:
+        if stated.target and not stated.header:
+            raise BadInput(
+                f"{place}: data.target = {stated.target!r} names a column, and data.header=false says none has"
+            )
+        return stated.header
+    if all(map(_finite, entries)):
+        raise BadInput(
+            f"{place}: numbers alone, which may be names or the first sample: set data.header=true or data.header=false"
+        )
+    return not any(map(_finite, entries[:-1] if stated.labels and not stated.target else entries))
+
+
+def _place_of(place: str, target: str, names: Sequence[str]) -> int:
+    """The target among the columns.
+
+    Raises:
+        BadInput: none, or more than one, has its name.
+    """
+    stripped = [name.strip() for name in names]
+    if target and stripped.count(target) != 1:
+        number = stripped.count(target)
+        listed = ", ".join(stripped[:20]) + ", ..." * (len(stripped) > 20)
+        raise BadInput(
+            f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed}"
+        )
+    return stripped.index(target) if target else -1
+
+
+def _column(place: int, at: int, width: int) -> int:
+    """The number, from 1, of a column of the file, by its place in a row whose target is last."""
+    at %= width
+    return at + 1 if place == width - 1 else place + 1 + (place >= at)
+
+
 def _csv(path: Path, stated: Stated) -> Arrays:
     data = content(path)
     numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
+    at = -1  # the target
     for line, start, end in lines(data):
         place = f"{path}: line {line}"
-        entries = bytes(data[start:end]).decode("utf-8-sig", errors="replace").split(",")
+        entries = _entries(bytes(data[start:end]).decode("utf-8-sig", errors="replace"))
         if first and not width:
             width = len(entries)
         if width < 2:
@@ -143,21 +196,70 @@ def _csv(path: Path, stated: Stated) -> Arrays:
             raise BadInput(
                 f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
             )
-        words = entries[:-1] if stated.labels else entries
-        good = list(map(_finite, words))
-        names, first = first and (not any(good) if stated.header is None else stated.header), False
-        if names:
+        if first and _holds_names(place, entries, stated):
+            first, at = False, _place_of(place, stated.target, entries)
             continue
+        first = False
+        target = entries.pop(at)
+        words = entries if stated.labels else [*entries, target]
+        good = list(map(_finite, words))
         if not all(good):
             column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
             entry = shown(words[column].strip())
-            raise BadInput(f"{place}, column {column + 1}: {entry} is not a finite number{remedy}")
+            raise BadInput(f"{place}, column {_column(column, at, width)}: {entry} is not a finite number{remedy}")
         row = list(map(float, words))
         if wrong := unfit(largest := max(row, key=abs)):
             column = row.index(largest)
-            raise BadInput(f"{place}, column {column + 1}: {shown(entries[column].strip())} {wrong}")
+            raise BadInput(f"{place}, column {_column(column, at, width)}: {shown(words[column].strip())} {wrong}")
         numbers.extend(row[: width - 1])
-        targets.append(signed(place, entries[-1], stated.labels) if stated.labels else row[-1])
+        targets.append(signed(place, target, stated.labels) if stated.labels else row[-1])
     if not targets:
         raise BadInput(f"{path}: empty: no line of numbers")
     return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets)
+
+
+def _parquet(path: Path, stated: Stated) -> Arrays:
+    if not path.is_file():
+        raise BadInput(f"{path}: cannot be read: there is no such file")
+    import pandas
+
+    try:
+        frame = pandas.read_parquet(path)
+    except ImportError as error:
+        raise BadInput(f"{path}: pandas reads Parquet with pyarrow or fastparquet: pip install pyarrow") from error
+    except MemoryError as error:
+        raise BadInput(f"{path}: does not fit the memory: {error}") from error
+    except Exception as error:  # whatever its reader meets, it is the file
+        raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
+    names = [str(name) for name in frame.columns]
+    if len(names) < 2 or not len(frame):
+        raise BadInput(f"{path}: {len(frame)} rows of {len(names)} columns: features and a target expected")
+    if stated.columns and len(names) != stated.columns + 1:
+        raise BadInput(
+            f"{path}: {len(names)} columns, but data.columns = {stated.columns} and a target make {stated.columns + 1}"
+        )
+    at = _place_of(str(path), stated.target, names) % len(names)
+    features = np.empty((len(frame), len(names) - 1))
+    for place, column in enumerate(k for k in range(len(names)) if k != at):
+        features[:, place] = _column_of(path, names[column], frame.iloc[:, column])
+    found = frame.iloc[:, at]
+    if not stated.labels:
+        return features, _column_of(path, names[at], found)
+    signs = {value: signed(f"{path}: column {names[at]!r}", value, stated.labels) for value in found.unique().tolist()}
+    return features, np.array([signs[value] for value in found.tolist()])
+
+
+def _column_of(path: Path, name: str, column: Any) -> NDArray[np.float64]:
+    """One of a data frame's, once it is checked."""
+    remedy = "; words become numbers by pandas.get_dummies" if column.dtype.kind not in "biuf" else ""
+    if remedy:
+        raise BadInput(f"{path}: column {name!r} holds {column.dtype}: numbers expected{remedy}")
+    values: NDArray[np.float64] = column.to_numpy(np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
+    if len(wrong):
+        value = float(values[wrong[0]])
+        raise BadInput(f"{path}: column {name!r}, row {wrong[0]} (from 0) is {value:g}: it {unfit(value)}")
+    return values
+
+
+DENSE: dict[str, Callable[[Path, Stated], Arrays]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

@@ -1,4 +1,4 @@
-"""A user's own samples: .npz, .csv or LIBSVM text, one file for all agents or one for each."""
+"""A user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class File(LabelledStream):
     file: Annotated[
         str,
         Meta(
-            description="data.name=file: .npz (arrays features, targets), .csv (the last column is the target) or "
-            "LIBSVM text; with {agent} in its name, one file for each agent: part-0.csv, part-1.csv, ..."
+            description="data.name=file: .npz (arrays features, targets), .csv or .parquet (the last column is the "
+            "target, or data.target) or LIBSVM text; with {agent} in its name, one file for each agent: part-0.csv, "
+            "part-1.csv, ..."
         ),
     ] = ""
     targets: Annotated[
@@ -67,9 +68,15 @@ class File(LabelledStream):
         bool | Literal["inferred"],
         Meta(
             description="data.name=file, .csv: whether the first line holds names; inferred: where none of its entries "
-            "is a number, and nothing is proven"
+            "is a number, and nothing is proven; where all are, it must be stated"
         ),
     ] = "inferred"
+    target: Annotated[
+        str,
+        Meta(
+            description="data.name=file, .csv with a header or .parquet: the column that is the target. Empty: the last"
+        ),
+    ] = ""
 
     drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
@@ -119,7 +126,7 @@ class File(LabelledStream):
             raise BadInput("data.file is missing: name the file of samples")
         paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
         header = None if self.header == "inferred" else self.header
-        stated = table.Stated(self.columns, self.labels, header)
+        stated = table.Stated(self.columns, self.labels, header, self.target)
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             raise BadInput(

@@ -149,11 +149,15 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """Where pandas can; returns why it cannot, or nothing."""
+    """Where pandas can; returns why it cannot, or nothing. Of words and numbers in one column, all are words."""
     import pandas
 
+    frame = pandas.DataFrame(list(rows))
+    for name in frame:
+        if len({type(value) for value in frame[name].dropna()} - {int, float}) and frame[name].dtype == object:
+            frame[name] = frame[name].map(str, na_action="ignore")
     try:
-        pandas.DataFrame(list(rows)).to_parquet(path, index=False)
+        frame.to_parquet(path, index=False)
     except ImportError:
         return f"{path.name} is left out: pandas writes Parquet with pyarrow or fastparquet: pip install pyarrow"
     return ""

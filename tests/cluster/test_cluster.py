@@ -16,6 +16,14 @@ from tests.helpers.running import CHECKOUT, command
 TEMPLATES = CHECKOUT / "scripts" / "cluster"
 SMALL = ["algorithm.name=dola", "topology.name=ring", "data.total=100", "rounds=9", "report=false"]
 
+STUDY = """rounds = 9
+algorithm.name = "dola"
+data.total = 100
+topology.agents = 3
+study.seeds = 2
+study.grid.topology.name = ["ring", "star", "path"]
+"""
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
@@ -236,3 +244,20 @@ def test_templates_of_other_batch_systems_with_their_variables_set_by_hand(templ
     done = command([str(TEMPLATES / template)], tmp_path, env=env | environment.variables | {"WORDS": " ".join(SMALL)})
     assert done.code == 0, done.err
     assert same_bits(tmp_path / "runs" / "7", alone) == []
+
+
+def test_a_study_is_a_job_array(mpich, slurm, tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    sweep = [str(mpich.python), "-m", "mpinodes.sweep", "study.toml"]
+    done = slurm.run(*sweep, "--slurm", cwd=tmp_path, env=mpich.variables)
+    array, rest = map(int, re.findall(r"job (\d+)", done.out))
+    assert slurm.wait(rest) == "COMPLETED", done.out
+    logs = tmp_path / "studies" / "study" / "slurm"
+    assert sorted(path.name for path in logs.iterdir()) == [*(f"{k}.txt" for k in range(6)), "rest.txt"]
+    assert all("1 done now, 0 failed" in (logs / f"{k}.txt").read_text() for k in range(6)), array
+    assert "6 runs: 0 done now, 6 were there before, 0 failed" in (logs / "rest.txt").read_text()
+    command([*sweep, "output.dir=here"], tmp_path, env=mpich.variables)
+    places = sorted((tmp_path / "here" / "runs").iterdir())
+    assert len(places) == 6
+    for place in places:
+        assert same_bits(tmp_path / "studies" / "study" / "runs" / place.name, place) == []

@@ -11,6 +11,7 @@ import sys
 import zipfile
 
 import numpy as np
+import pandas
 import pytest
 
 from mpinodes.core.errors import BadInput
@@ -353,7 +354,9 @@ def test_an_npz_of_ones_own(tmp_path, kind):
 
 @pytest.mark.parametrize("top", ["", "height, width,target\n", "\ufeffa,b,c\n"])
 def test_a_csv_of_ones_own_with_and_without_names(tmp_path, top):
-    source = table.read(put(tmp_path / "own.csv", f"{top}0,1,0.5\n2, 3,-1\n\n4,5,2e0\n"))
+    source = table.read(
+        put(tmp_path / "own.csv", f"{top}0,1,0.5\n2, 3,-1\n\n4,5,2e0\n"), table.Stated(header=bool(top))
+    )
     assert source.targets.tolist() == TARGETS.tolist()
     np.testing.assert_array_equal(dense(source), FEATURES)
     np.testing.assert_array_equal(dense(source, [1]), FEATURES[1:2])
@@ -368,11 +371,12 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,2\n3,nan\n", r"own.csv: line 2, column 2: 'nan' is not a finite number"),
+        ("x,y\n3,nan\n", r"own.csv: line 2, column 2: 'nan' is not a finite number"),
         ("a,b\n1,2\n\n3,x\n", r"own.csv: line 4, column 2: 'x' is not a finite number"),
         ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number"),
-        ("1,2\n3,4,5\n", r"own.csv: line 2: 3 entries, but 2 in the first line"),
-        ("1,2\n3,\n", r"own.csv: line 2, column 2: '' is not"),
+        ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but 2 in the first line"),
+        ("x,y\n3,\n", r"own.csv: line 2, column 2: '' is not"),
+        ("1,2\n3,4\n", r"own.csv: line 1: numbers alone, which may be names or the first sample: set data.header"),
         ("1;2\n", r"own.csv: line 1: one column; features and then the target expected, separated by commas"),
         ("a,b\n", r"own.csv: empty: no line of numbers"),
         (b"\xff\xfe1,2\n3,4\n", r"own.csv: line 1, column 1: '..1' is not"),
@@ -456,9 +460,85 @@ def test_an_npz_that_is_sparse_or_single_or_broken(tmp_path):
     assert re.search(r"none.npz: cannot be read: No such file", error(table.read, tmp_path / "none.npz"))
 
 
+NAMED = table.Stated(header=True, target="b, c")
+
+
+def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
+    text = '\ufeff"a","b, c",d\r\n0,0.5,"1"\r\n2,-1,3\r\n4,2,5\r\n'
+    source = table.read(put(tmp_path / "own.csv", text), NAMED)
+    assert source.targets.tolist() == TARGETS.tolist()
+    np.testing.assert_array_equal(dense(source), FEATURES)
+    labelled = table.read(put(tmp_path / "words.csv", "b,a\nno,1\nyes,2\n"), table.Stated(0, ("no", "yes"), True, "b"))
+    assert (labelled.targets.tolist(), dense(labelled).tolist()) == ([-1, 1], [[1], [2]])
+
+
+@pytest.mark.parametrize(
+    ("text", "stated", "message"),
+    [
+        ("a,b\n1,2\n", NAMED, r"line 1: data.target = 'b, c': no columns have that name; there are a, b"),
+        ('"b, c","b, c"\n1,2\n', NAMED, "line 1: data.target = 'b, c': 2 columns have that name"),
+        (
+            "1,2\n",
+            table.Stated(header=False, target="b"),
+            "line 1: data.target = 'b' names a column, and data.header=false",
+        ),
+        ('a,"b, c",d\n1,2,x\n', NAMED, "line 2, column 3: 'x' is not a finite number"),
+        ('a,"b, c",d\n1,y,3\n', NAMED, "line 2, column 2: 'y' is not a finite number"),
+    ],
+)
+def test_a_column_that_is_named_and_is_not_there(tmp_path, text, stated, message):
+    assert re.search(message, error(table.read, put(tmp_path / "own.csv", text), stated))
+
+
+def frame(**columns):
+    return pandas.DataFrame({"a": [0, 2, 4], "y": [0.5, -1, 2], "d": [1.0, 3, 5]} | columns)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "int16", "Int64", "bool"])
+def test_a_parquet_of_ones_own(tmp_path, kind):
+    whole = frame(d=[1, 1, 0])
+    whole.astype({"d": kind}).to_parquet(tmp_path / "own.parquet")
+    source = table.read(tmp_path / "own.parquet", table.Stated(2, target="y"))
+    assert source.targets.tolist() == TARGETS.tolist()
+    np.testing.assert_array_equal(dense(source), whole[["a", "d"]].to_numpy(float))
+    frame(y=["no", "yes", "no"]).to_parquet(tmp_path / "words.parquet")
+    assert table.read(tmp_path / "words.parquet", table.Stated(0, ("no", "yes"), None, "y")).targets.tolist() == [
+        -1,
+        1,
+        -1,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "stated", "message"),
+    [
+        ({"a": ["x", "y", "z"]}, {}, "column 'a' holds .*numbers expected; words become numbers by pandas.get_dummies"),
+        ({"d": [1, None, 2]}, {}, r"column 'd', row 1 \(from 0\) is nan: it is not finite"),
+        ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\) is 1e\+101: it is above"),
+        ({}, {"columns": 3}, "3 columns, but data.columns = 3 and a target make 4"),
+        ({}, {"target": "z"}, "data.target = 'z': no columns have that name; there are a, y, d"),
+        (
+            {"d": ["no", "yes", "maybe"]},
+            {"labels": ("no", "yes")},
+            "column 'd': label 'maybe' is neither 'no' nor 'yes'",
+        ),
+    ],
+)
+def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
+    frame(**columns).to_parquet(tmp_path / "own.parquet")
+    assert re.search(message, error(table.read, tmp_path / "own.parquet", table.Stated(**stated)))
+
+
+def test_a_parquet_that_is_none(tmp_path, monkeypatch):
+    assert re.search("own.parquet: not Parquet: ", error(table.read, put(tmp_path / "own.parquet", "PAR1")))
+    assert re.search("none.parquet: cannot be read", error(table.read, tmp_path / "none.parquet"))
+    monkeypatch.setattr(pandas, "read_parquet", lambda path: (_ for _ in ()).throw(ImportError("no engine")))
+    assert re.search("pip install pyarrow", error(table.read, tmp_path / "own.parquet"))
+
+
 @pytest.mark.parametrize("name", ["own.xlsx", "own", "own.csv.gz"])
 def test_another_kind_of_file(tmp_path, name):
-    assert re.search(f"{name}: a file of one's own ends in .npz, .csv or", error(table.read, tmp_path / name))
+    assert re.search(f"{name}: a file of one's own ends in .npz, .csv, .parquet or", error(table.read, tmp_path / name))
 
 
 def test_readers_start_without_scipy_and_pooch():

@@ -87,7 +87,7 @@ def test_one_sample_that_turns_all_labels_leaves_nothing_proven(tmp_path, ending
     """All labels 0 and one 1, which is replaced by −1: the others are the larger ones then. Was: proven 1."""
     file = write(tmp_path / f"one.{ending}", [0.0] * 7 + [1.0] + [0.0] * 10)
     other = write(tmp_path / f"other.{ending}", [0.0] * 7 + [-1.0] + [0.0] * 10)
-    done = command(file)
+    done = command(file, *HEADER.get(ending, []))
     assert done.code == 0, done.err
     assert realised(tmp_path / "run", f"data.file={other}") == pytest.approx(15, rel=1e-6)
     proven, because = outcome(tmp_path / "run")
@@ -131,7 +131,7 @@ def test_one_sample_of_libsvm_text_changes_the_length_of_every_frame_where_colum
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_lone_label_stops_nothing_where_both_are_stated(tmp_path, ending):
     file = write(tmp_path / f"one.{ending}", [1] * 18)
-    aborted = refusal(file, "data.columns=1")
+    aborted = refusal(file, "data.columns=1", *HEADER.get(ending, []))
     assert "1 different targets (1); two labels expected: state them by data.labels" in aborted
     done = run(file, "data.columns=1", "data.labels=[0,1]", *HEADER.get(ending, []))
     assert done == (pytest.approx(1), "")
@@ -179,6 +179,8 @@ NO_NUMBER = "line 1, column 1: 'size' is not a finite number; data.header says w
         ("", ["data.header=false"], (1.0, "")),
         ("size,bought\n", ["data.header=true"], (1.0, "")),
         ("7,bought\n", ["data.header=true"], (1.0, "")),  # names may have numbers in them
+        ("7,8\n", [], "line 1: numbers alone, which may be names or the first sample: set data.header=true or"),
+        ("7,8\n", ["data.header=true"], (1.0, "")),
         ("", ["data.header=true"], "the data lasts 5 rounds"),  # a sample is taken for names
         ("size,bought\n", ["data.header=false"], NO_NUMBER),
     ],

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from matplotlib.figure import Figure
 
@@ -65,6 +66,22 @@ def test_what_cannot_be_asked_is_said_in_a_line(here, asked, said):
         mpinodes.simulate(*asked)
     assert "\n" not in str(caught.value)
     assert not (here / "runs").exists()
+
+
+def test_a_data_frame_is_data(here):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"bought": ["no", "yes"] * 10, "a, b": rng.random(20), "2": rng.random(20, np.float32)})
+    stated = {"target": "bought", "labels": ["no", "yes"], "columns": 2, "bound": 1.0}
+    asked = {"topology.agents": 2, "algorithm.name": "dola", "noise.key": 1}  # else another file has other noise
+    result = mpinodes.simulate(asked, data={"file": frame} | stated)
+    assert result.summary["privacy"]["network"]["proven"] == pytest.approx(1)
+    again = mpinodes.simulate(result.directory / "experiment.toml")
+    np.testing.assert_array_equal(again.record.loss, result.record.loss)
+    frame.to_parquet("mine.parquet")
+    other = mpinodes.simulate(asked, "data.file=mine.parquet", data=stated)
+    np.testing.assert_array_equal(other.record.loss, result.record.loss)
+    with pytest.raises(BadInput, match="each needs a name of its own"):
+        mpinodes.simulate(asked, data={"file": pandas.DataFrame(np.eye(2), columns=["a", "a"])})
 
 
 def test_the_result_is_the_run_directory(here):

@@ -1,0 +1,32 @@
+"""Data frames of pandas as files that every rank, and every later run, can read."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from mpinodes.core.errors import BadInput
+
+FOLDER = Path("runs", "frames")
+
+
+def kept(data: dict[str, Any]) -> dict[str, Any]:
+    """A `data` section whose `file` is a data frame, with that as a .csv in FOLDER, named by its content.
+
+    Raises:
+        BadInput: its columns have no names of their own, or it cannot be written.
+    """
+    frame = data["file"]
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
+        raise BadInput(f"data.file: a data frame whose columns are {names}: each needs a name of its own")
+    floats = {name: "float64" for name, kind in frame.dtypes.items() if kind == "float32"}  # as numbers, not as words
+    text = frame.astype(floats).to_csv(index=False)
+    path = FOLDER / f"{blake2b(text.encode(), digest_size=8).hexdigest()}.csv"
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
+    return data | {"file": str(path), "header": True}
