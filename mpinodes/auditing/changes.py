@@ -100,7 +100,8 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
     one = np.where(np.arange(len(change.feature)), 0.0, 1.0)
     sizes = [size for size in SIZES if size <= bound] + [bound] * bool(np.isfinite(bound))
     features = [size * signs for size in sizes for signs in (alike, one)]
-    targets = (-1.0, 1.0) if loss.needs_labels else (*SIZES, *(-size for size in SIZES))
+    classes = tuple(map(float, range(setup.stream.classes)))
+    targets = classes or (-1.0, 1.0) if loss.needs_labels or classes else (*SIZES, *(-size for size in SIZES))
     return [change._replace(feature=feature, target=target) for feature in features for target in targets]
 
 
@@ -116,6 +117,11 @@ def usual(
     edge = min(bound if np.isfinite(bound) else 1.0, setup.stream.feature_norm / np.sqrt(len(feature)))
     edge = edge * rng.choice([-1.0, 1.0], feature.shape)
     labels = loss.needs_labels
+    if setup.stream.classes:
+        for turned in (feature, edge, np.abs(edge)):
+            for other in (target, (target + 1) % setup.stream.classes):
+                yield Change(round, sample, turned, np.nan if sample == ALL and turned is feature else other)
+        return
     yield Change(round, sample, feature, np.nan if sample == ALL else -target)
     for turned in (feature, edge, np.abs(edge)):
         yield Change(round, sample, turned, -target if labels else -100 * np.sign(target) - 1)

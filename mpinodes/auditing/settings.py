@@ -102,7 +102,8 @@ def _data(own: Setup, folder: Path, seed: int, batch: Any, rounds: int, tree: Tr
     Changes `tree`, which has other data's keys.
     """
     rng = np.random.default_rng([seed, 11])
-    n, d = own.topology.agents, own.dimension
+    n, classes = own.topology.agents, own.stream.classes
+    d = own.dimension // (classes or 1)
     shared = own.experiment.data["partition"] == "shared"
     rows = (1 if shared else n) * (max(own.samples) if batch == "all" else rounds * batch)
     if rows * d > LARGEST:
@@ -112,11 +113,13 @@ def _data(own: Setup, folder: Path, seed: int, batch: Any, rounds: int, tree: Tr
     signs = rng.permutation(np.resize([-1.0, 1.0], rows))
     labels = own.loss.needs_labels
     file = folder / f"own-{batch}.npz"
-    np.savez(file, features=features, targets=signs if labels else setups.FAR * signs)
+    far = rng.integers(classes, size=rows) if classes else setups.FAR * signs
+    np.savez(file, features=features, targets=signs if labels else far)
     tree["data"] = {}
     return {
         "data": {
-            "name": "file", "file": str(file), "targets": "labels" if labels else "real", "bound": 1.0,
+            "name": "file", "file": str(file), "targets": "labels" if labels else "classes" if classes else "real",
+            "labels": list(range(classes)), "bound": 1.0,
             "batch": batch, "partition": own.experiment.data["partition"], "shuffle": False,
         },
     }  # fmt: skip

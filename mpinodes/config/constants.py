@@ -22,14 +22,15 @@ def constants_of(
     Raises:
         BadInput: more agents than coordinates to be shared out among them.
     """
-    problem, n, d = experiment.problem, graph.agents, stream.dimension
+    problem, n = experiment.problem, graph.agents
+    d = stream.dimension * (stream.classes if loss.per_class else 1)
     blocks = _blocks(d, n, decomposable)
     feasible = sets.make(problem.set, problem.radius, blocks)
     samples = samples_of(experiment, stream, n)
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm = stream.feature_norm
     replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
-    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, feasible)
+    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, d, feasible)
     return Run(
         agents=n,
         rounds=experiment.rounds,
@@ -100,6 +101,7 @@ def _gradient_bounds(
     samples: Sequence[int],
     replaced: Sequence[int],
     blocks: tuple[slice, ...],
+    dimension: int,
     feasible: Set,
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
     """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent.
@@ -122,7 +124,7 @@ def _gradient_bounds(
         sensitivity.append(2 * clip if whole else changed * of_one * weight / (batch if average else 1.0))
         most = 2 * clip * (1.0 if whole else terms)
         size = block.stop - block.start
-        moving = size if feasible.by_blocks else stream.dimension
+        moving = size if feasible.by_blocks else dimension
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
         smooth = terms * loss.sample_smoothness(*norms)
         lipschitz.append(smooth)

@@ -59,7 +59,15 @@ def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[s
         data, problem = experiment["data"], experiment["problem"]
         raise BadInput(
             f"problem.loss = {problem.get('loss', problem.get('path'))!r} needs labels -1 and +1, and data.name = "
-            f"{data.get('name', data.get('path'))!r} has real targets; set problem.loss=least-squares, or absolute"
+            f"{data.get('name', data.get('path'))!r} has {'classes' if stream.classes else 'real targets'}; set "
+            f"problem.loss={'softmax' if stream.classes else 'least-squares, or absolute'}"
+        )
+    if loss.per_class != bool(stream.classes):
+        name = experiment["problem"].get("loss", experiment["problem"].get("path"))
+        raise BadInput(
+            f"problem.loss = {name!r} needs classes: set data.targets=classes, of a file of yours"
+            if loss.per_class
+            else f"problem.loss = {name!r} cannot do with classes (data.targets=classes): set problem.loss=softmax"
         )
 
 

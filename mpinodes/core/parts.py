@@ -403,6 +403,7 @@ class SampleLoss(Loss):
     regularizer: float = 0.0
 
     needs_labels: ClassVar[bool] = False  # targets are ±1
+    per_class: ClassVar[bool] = False  # targets are classes 0, 1, ..., and x has a row of coordinates for each of them
     has_prox: ClassVar[bool] = False  # whether `prox` is there: ℓ is twice differentiable
     sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
 
@@ -487,7 +488,7 @@ class Stream(ABC):
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """D."""
+        """Features of a sample: d, but for a loss that has so many for each class."""
 
     @property
     @abstractmethod
@@ -498,6 +499,11 @@ class Stream(ABC):
     def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return False
+
+    @property
+    def classes(self) -> int:
+        """How many there are, where targets are classes 0, 1, ...; 0: they are none."""
+        return 0
 
     @property
     def feature_bound(self) -> float:
@@ -558,7 +564,7 @@ class Stream(ABC):
         return 1
 
     def labelled(self) -> Mapping[str, Any]:
-        """The "train" and "test" sets, each a `formats.Source` of labels ±1; empty where there are no labels."""
+        """The "train" and "test" sets, each a `formats.Source` of labels ±1 or classes; empty where there are none."""
         return {}
 
     def forget(self) -> None:  # noqa: B027 (most have nothing to let go of)

@@ -20,7 +20,9 @@ from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
 from mpinodes.formats.shelf import Bytes, unpacked_once
 
-Labels: TypeAlias = tuple[float | str, ...]  # the two that become −1 and +1; empty: targets are numbers, and stay so
+Labels: TypeAlias = tuple[
+    float | str, ...
+]  # the two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so
 LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
 
@@ -101,16 +103,19 @@ def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def signed(place: str, target: str | float, labels: Labels) -> float:
-    """A target as −1 or +1, where it is the first or the second of the labels; a word is compared as it stands.
+    """A target as −1 or +1, where it is the first or the second of two labels, and as its place among more.
+
+    A word is compared as it stands.
 
     Raises:
-        BadInput: it is neither; names the place.
+        BadInput: it is none; names the place.
     """
-    for sign, label in zip((-1.0, 1.0), labels, strict=True):
+    for k, label in enumerate(labels):
         if _same(target, label):
-            return sign
-    first, second = (repr(label) if isinstance(label, str) else f"{label:g}" for label in labels)
-    raise BadInput(f"{place}: label {shown(str(target).strip())} is neither {first} nor {second}")
+            return 2.0 * k - 1 if len(labels) == 2 else float(k)
+    said = [repr(label) if isinstance(label, str) else f"{label:g}" for label in labels]
+    none = f"neither {said[0]} nor {said[1]}" if len(labels) == 2 else f"none of {', '.join(said)}"
+    raise BadInput(f"{place}: label {shown(str(target).strip())} is {none}")
 
 
 def _same(target: str | float, label: str | float) -> bool:

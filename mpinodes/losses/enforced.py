@@ -14,7 +14,11 @@ from mpinodes.losses.linear import Around, LinearLoss
 
 DOUBLE = np.dtype(np.float64)
 # By `losses.clipping`, for any doubles; where they are, for few runs have both.
-CLIPPED = ("mpinodes.losses.linear.LinearLoss.data_grad", "mpinodes.losses.squared_distance.SquaredDistance.data_grad")
+CLIPPED = (
+    "mpinodes.losses.linear.LinearLoss.data_grad",
+    "mpinodes.losses.squared_distance.SquaredDistance.data_grad",
+    "mpinodes.losses.softmax.Softmax.data_grad",
+)
 
 
 @dataclass(slots=True)

@@ -61,19 +61,33 @@ def blocks(total: int, width: int) -> list[slice]:
 
 
 class Labelled:
-    """A set of samples with labels ±1; sparse ones are read once, for as numbers they take no more than as text."""
+    """A set of samples with labels ±1, or of so many classes.
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    Sparse ones are read once, for as numbers they take no more than as text.
+    """
+
+    def __init__(self, source: Source, classes: int = 0) -> None:
+        self._source, self._classes = source, classes
         self._kept: dict[int, Features] = {}
 
     def accuracy(self, points: Vector) -> Vector:
-        """Share of samples whose label is the sign of a·x, for every point x, a column: (d, k) -> (k,)."""
+        """Share of samples whose label is the sign of a·x, or whose class has the largest W_c·a, for every point x.
+
+        Args:
+            points: (d, k), each a column.
+
+        Returns:
+            (k,).
+        """
         targets, right = self._source.targets, np.zeros(points.shape[1])
         for start in range(0, len(targets), ROWS_AT_ONCE):
             features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
-            signs = np.asarray(features @ points) > 0
-            right += (signs == (targets[start : start + ROWS_AT_ONCE] > 0)[:, None]).sum(axis=0)
+            wanted = targets[start : start + ROWS_AT_ONCE, None]
+            if self._classes:
+                rows = points.reshape(self._classes, -1, points.shape[1])
+                right += (np.argmax([features @ row for row in rows], axis=0) == wanted).sum(axis=0)
+            else:
+                right += ((np.asarray(features @ points) > 0) == (wanted > 0)).sum(axis=0)
         return right / len(targets)
 
     def _rows(self, start: int, end: int) -> Features:

@@ -85,7 +85,9 @@ class Meter:
         self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
         self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled = {name: Labelled(source) for name, source in setup.stream.labelled().items()}
+        self._labelled = {
+            name: Labelled(source, setup.stream.classes) for name, source in setup.stream.labelled().items()
+        }
         self._judged_by = setup.algorithm.judged_by
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
         self._seen, self._weight = 0, 0.0

@@ -60,7 +60,7 @@ class Changing(Losses):
     def columns(self, first: int, last: int) -> Columns:
         """See `Losses`: of sparse samples those that they have."""
         features, _ = self._samples.of(first, last)
-        if isinstance(features, np.ndarray):
+        if isinstance(features, np.ndarray) or self._samples.first.per_class:
             return ALL
         return np.unique(features.indices)
 

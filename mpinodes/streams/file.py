@@ -12,13 +12,14 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, table
-from mpinodes.streams.files import Train, against_rest
+from mpinodes.streams.files import Train, against_rest, numbered
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 
 __all__ = ["File"]
 
 AGENT = "{agent}"
 LARGEST = 1_000_000  # features that a file may have unasked
+MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,15 @@ class File(LabelledStream):
         ),
     ] = ""
     targets: Annotated[
-        Literal["labels", "real"], Meta(description="data.name=file: two labels (data.labels), or real targets")
+        Literal["labels", "classes", "real"],
+        Meta(description="data.name=file: two labels (data.labels), any number of classes, or real targets"),
     ] = "labels"
     labels: Annotated[
         tuple[float | str, ...],
         Meta(
             description='data.name=file: the two labels there can be, as [0, 1] or ["no", "yes"]; the first becomes '
-            "-1, the second +1, and a target that is neither is refused. Empty: those of the file, the larger as +1, "
-            "and nothing is proven"
+            "-1, the second +1, and a target that is neither is refused; of data.targets=classes all there can be. "
+            "Empty: those of the file, ascending, and nothing is proven"
         ),
     ] = ()
     train: Train = 1.0
@@ -84,13 +86,25 @@ class File(LabelledStream):
     def __post_init__(self) -> None:
         if self.labels and self.targets == "real":
             raise BadInput(f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of them out")
-        if self.labels and (len(self.labels) != 2 or len(set(self.labels)) != 2):
-            raise BadInput(f"data.labels = {list(self.labels)}: two different labels expected, as [0, 1]")
+        if len(set(self.labels)) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
+            wanted = "two different labels expected, as [0, 1]"
+            if self.targets == "classes":
+                wanted = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
+            raise BadInput(f"data.labels = {list(self.labels)}: {wanted}")
 
     @property
     def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return self.targets == "labels"
+
+    def _fits(self, number: int) -> bool:
+        """Whether there may be so many labels."""
+        return 2 <= number <= MOST_CLASSES if self.targets == "classes" else number == 2
+
+    @property
+    def classes(self) -> int:
+        """As stated, or found."""
+        return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
     def unproven_because(self) -> str:
@@ -98,9 +112,10 @@ class File(LabelledStream):
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
             unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
-        if self.has_labels and not self.labels:
+        if self.targets != "real" and not self.labels:
             found = [int(value) if value.is_integer() else value for value in self._found]
-            unstated.append(f"which label is +1 is read off the data (state data.labels={found})")
+            what = "which label is +1" if self.has_labels else "which classes there are"
+            unstated.append(f"{what} is read off the data (state data.labels={found})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line holds names is read off the file (state data.header=true or false)")
         return together(*unstated)
@@ -147,10 +162,12 @@ class File(LabelledStream):
 
     @cached_property
     def _found(self) -> list[float]:
-        """The two labels that there are, where none are stated."""
+        """The labels that there are, ascending, where none are stated."""
         found: list[float] = np.unique(self._whole.targets).tolist()
-        if len(found) == 2:
+        if self._fits(len(found)):
             return found
+        if self.targets == "classes":
+            raise BadInput(f"{self.file}: {len(found)} different targets; from two to {MOST_CLASSES} classes expected")
         shown = ", ".join(f"{value:g}" for value in found[:5])
         raise BadInput(
             f"{self.file}: {len(found)} different targets ({shown}{', ...' if len(found) > 5 else ''}); two labels "
@@ -162,6 +179,10 @@ class File(LabelledStream):
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
+        if self.targets == "classes" and not self.labels:
+            source = numbered(source, self._found)
+        elif self.targets == "classes" and len(self.labels) == 2:
+            source = numbered(source, [-1.0, 1.0])
         if self.train == 1:
             return source, None
         if AGENT in self.file:

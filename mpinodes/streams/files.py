@@ -55,3 +55,8 @@ def against_rest(source: Source, positive: float) -> Source:
     """All samples, those of one class as +1, the others as −1."""
     rows = np.arange(len(source.targets))
     return choose(source, rows, np.where(source.targets == positive, 1.0, -1.0))
+
+
+def numbered(source: Source, classes: Sequence[float]) -> Source:
+    """All samples, each target as its place among the classes, ascending."""
+    return choose(source, np.arange(len(source.targets)), np.searchsorted(classes, source.targets).astype(float))

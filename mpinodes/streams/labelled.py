@@ -305,7 +305,7 @@ class LabelledStream(Stream):
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
         train, test = self._sources
-        return {} if not self.has_labels else {"train": train} | ({"test": test} if test else {})
+        return {} if not (self.has_labels or self.classes) else {"train": train} | ({"test": test} if test else {})
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
