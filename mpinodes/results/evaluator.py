@@ -12,7 +12,7 @@ from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.results.combining import RULES, Rules, longest, nested
+from mpinodes.results.combining import RULES, Rules, longest, mean, nested
 from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds
 from mpinodes.results.reading import Variable
 from mpinodes.results.record import Variables
@@ -31,6 +31,7 @@ class Evaluator:
         self._last: dict[str, Vector] = {}
         self._done = 0
         self._judged: Judged
+        self._baselines: Json = {}
         self._variables: Variables = {}
 
     def take(self, estimates: Vector) -> Variables:
@@ -88,6 +89,7 @@ class Evaluator:
             best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
             losses=cast(Any, meter.everything.upto),
         )  # fmt: skip
+        self._baselines = self._without_learning()
         told = [(metric, metric.judge(judged)) for metric in self._metrics if metric.dims[0] == "horizon"]
         self._variables = {
             metric.name: _variable(metric, values, len(meter.horizons))
@@ -95,6 +97,16 @@ class Evaluator:
             if values is not None and not np.isnan(values).all()
         }
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
+
+    def _without_learning(self) -> Json:
+        """What is had for nothing: by always naming the larger class, and by staying where the first round began."""
+        meter, start = self._meter, self._judged.last[0]
+        accuracy = {name: float(found[0, 1].mean()) for name, found in meter.accuracy.items()}
+        lost = float(meter.everything.upto(self._done).value(start)) / self._done
+        return {
+            "majority": meter.majorities() or None,
+            "start": {"average_fitness": lost, "accuracy": accuracy or None},
+        }
 
     def variables(self) -> Variables:
         """What is told by horizon."""
@@ -119,13 +131,15 @@ class Evaluator:
             for metric in self._metrics
             if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
         ]  # fmt: skip
-        return _without_empty(nested(found)) | {"metrics": shown}
+        return _without_empty(nested(found)) | {"baselines": self._baselines, "metrics": shown}
 
 
 def rules(metrics: Sequence[type[Metric]]) -> Rules:
     """How the keys of metrics combine over repeats."""
     found = {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _told(metric, None, 1)}
-    return nested(found) | {"metrics": longest}
+    of_sets = {"train": mean, "test": mean}
+    baselines = {"majority": of_sets, "start": {"average_fitness": mean, "accuracy": of_sets}}
+    return nested(found) | {"baselines": baselines, "metrics": longest}
 
 
 def key(metric: type[Metric] | Metric) -> str:

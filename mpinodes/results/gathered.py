@@ -70,6 +70,11 @@ class Labelled:
         self._source, self._classes = source, classes
         self._kept: dict[int, Features] = {}
 
+    def majority(self) -> float:
+        """Share of samples in the larger class."""
+        share = float((self._source.targets > 0).mean())
+        return max(share, 1 - share)
+
     def accuracy(self, points: Vector) -> Vector:
         """Share of samples whose label is the sign of a·x, or whose class has the largest W_c·a, for every point x.
 

@@ -106,6 +106,10 @@ class Meter:
         """All samples of the run; those that come in every round once."""
         return self._losses.everything
 
+    def majorities(self) -> dict[str, float]:
+        """By set of labelled samples, the share of the larger class."""
+        return {name: labelled.majority() for name, labelled in self._labelled.items()}
+
     def take(self, estimates: Vector) -> Rounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
         first, last = self._seen + 1, self._seen + len(estimates)

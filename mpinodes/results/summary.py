@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.results import faults
+from mpinodes.results.findings import warnings
 from mpinodes.results.privacy_words import lines
 from mpinodes.results.timing import in_words
 
@@ -35,6 +36,7 @@ def text(summary: Json, directory: Path) -> str:
         f"  {in_words(s['timing'])}",
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
+        *(f"  WARNING: {said}" for said in warnings(s)),
         "",
         *lines(s["privacy"], s.get("checked")),
         "",
@@ -77,8 +79,17 @@ class Row(NamedTuple):
 
 def results(s: Json, why: bool) -> list[Row]:
     """What the run was worth, and why a bound does not apply."""
-    rows = [_row(s, metric) for metric in s["metrics"]]
-    return [*rows, *(_bound(s, bound, k, why) for k, bound in enumerate(s["bounds"])), *_solver(s["solver"])]
+    return [*measured(s), *(_bound(s, bound, k, why) for k, bound in enumerate(s["bounds"]))]
+
+
+def measured(s: Json) -> list[Row]:
+    """What the run was worth, and what it took to solve."""
+    return [*(_row(s, metric) for metric in s["metrics"]), *_solver(s["solver"])]
+
+
+def bounds(s: Json, applies: bool) -> list[Row]:
+    """The theorems' bounds that apply, or those that do not, and why."""
+    return [_bound(s, bound, k, True) for k, bound in enumerate(s["bounds"]) if bool(bound["applies"]) == applies]
 
 
 def at(tree: Json | None, key: str) -> Any:
@@ -106,6 +117,8 @@ def _row(s: Json, metric: Json) -> Row:
         shown += estimated(s)
     if metric["variable"] in JUDGED:
         shown += f"    of the {s['judged']} decision"
+    if metric["variable"] == "decision_norm" and not s["decomposable"] and s["agents"] > 1:
+        shown += "    (blocks of different agents, together in no set; each one's estimate is)"
     if metric["variable"] == "comparator_value":
         shown += f"    (within {number(at(s, 'comparator.certificate_per_round'))})"
     return Row(metric["label"], shown, key)

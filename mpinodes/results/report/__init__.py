@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from mpinodes.core.errors import BadInput
 from mpinodes.results.report import figures, page
+from mpinodes.results.report.live import live
 from mpinodes.results.report.reading import Drawn
 from mpinodes.results.versions import require_version
+
+NOISE_FREE = "noise_free.json"  # in a run directory
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
@@ -32,15 +36,26 @@ def draw(directory: Path, vector: bool = False) -> Path:
             f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
         ) from error
     require_version(summary.get("version"), str(directory))
+    summary["noise_free"] = _noise_free(directory)
     target = directory / "figures"
     try:
         target.mkdir(exist_ok=True)
         with data:
             drawn = figures.draw_all(data, summary, target, vector)
-        return page.write(directory, summary, experiment, drawn)
+            curves = live(data, summary["noise_free"])
+        return page.write(directory, summary, experiment, drawn, curves)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"{directory}: summary.json is not as a run leaves it: {type(error).__name__}: {error}"
         ) from error
+
+
+def _noise_free(directory: Path) -> dict[str, Any] | None:
+    """The same run without noise, where `mpinodes.report --noise-free` has made it."""
+    try:
+        found = json.loads((directory / NOISE_FREE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

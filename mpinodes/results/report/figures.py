@@ -258,7 +258,7 @@ def accuracy(data: Drawn, summary: Json) -> Figure | None:
     if silent := summary.get("noise_free"):
         shares = silent["accuracy" if "accuracy" in data else "accuracy_train"]
         axes.plot(silent["horizon"], 100 * np.array(shares), color="black", ls="-.", lw=1, label=SILENT)
-    majority = (summary.get("majority") or {}).get("test" if "accuracy" in data else "train")
+    majority = ((summary.get("baselines") or {}).get("majority") or {}).get("test" if "accuracy" in data else "train")
     if majority is not None:
         axes.axhline(100 * majority, color=AGENT, ls=":", label="always the larger class")
     drawing.log(axes, "x")

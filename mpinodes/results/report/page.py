@@ -3,59 +3,50 @@
 from __future__ import annotations
 
 import base64
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from mpinodes.results import faults, privacy_words
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from mpinodes.results import faults, findings, privacy_words
 from mpinodes.results import summary as words
 from mpinodes.results.record import write_text
+from mpinodes.results.timing import PARTS
 
 Json = dict[str, Any]
 
+HERE = Path(__file__).parent
 SAME_BITS = "Saved as a file, this runs again to the same bits."
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
-.what { color: #555; margin-top: .2rem }
-.partial { background: #fff3cd; padding: .5rem 1rem }
-.note { color: #555; font-size: .9rem; max-width: 48rem }
-table { border-collapse: collapse }
-td, th { padding: .2rem 1rem .2rem 0; text-align: right; border-bottom: 1px solid #ddd }
-td:first-child, th:first-child { text-align: left } th { font-weight: 600 }
-figure { margin: 0 0 1rem }
-.figures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)) }
-figure:last-child { grid-column: 1 / -1 }
-img { max-width: 100%; height: auto } figcaption { font-weight: 600; margin-bottom: .3rem }
-pre { background: #f6f6f6; padding: 1rem; overflow-x: auto; font-size: .85rem }
-"""
+WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
 
 
-def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Path]) -> Path:
-    """Write `report.html` into the run directory; figures by title. Returns its path."""
-    path = directory / "report.html"
-    s = summary
-    write_text(
-        path,
-        f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(s["name"])}</title><style>{STYLE}</style></head><body>
-<h1>{escape(s["name"])}</h1>
-<p class="what">{escape(_what(s))}</p>
-{_partial(s)}<h2>What it was worth</h2>
-{_table(["", "", "in summary.json"], [[r.label, " ".join(r.value.split()), r.key] for r in words.results(s, why=True)])}
-<p class="note">{escape(_remarks(s))}</p>
-<h2>What it cost in privacy</h2>
-{_privacy(s["privacy"], s.get("checked"))}
-<h2>Figures</h2>
-<div class="figures">{"".join(_figure(title, file) for title, file in figures.items())}</div>
-<h2>Experiment</h2>
-<p class="note">{SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE}</p>
-<pre>{escape(experiment)}</pre>
-<p class="note">{escape(", ".join(f"{name} {version}" for name, version in s["versions"].items()))}</p>
-</body></html>
-""",
-    )
+def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Path], live: Json) -> Path:
+    """Write `report.html` into the run directory; returns its path.
+
+    Args:
+        directory: the run's.
+        summary: summary.json, with `noise_free`: the same run without noise, where it was made.
+        experiment: experiment.toml.
+        figures: files by title.
+        live: what readers pick from.
+    """
+    path, s = directory / "report.html", summary
+    # Whatever a summary says is escaped: the page's own words alone are markup.
+    pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    silent = s.get("noise_free")
+    text = pages.get_template("page.html").render(
+        name=s["name"], what=_what(s), partial=_partial(s), warnings=findings.warnings(s),
+        found=findings.found(s, silent and silent["summary"]),
+        measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
+        remarks=_remarks(s), privacy=_privacy(s["privacy"], s.get("checked")),
+        figures=[_figure(title, file) for title, file in figures.items()], live=live,
+        timing=[(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in (*PARTS, "total")],
+        again=SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE, experiment=experiment,
+        versions=", ".join(f"{name} {version}" for name, version in s["versions"].items()),
+        script=Markup((HERE / "page.js").read_text("utf-8")),
+    )  # fmt: skip
+    write_text(path, text)
     return path
 
 
@@ -64,9 +55,9 @@ def _partial(s: Json) -> str:
     if not s.get("partial"):
         return ""
     return (
-        f'<p class="partial">Partial: this run was ended before its time, and of its {s["rounds_asked"]} rounds these '
+        f"Partial: this run was ended before its time, and of its {s['rounds_asked']} rounds these "
         f"are the {s['rounds']} that its record holds. Rounds that it said after them cost privacy too, and are not "
-        "counted here. What is not shown is not known.</p>\n"
+        "counted here. What is not shown is not known."
     )
 
 
@@ -85,17 +76,10 @@ def _remarks(s: Json) -> str:
     return f"Means over {s['repeats']} seeds, ± standard deviation between them. {speed}"
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    def line(tag: str, cells: list[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    top = line("th", head) if any(head) else ""
-    return "<table>" + top + "".join(line("td", row) for row in rows) + "</table>"
-
-
-def _privacy(privacy: Json, checked: list[Json] | None) -> str:
+def _privacy(privacy: Json, checked: list[Json] | None) -> Json | None:
+    """Head, rows and note of its table; None: there is no noise."""
     if privacy["noise"] is None:
-        return "<p>None: messages carry no noise.</p>"
+        return None
     rows = [(f"Share of agent {i}", agent) for i, agent in enumerate(privacy["agents"])]
     if len({tuple(agent.values()) for _, agent in rows}) == 1 and len(rows) > 1:
         rows = [("Share of every agent", rows[0][1])]
@@ -117,18 +101,16 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> str:
         for who, p in rows
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
-    return (
-        _table(head, cells)
-        + f'<p class="note">Claimed: by the paper, for the label ε = {privacy["noise"]["epsilon"]:g}. '
+    note = (
+        f"Claimed: by the paper, for the label ε = {privacy['noise']['epsilon']:g}. "
         "Proven: against someone who reads every message on every link, where adjacent data differ in "
         f"{privacy_words.DIFFERENCE[privacy['adjacency']]}. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
         "Decisions are not covered: they come from the agents' hidden state. "
-        f"{escape(' '.join(privacy_words.remarks(privacy)))}</p>"
+        f"{' '.join(privacy_words.remarks(privacy))}"
     )
+    return {"head": head, "rows": cells, "note": note}
 
 
-def _figure(title: str, path: Path) -> str:
-    data = base64.b64encode(path.read_bytes()).decode()
-    image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
-    return f"<figure><figcaption>{escape(title)}</figcaption>{image}</figure>"
+def _figure(title: str, path: Path) -> Json:
+    return {"title": title, "wide": title in WIDE, "data": base64.b64encode(path.read_bytes()).decode()}

@@ -1,0 +1,123 @@
+"""What a run found, in whole sentences: the first thing that a person is told of it."""
+
+from __future__ import annotations
+
+from math import exp, isfinite
+from typing import Any
+
+from mpinodes.results.privacy_words import DIFFERENCE, number
+
+Json = dict[str, Any]
+
+LARGEST_ODDS = 1e4  # above which odds tell nothing any more
+
+
+def found(s: Json, silent: Json | None) -> list[str]:
+    """Accuracy, regret and privacy, a sentence or two each.
+
+    Args:
+        s: summary.json.
+        silent: the summary of the same run without noise; None: it was not made.
+    """
+    return [*_accuracy(s, silent), *_regret(s, silent), *_privacy(s)]
+
+
+def warnings(s: Json) -> list[str]:
+    """Where a run is worth less than what is had for nothing."""
+    baselines = s.get("baselines")
+    if not baselines:  # a partial or an older run
+        return []
+    which, share = _share(s)
+    majority, start = (baselines["majority"] or {}).get(which), (baselines["start"]["accuracy"] or {}).get(which)
+    said = []
+    if share is not None and majority is not None and share < majority:
+        said.append(
+            f"Worse than always naming the larger class: {share:.1%} of the {SETS[which]}, against {majority:.1%}."
+        )
+    if share is not None and start is not None and share < start:
+        said.append(f"Worse than doing nothing: {share:.1%} of the {SETS[which]}, against {start:.1%} at the start.")
+    stayed, lost = baselines["start"]["average_fitness"], s.get("average_fitness")
+    if s.get("judged"):
+        return said + _gap_warning(s, stayed)
+    if lost is not None and stayed is not None and lost > stayed:
+        said.append(
+            f"Worse than doing nothing: {lost:.4g} lost per round, against {stayed:.4g} by staying at the start."
+        )
+    return said
+
+
+SETS = {"test": "test samples", "train": "training samples"}
+
+
+def _share(s: Json) -> tuple[str, float | None]:
+    """Of which samples how many are told right, by the running mean or the decision that a method is judged by."""
+    key = "accuracy_last_decision" if s.get("judged") == "last" else "accuracy"
+    shares = s.get(key) or {}
+    which = "test" if "test" in shares else "train"
+    return which, shares.get(which)
+
+
+def _gap_warning(s: Json, stayed: float | None) -> list[str]:
+    gap = s.get("optimality_gap_mean")
+    if gap is None or stayed is None or s["comparator"]["value"] is None:
+        return []
+    owners = s["agents"] if s["decomposable"] else 1
+    at_start = (stayed - s["comparator"]["value"] / s["rounds"]) / owners
+    if gap <= at_start:
+        return []
+    return [f"Worse than doing nothing: an optimality gap of {gap:.4g}, against {at_start:.4g} at the start."]
+
+
+def _accuracy(s: Json, silent: Json | None) -> list[str]:
+    which, share = _share(s)
+    if share is None:
+        return []
+    what = "last decision" if s.get("judged") == "last" else "running mean of its decisions"
+    beside = []
+    if majority := ((s.get("baselines") or {}).get("majority") or {}).get(which):
+        beside.append(f"always naming the larger class gets {majority:.1%}")
+    if silent and (quiet := _share(silent)[1]) is not None:
+        beside.append(f"the same run without noise {quiet:.1%}")
+    compared = f" ({', '.join(beside)})" if beside else ""
+    return [f"The {what} gets {share:.1%} of the {SETS[which]} right{compared}."]
+
+
+def _regret(s: Json, silent: Json | None) -> list[str]:
+    if s.get("judged"):
+        gap = s.get("optimality_gap_mean")
+        quiet = f" Without noise: {silent['optimality_gap_mean']:.4g}." if silent and gap is not None else ""
+        return [] if gap is None else [f"Its {s['judged']} decision is {gap:.4g} above the least loss there is.{quiet}"]
+    regret = s.get("network_regret_per_round")
+    if regret is None:
+        return []
+    best = (s["comparator"]["value"] or 0.0) / s["rounds"]
+    quiet = f" Without noise: {silent['network_regret_per_round']:.4g} more." if silent else ""
+    more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
+    return [
+        f"In a round the network lost {more} than the best fixed decision in hindsight, which lost {best:.4g}.{quiet}"
+    ]
+
+
+def _privacy(s: Json) -> list[str]:
+    privacy = s["privacy"]
+    if privacy["noise"] is None:
+        return ["Nothing is kept private: messages carry no noise."]
+    network, one = privacy["network"], DIFFERENCE[privacy["adjacency"]]
+    claimed, proven = network["claimed"], network["proven"]
+    paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
+    if proven is None:
+        return [f"{paper}, and nothing is proven of what the messages tell of {one}."]
+    text = f"Whoever reads every message on every link learns of {one} no more than ε = {number(proven)}, as is proven"
+    if network["proven_pure"] is None or proven < network["proven_pure"]:
+        text += f" at δ = {privacy['delta']:g}"
+    odds = exp(proven) if proven < 700 else float("inf")
+    if isfinite(odds) and odds < LARGEST_ODDS:
+        text += f": it changes the odds of any guess {odds:.3g} times at most"
+    else:
+        text += ": so large an ε keeps next to nothing private"
+    if claimed is not None and proven > 1.01 * claimed:
+        return [
+            f"{text}.",
+            f"{paper}: {proven / claimed:.3g} times less than is proven; its claim is not what it seems.",
+        ]
+    return [f"{text}.", f"{paper}."]
