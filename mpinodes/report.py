@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from mpinodes.results.report import draw
+from mpinodes.simulation import noise_free
 from mpinodes.simulation.launching import command
 
 
@@ -40,7 +41,11 @@ def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
-    for run in parser.parse_args(argv).runs:
+    parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
+    options = parser.parse_args(argv)
+    for run in options.runs:
+        if options.noise_free:
+            noise_free.make(run)
         for page in drawn(run):
             print(page)
     return 0

@@ -118,6 +118,6 @@ def _privacy(s: Json) -> list[str]:
     if claimed is not None and proven > 1.01 * claimed:
         return [
             f"{text}.",
-            f"{paper}: {proven / claimed:.3g} times less than is proven; its claim is not what it seems.",
+            f"{paper}: what is proven of this run is {proven / claimed:.3g} times as much.",
         ]
     return [f"{text}.", f"{paper}."]

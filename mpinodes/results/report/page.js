@@ -60,14 +60,21 @@ const x = (t) => {
 };
 function scale() {
   const values = [...picked].flatMap((i) => shown.curves[i].values).filter((v) => v !== null);
-  let [low, high] = [Math.min(0, ...values), Math.max(...values, 0)];
+  let [low, high] = [Math.min(...values, Infinity), Math.max(...values, 0)];
+  if (low > 0 && low < 0.6 * high || low === Infinity || low === high) low = Math.min(0, low === Infinity ? 0 : low);
   const positive = values.filter((v) => v > 0);
   const logs = values.length > 0 && positive.length === values.length && Math.max(...positive) > 30 * Math.min(...positive);
   if (logs) [low, high] = [Math.max(Math.min(...positive), 1e-9 * high), high];
   if (high === low) high = low + 1;
   const f = logs ? Math.log : (v) => v;
   const y = (v) => place.bottom - (place.bottom - place.top) * Math.max(0, (f(v) - f(low)) / (f(high) - f(low)));
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((s) => (logs ? low * (high / low) ** s : low + s * (high - low)));
+  const ticks = [];
+  if (logs) for (const s of [0, 0.25, 0.5, 0.75, 1]) ticks.push(Number((low * (high / low) ** s).toPrecision(1)));
+  else {
+    const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((m) => m * power >= rough);
+    for (let k = Math.ceil(low / step); k * step <= high * (1 + 1e-9); k++) ticks.push(Number((k * step).toPrecision(6)));
+  }
   return { y, ticks };
 }
 function draw() {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mpinodes.results import faults, findings, privacy_words
@@ -32,10 +33,8 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
         live: what readers pick from.
     """
     path, s = directory / "report.html", summary
-    # Whatever a summary says is escaped: the page's own words alone are markup.
-    pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     silent = s.get("noise_free")
-    text = pages.get_template("page.html").render(
+    text = _template().render(
         name=s["name"], what=_what(s), partial=_partial(s), warnings=findings.warnings(s),
         found=findings.found(s, silent and silent["summary"]),
         measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
@@ -48,6 +47,13 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
     )  # fmt: skip
     write_text(path, text)
     return path
+
+
+@lru_cache
+def _template() -> Template:
+    """Whatever a summary says is escaped there: the page's own words alone are markup."""
+    pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return pages.get_template("page.html")
 
 
 def _partial(s: Json) -> str:

@@ -1,0 +1,68 @@
+"""The same run without noise: what its noise costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mpinodes.config.building import build
+from mpinodes.config.compose import compose
+from mpinodes.core import Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import parse, single_run
+from mpinodes.results.combining import combine
+from mpinodes.results.evaluator import Evaluator, rules
+from mpinodes.results.record import write_text
+from mpinodes.results.report import NOISE_FREE
+from mpinodes.simulation.lockstep import simulate
+
+Json = dict[str, Any]
+
+CURVES = ("network_regret", "accuracy", "accuracy_train")
+
+
+def make(directory: Path) -> None:
+    """Do a run again in lockstep, with its seeds and without its noise; what it was worth stays in the run directory.
+
+    Raises:
+        BadInput: there is no such run, it has no noise, or it cannot be done again here.
+    """
+    asked = parse(str(directory / "experiment.toml"), [])
+    if asked["privacy"].get("mechanism") == "none" or asked["privacy"].get("epsilon") in (
+        "inf",
+        np.inf,
+    ):
+        raise BadInput(f"{directory}: it has no noise that another run could leave out")
+    privacy = {key: value for key, value in asked["privacy"].items() if key != "budget"}
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
+        e = setup.experiment
+        found = [_evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup) for r in range(e.repeats)]
+    horizons = found[0][0]
+    if any(other != horizons for other, *_ in found):
+        raise BadInput(f"{directory}: without noise its repeats end in different rounds: there is no mean of them")
+    curves = {name: np.mean([each[name] for _, each, _ in found], axis=0).tolist() for name in found[0][1]}
+    summary = combine(rules(setup.metrics), [whole for *_, whole in found])
+    write_text(directory / NOISE_FREE, json.dumps({"horizon": horizons, **curves, "summary": _plain(summary)}) + "\n")
+
+
+def _evaluated(setup: Setup, first: Setup) -> tuple[list[int], Json, Json]:
+    """Its horizons, curves and summary."""
+    evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
+    for rows in simulate(setup):
+        evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
+    evaluator.close(lambda done, of: None)
+    told = evaluator.variables()
+    curves = {name: told[name].values.tolist() for name in CURVES if name in told}
+    return evaluator.judged.horizons.tolist(), curves, evaluator.summary()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not np.isfinite(value) else value
