@@ -33,10 +33,7 @@ def make(directory: Path) -> None:
         BadInput: there is no such run, it has no noise, or it cannot be done again here.
     """
     asked = parse(str(directory / "experiment.toml"), [])
-    if asked["privacy"].get("mechanism") == "none" or asked["privacy"].get("epsilon") in (
-        "inf",
-        np.inf,
-    ):
+    if not compose(asked, None).experiment.private:
         raise BadInput(f"{directory}: it has no noise that another run could leave out")
     privacy = {key: value for key, value in asked["privacy"].items() if key != "budget"}
     with threadpool_limits(1), np.errstate(all="ignore"):
