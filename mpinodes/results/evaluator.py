@@ -99,7 +99,7 @@ class Evaluator:
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
     def _without_learning(self) -> Json:
-        """What is had for nothing: by always naming the larger class, and by staying where the first round began."""
+        """What is had for nothing: by always naming the largest class, and by staying where the first round began."""
         meter, start = self._meter, self._judged.last[0]
         accuracy = {name: float(found[0, 1].mean()) for name, found in meter.accuracy.items()}
         lost = float(meter.everything.upto(self._done).value(start)) / self._done

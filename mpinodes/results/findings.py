@@ -32,7 +32,7 @@ def warnings(s: Json) -> list[str]:
     said = []
     if share is not None and majority is not None and share < majority:
         said.append(
-            f"Worse than always naming the larger class: {share:.1%} of the {SETS[which]}, against {majority:.1%}."
+            f"Worse than always naming the largest class: {share:.1%} of the {SETS[which]}, against {majority:.1%}."
         )
     if share is not None and start is not None and share < start:
         said.append(f"Worse than doing nothing: {share:.1%} of the {SETS[which]}, against {start:.1%} at the start.")
@@ -75,7 +75,7 @@ def _accuracy(s: Json, silent: Json | None) -> list[str]:
     what = "last decision" if s.get("judged") == "last" else "running mean of its decisions"
     beside = []
     if majority := ((s.get("baselines") or {}).get("majority") or {}).get(which):
-        beside.append(f"always naming the larger class gets {majority:.1%}")
+        beside.append(f"always naming the largest class gets {majority:.1%}")
     if silent and (quiet := _share(silent)[1]) is not None:
         beside.append(f"the same run without noise {quiet:.1%}")
     compared = f" ({', '.join(beside)})" if beside else ""

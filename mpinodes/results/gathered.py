@@ -71,9 +71,9 @@ class Labelled:
         self._kept: dict[int, Features] = {}
 
     def majority(self) -> float:
-        """Share of samples in the larger class."""
-        share = float((self._source.targets > 0).mean())
-        return max(share, 1 - share)
+        """Share of samples in the largest class."""
+        _, counts = np.unique(self._source.targets, return_counts=True)
+        return float(counts.max() / counts.sum())
 
     def accuracy(self, points: Vector) -> Vector:
         """Share of samples whose label is the sign of a·x, or whose class has the largest W_c·a, for every point x.

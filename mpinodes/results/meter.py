@@ -107,7 +107,7 @@ class Meter:
         return self._losses.everything
 
     def majorities(self) -> dict[str, float]:
-        """By set of labelled samples, the share of the larger class."""
+        """By set of labelled samples, the share of the largest class."""
         return {name: labelled.majority() for name, labelled in self._labelled.items()}
 
     def take(self, estimates: Vector) -> Rounds:

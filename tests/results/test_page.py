@@ -104,7 +104,7 @@ def test_what_is_worse_than_nothing_is_said(run):
     assert doctored(run, **good | {"average_fitness": 1e9})[0].startswith("Worse than doing nothing: 1e+09 lost")
     poor = doctored(run, **good | {"accuracy": {"test": 0.44, "train": 0.9}})
     assert [said.partition(":")[0] for said in poor] == [
-        "Worse than always naming the larger class", "Worse than doing nothing",
+        "Worse than always naming the largest class", "Worse than doing nothing",
     ]  # fmt: skip
     offline = {"judged": "average", "decomposable": True, "optimality_gap_mean": 1e9, **good}
     assert doctored(run, **offline)[0].startswith("Worse than doing nothing: an optimality gap of 1e+09")

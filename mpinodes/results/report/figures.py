@@ -260,7 +260,7 @@ def accuracy(data: Drawn, summary: Json) -> Figure | None:
         axes.plot(silent["horizon"], 100 * np.array(shares), color="black", ls="-.", lw=1, label=SILENT)
     majority = ((summary.get("baselines") or {}).get("majority") or {}).get("test" if "accuracy" in data else "train")
     if majority is not None:
-        axes.axhline(100 * majority, color=AGENT, ls=":", label="always the larger class")
+        axes.axhline(100 * majority, color=AGENT, ls=":", label="always the largest class")
     drawing.log(axes, "x")
     axes.set(xlabel="rounds", ylabel="accuracy (%)")
     drawing.title(axes, summary, "Accuracy")
