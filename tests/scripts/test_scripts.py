@@ -155,7 +155,7 @@ def test_topologies_are_drawn_beside_their_files(tmp_path):
 
 
 def test_runs_that_are_killed_go_on_to_the_same_bits(tmp_path):
-    """Under mpirun: in the launcher, an agent and another one; under mpirun again and in lockstep."""
-    out = run("kills.py", "--kills", "3", "--rounds", "400", cwd=tmp_path).out
-    assert out.count(": same\n") == 3
-    assert "3 runs, 0 differ" in out
+    """Under mpirun: in the launcher and an agent; under mpirun again and in lockstep."""
+    out = run("kills.py", "--kills", "2", "--rounds", "400", cwd=tmp_path).out
+    assert out.count(": same\n") == 2
+    assert "2 runs, 0 differ" in out
