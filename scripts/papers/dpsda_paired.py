@@ -8,24 +8,22 @@ made before f_t is seen, so the first touched is 401.
 
 Flipped, the label moves u_i by the sample's [a]_B, for σ(m) + σ(−m) = 1, whatever the noise; so x_1 before projection
 moves by α n a_1 (/ w_i, which push-sum divides by). The ball of radius 5 scales it by 5/‖αz‖; the box does not.
-
-python scripts/papers/dpsda_paired.py OUT [--mnist DIR]
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from desk import COLOURS, HERE, REPRODUCED, Desk, Verdict, judged, not_done, panels
 from matplotlib.axes import Axes
-from shared import COLOURS, HERE, Runs, arguments, holds, panels, save
 from threadpoolctl import threadpool_limits
 
+import mpinodes
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
@@ -33,6 +31,7 @@ from mpinodes.core.experiment import Experiment, parse, single_run
 from mpinodes.simulation.lockstep import simulate
 
 TOML = "dpsda-table-5.toml"
+NEEDS, SETTINGS, PAPER = ("mnist",), (TOML,), "dpsda"
 EPSILONS = ["inf", "1.0", "0.5", "0.2"]
 SCALES = ["3.0", "1.0"]  # c; the box, a control, has the first
 RADIUS = 5.0
@@ -40,7 +39,7 @@ GRAPHS = {
     "dpsda-c": ["algorithm.name=dpsda-c", "topology.undirected=true"],
     "dpsda-ps": ["algorithm.name=dpsda-ps"],
 }
-PAPER = {"dpsda-c": [0.0374, 0.0074, 0.0035, 0.0013], "dpsda-ps": [0.0357, 0.0082, 0.0042, 0.0016]}
+PRINTED = {"dpsda-c": [0.0374, 0.0074, 0.0035, 0.0013], "dpsda-ps": [0.0357, 0.0082, 0.0042, 0.0016]}
 DRAWN = 8  # rounds drawn before f_400 is seen, and as many after
 
 
@@ -109,7 +108,7 @@ class Outputs(NamedTuple):
 
 
 def make_data(below: Path, size: Size) -> Data:
-    setup = compose(parse(None, ["topology.name=seven-agent-digraph", *size.data]), ranks=None)
+    setup = compose(parse(None, ["algorithm.name=dpsda-ps", *size.data]), ranks=None)
     source = setup.stream.labelled()["train"]
     features, targets = source.features(np.arange(size.rounds)), source.targets[: size.rounds].copy()
     block = features[:, setup.blocks[0]]
@@ -135,10 +134,10 @@ def decisions(setup: Setup) -> np.ndarray:
 class Experiments:
     """The runs. What needs one decision of many seeds is made by `simulate`, which is a run without its logger."""
 
-    def __init__(self, output: Path, size: Size) -> None:
-        self._runs, self._size = Runs(output), size
+    def __init__(self, desk: Desk, size: Size) -> None:
+        self._desk, self._size = desk, size
         self._here = f"dpsda-paired-{size.rounds}"
-        self._below = output / "runs" / self._here
+        self._below = desk.runs / self._here
         self.accounted = size.accounted
         self.data = make_data(self._below, size)
 
@@ -147,7 +146,6 @@ class Experiments:
         if not path.exists():
             with threadpool_limits(1):
                 np.savez(path, **self._outputs(setting)._asdict())
-            print(f"made {path}", file=sys.stderr)
         with np.load(path) as found:
             return Outputs(**found)
 
@@ -167,11 +165,12 @@ class Experiments:
     def proven(self, setting: Setting) -> tuple[float, float]:
         """ε of agent 0 and of the network over the whole run, by its summary."""
         key = f"{self._here}/{setting.key()}"
-        run = self._runs(key, TOML, *setting.pairs(), *self.data.stated(self.data.original), "record.decisions=true")
-        t, recorded = self._size.changed, run.decision[:, 0, self.data.coordinate].values
+        pairs = [*setting.pairs(), *self.data.stated(self.data.original), "record.decisions=true"]
+        place = self._desk.made(key, TOML, *pairs)
+        t, recorded = self._size.changed, mpinodes.load(place).decision[:, 0, self.data.coordinate].values
         if not np.array_equal(recorded[t - DRAWN : t + DRAWN], self.outputs(setting).original[0]):
             raise AssertionError("the record has other decisions")
-        privacy = json.loads((self._below / setting.key() / "summary.json").read_text())["privacy"]
+        privacy = json.loads((place / "summary.json").read_text())["privacy"]
         return privacy["agents"][0]["proven"], privacy["network"]["proven"]
 
 
@@ -190,7 +189,7 @@ def table(experiments: Experiments, settings: list[Setting]) -> dict[Setting, Ou
         values = [paired.mean(), paired.std(ddof=1), independent.mean(), independent.std(ddof=1), o.spread()]
         values += [paired.mean() / o.spread()]
         walls = str((~o.inside()).sum()) if setting.set == "box" else ""
-        paper = PAPER[setting.algorithm][EPSILONS.index(setting.epsilon)]
+        paper = PRINTED[setting.algorithm][EPSILONS.index(setting.epsilon)]
         title = f"{setting.algorithm}, {setting.set}, c = {name(setting.scale)}, {name(setting.epsilon)}"
         shown = setting[1:3] == ("ball", SCALES[0]) and setting.epsilon in experiments.accounted
         print(
@@ -235,14 +234,14 @@ def draw_table(axes: Axes, algorithm: str, curves: dict[str, list[np.ndarray]]) 
         stds = None if "box" in label else [v.std(ddof=1) for v in values]  # the box: all seeds alike
         axes.errorbar(x, means, stds, marker="o", color=colour, ms=4, capsize=3, label=label)
         if label == "paired, ball, c = 3":
-            scaled = np.array(PAPER[algorithm]) * means[0] / PAPER[algorithm][0]
+            scaled = np.array(PRINTED[algorithm]) * means[0] / PRINTED[algorithm][0]
             axes.plot(x, scaled, "kx", ms=8, label="paper, scaled to this at ε = ∞")
             axes.set_ylim(bottom=scaled[-1] / 2)
     axes.set_xticks(x, map(name, EPSILONS))
     axes.set(yscale="log", xlabel="label ε", ylabel="|[x]_1 − [x′]_1|", title=f"(b) {algorithm}")
 
 
-def verdicts(experiments: Experiments, found: dict[Setting, Outputs], size: Size) -> list[str]:
+def verdicts(experiments: Experiments, found: dict[Setting, Outputs], size: Size) -> list[Verdict]:
     t = size.changed
     ball = [found[Setting("dpsda-c", "ball", SCALES[0], epsilon)] for epsilon in EPSILONS]
     paired = np.array([o.paired().mean() for o in ball])
@@ -251,35 +250,54 @@ def verdicts(experiments: Experiments, found: dict[Setting, Outputs], size: Size
     before = np.concatenate([o.same_before for o in found.values()])
     _, loss = experiments.proven(Setting("dpsda-c", "ball", SCALES[0], "1.0"))
     hidden = listed([d / o.spread() for d, o in zip(paired, ball, strict=True)])
+    relative, theirs = paired / paired[0], np.array(PRINTED["dpsda-c"]) / PRINTED["dpsda-c"][0]
+    is_no_measure = (
+        f"the ball rescales by {RADIUS:g}/‖αz‖, and noise makes z grow: no measure of privacy; in the box, off its "
+        f"walls, it is {box.mean():.4f} at every ε, within {np.ptp(box):.0e}"
+    )
     return [
-        f"Table V, less ε, less difference: {holds(bool((np.diff(paired) < 0).all()))} for paired noise on the ball "
-        f"(dpsda-c, c = 3: {listed(paired)}). The decrease comes from the ball's rescaling by {RADIUS:g}/‖αz‖ and is "
-        f"no privacy measure: in the box, off its walls, the difference is {box.mean():.4f} at every ε, within "
-        f"{np.ptp(box):.0e}.",
-        f"With independent noise: {holds(bool(independent[-1] < independent[1] / 2))} ({listed(independent)}). Paired "
-        f"difference over std of x_1: {hidden}; that is one entry, once. Proven of all that is sent at label 1: "
-        f"ε = {loss:.2g}.",
-        f"Decisions 1 to {t} have the same bits on F and F′ in {before.sum()} of {len(before)} pairs, for x({t}) is "
-        f"decided before f_{t} is seen. First touched: {t + 1}; the paper's “t = {t}” must mean after f_{t} is used.",
-    ]
+        Verdict(
+            PAPER, "Table V", "less ε, less difference of the outputs on F and F′ (dpsda-c, relative to ε = ∞)",
+            judged(bool((np.diff(paired) < 0).all()), REPRODUCED), listed(relative), listed(theirs),
+            listed(relative - theirs), size.seeds,
+            f"with one and the same noise for F and F′, on the ball; {is_no_measure}",
+        ),
+        Verdict(
+            PAPER, "Table V", "the same with independent noise, as an adversary has it",
+            judged(bool(independent[-1] < independent[1] / 2)), listed(independent), listed(PRINTED["dpsda-c"]), "",
+            size.seeds, "what noise adds to a difference does not fall with ε",
+        ),
+        Verdict(
+            PAPER, "Fig. 6", "at ε = 1 the outputs on F and F′ cannot be told apart", judged(loss < 10),
+            f"difference over the std of x_1: {hidden}; proven of all that is sent at label 1: ε = {loss:.2g}", "",
+            "", size.seeds, "that is one entry, once; of the whole transcript nothing of use is proven",
+        ),
+        Verdict(
+            PAPER, "Fig. 6", f"they differ from t = {t} on", judged(False),
+            f"decisions 1 to {t} have the same bits in {before.sum()} of {len(before)} pairs; first touched: {t + 1}",
+            f"t = {t}", "+1", size.seeds,
+            f"x({t}) is decided before f_{t} is seen: the paper's must mean after its use",
+        ),
+    ]  # fmt: skip
 
 
 def listed(values: Iterable[float]) -> str:
     return ", ".join(f"{value:.2g}" for value in values)
 
 
-def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--mnist", type=Path, default="", metavar="DIR", help="directory of MNIST's files")
-    asked = parser.parse_args()
-    mnist = ["data.name=mnist-6-8", "data.train=500", "problem.set=ball", f"data.dir={asked.mnist}"]
+def redraw(desk: Desk) -> list[Verdict]:
+    mnist = desk.folder("mnist")
+    if mnist is None and not desk.quick:
+        return [not_done(PAPER, "Table V", "output difference"), not_done(PAPER, "Fig. 6", "outputs on F and F′")]
     size = (
         Size(40, 30, 3, ["dpsda-c"], SCALES[:1], ["1.0"], ["data.name=digits"])
-        if asked.quick
-        else Size(500, 400, 10, list(GRAPHS), SCALES, EPSILONS[1:], mnist)
-    )
-    output = asked.output.absolute()
-    experiments = Experiments(output, size)
+        if desk.quick
+        else Size(
+            500, 400, 10, list(GRAPHS), SCALES, EPSILONS[1:],
+            ["data.name=mnist-6-8", "data.train=500", "problem.set=ball", f"data.dir={mnist}"],
+        )
+    )  # fmt: skip
+    experiments = Experiments(desk, size)
     settings = [
         Setting(algorithm, set_, scale, epsilon)
         for algorithm, (set_, scales), epsilon in itertools.product(
@@ -301,14 +319,10 @@ def main() -> None:
         draw_table(panel, algorithm, columns(algorithm, size.scales, found))
     a, b = axes[0].get_legend_handles_labels(), axes[2].get_legend_handles_labels()
     figure.legend(a[0] + b[0], a[1] + b[1], loc="outside lower center", ncols=3)
-    save(
-        figure,
-        output / "dpsda-paired.png",
+    told = verdicts(experiments, found, size)
+    title = (
         f"DPSDA, Fig. 6 and Table V: paired-noise output difference, {size.seeds} seeds, mean and std; x_1: pixel "
-        f"{data.coordinate + 1}, ink {data.ink:g} in f_{size.changed}, whose label is flipped",
-        verdicts(experiments, found, size),
+        f"{data.coordinate + 1}, ink {data.ink:g} in f_{size.changed}, whose label is flipped"
     )
-
-
-if __name__ == "__main__":
-    main()
+    desk.save(figure, "dpsda-paired.png", title, told)
+    return told

@@ -8,9 +8,7 @@ t x̄(t) = t d̄ + Σ_{s<t} s n̄(s), and with N agents and Theorem 2's M(s) the
 Agent i has d̄_i/t beside W's mix of t x(t), so W^(T−s) instead of the mean. The predecessor's x̄ is contracted by
 1 − N_i γ(t) in round t: what is left after all rounds has no noise in it, and does not vanish as ε grows.
 
-python scripts/papers/two_stage_figures.py OUT
-
-Fig. 1 is run by mpirun -n 11 too at T = 10, all else in one process, to the same bits.
+The box of radius R is a projection, and acts where noise is large: its error is below the closed form's at small ε.
 """
 
 from __future__ import annotations
@@ -23,11 +21,12 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import xarray as xr
+from desk import COLOURS, ORDER, Desk, Verdict, judged, panels, recorded, shown
 from matplotlib.axes import Axes
-from shared import COLOURS, Runs, arguments, holds, panels, save
 
-import mpinodes
+NEEDS: tuple[str, ...] = ()
+SETTINGS = ("two-stage.toml", "two-stage-predecessor.toml")
+PAPER = "two-stage"
 
 AGENTS, DIMENSION, RADIUS = 10, 5, 5.0
 EPSILON, POINTS = 4.0, 100
@@ -52,7 +51,6 @@ class Size:
     more_epsilons: tuple[float, ...]  # beside the predecessor
     probabilities: tuple[float, ...]
     shares: tuple[int, ...]  # points per agent
-    mpi: int  # T of the run by mpirun; 0: none
 
 
 FULL = Size(
@@ -67,54 +65,50 @@ FULL = Size(
     more_epsilons=(0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
     probabilities=(0.1, 0.3, 0.6, 1.0),
     shares=(25, 50, 100, 200, 400),
-    mpi=10,
 )
 QUICK = Size(
-    steps=(1, 2, 20),
+    steps=(1, 20),
     many=20,
     fewer=20,
     some=20,
     repeats=2,
-    more_repeats=3,
+    more_repeats=2,
     epsilons=(0.5, 8.0),
     deltas=(DELTA, DELTA**3),
     more_epsilons=(4.0, 4096.0),
-    probabilities=(0.1, 0.6, 1.0),
+    probabilities=(0.1, 1.0),
     shares=(50, 200),
-    mpi=0,
 )
 
 
+@dataclass(frozen=True)
 class Experiments:
     """Runs of two-stage.toml, by what is not as it has it."""
 
-    def __init__(self, output: Path) -> None:
-        self._output, self._runs = output, Runs(output)
+    desk: Desk
 
-    def __call__(self, steps: int, repeats: int, *pairs: str, ranks: int = 0) -> Path:
+    def __call__(self, steps: int, repeats: int, *pairs: str) -> Path:
         """Where the runs with so many gradient rounds are."""
         what = [key.rpartition(".")[2] + value for key, _, value in (pair.partition("=") for pair in pairs)]
-        key = "-".join(["two-stage", f"t{steps}", *what, f"x{repeats}"]) + ("-mpi" if ranks else "")
         given = [*pairs, f"algorithm.gradient_rounds={steps}", f"rounds={steps + 2}", f"repeats={repeats}"]
-        self._runs(key, "two-stage.toml", *given, ranks=ranks)
-        return self._output / "runs" / key
+        return self.desk.made("-".join(["two-stage", f"t{steps}", *what, f"x{repeats}"]), "two-stage.toml", *given)
 
-    def predecessor(self, rounds: int, repeats: int, epsilon: float) -> xr.Dataset:
+    def predecessor(self, rounds: int, repeats: int, epsilon: float) -> Path:
         pairs = [f"privacy.epsilon={epsilon}", f"rounds={rounds}", f"repeats={repeats}"]
-        return self._runs(f"predecessor-t{rounds}-eps{epsilon:g}-x{repeats}", "two-stage-predecessor.toml", *pairs)
+        return self.desk.made(f"predecessor-t{rounds}-eps{epsilon:g}-x{repeats}", "two-stage-predecessor.toml", *pairs)
 
 
-def last_errors(run: xr.Dataset) -> np.ndarray:
+def last_errors(place: Path) -> np.ndarray:
     """(repeats,) normalized, at the end; all agents decide 0 in round 1."""
-    errors = run.decision_error.values
-    return errors[:, -1] / errors[:, 0]
+    errors = recorded(place, "decision_error")
+    return np.asarray(errors[:, -1] / errors[:, 0])
 
 
 def estimates(place: Path) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """(repeats, 2, agents, p) x(T) and the mix of y(T + 1) less d̄, over ‖d̄‖; x(1) likewise, d̄_i; by repeat, W."""
     decided, graphs = [], []
     for repeat in sorted(place.glob("repeat-*")):
-        with h5py.File(repeat / "record.h5") as record:  # mpinodes.load reads all of it, which takes its time
+        with h5py.File(repeat / "record.h5") as record:
             best = record["comparator_point"][-1]
             decided.append((record["decision"][:] - best) / np.linalg.norm(best))
             graphs.append(weights(json.loads(record.attrs["topology"])))
@@ -182,16 +176,17 @@ def off(errors: np.ndarray, laws: list[float]) -> float:
     return float(np.max(np.abs(errors.mean(axis=1) - laws) / standard))
 
 
-def shown(values: np.ndarray | list[float]) -> str:
-    return ", ".join(f"{v:.3g}" for v in values)
+def local_slopes(x: tuple[float, ...], y: np.ndarray | list[float]) -> np.ndarray:
+    """Between neighbouring points."""
+    return np.asarray(np.diff(np.log(y)) / np.diff(np.log(x)))
 
 
 def norm_of(place: Path) -> float:
     """‖d̄‖²."""
-    return float(mpinodes.load(place).decision_error.values[0, 0])
+    return float(recorded(place, "decision_error")[0, 0])
 
 
-def figure_1(asked: Path, make: Experiments, size: Size) -> None:
+def figure_1(make: Experiments, size: Size) -> list[Verdict]:
     places = [make(t, size.more_repeats, "record.decisions=true") for t in size.steps]
     norm = norm_of(places[0])
     ends = [estimates(place)[0].mean(axis=2) for place in places]  # (repeats, 2, p): x̄(T), ȳ(T + 1)
@@ -208,57 +203,73 @@ def figure_1(asked: Path, make: Experiments, size: Size) -> None:
     for name, found, wanted in (("noisy release", noisy, laws["noisy"]), ("as printed", printed, laws["printed"])):
         print(f"  {name}: {shown(found.mean(axis=1))}")
         print(f"  {name}, closed form: {shown(wanted)}")
-    said = [
-        f"ȳ(T + 1) falls to a neighbourhood: {holds(bool(noisy[0].mean() > noisy[-1].mean()))} "
-        f"({noisy[0].mean():.3g} to {noisy[-1].mean():.3g}; closed form {laws['noisy'][0]:.3g} to "
-        f"{laws['noisy'][-1]:.3g}, at most {off(noisy, laws['noisy']):.1f} standard errors away).",
-        f"x̄(T), as printed, falls: {holds(bool(printed[0].mean() > printed[-1].mean()))} ({printed[0].mean():.1g} at "
-        f"T = 1, {printed[1].mean():.3g} at {size.steps[1]}, {printed[-1].mean():.3g} at {size.steps[-1]}; closed form "
-        f"{laws['printed'][1]:.3g}, {laws['printed'][-1]:.3g}, at most {off(printed[1:], laws['printed'][1:]):.1f} "
-        "standard errors away).",
-    ]
-    if size.mpi:
-        one, other = (
-            estimates(make(size.mpi, size.more_repeats, "record.decisions=true", ranks=ranks))[0]
-            for ranks in (0, AGENTS + 1)
-        )
-        said.append(f"mpirun -n 11 gives the same bits at T = {size.mpi}: {holds(bool(np.array_equal(one, other)))}.")
+    told = [
+        Verdict(
+            PAPER, "Fig. 1", "the error of what is released, ȳ(T + 1), falls to a neighbourhood",
+            judged(bool(noisy[0].mean() > noisy[-1].mean())),
+            f"{noisy[0].mean():.3g} at T = 1 to {noisy[-1].mean():.3g} at T = {size.steps[-1]}", "falls",
+            f"closed form {laws['noisy'][0]:.3g} to {laws['noisy'][-1]:.3g}, at most {off(noisy, laws['noisy']):.1f} "
+            "standard errors away", size.more_repeats,
+        ),
+        Verdict(
+            PAPER, "Fig. 1", "the error of x̄(T), as printed, falls",
+            judged(bool(printed[0].mean() > printed[-1].mean())),
+            f"{printed[0].mean():.1g} at T = 1, {printed[1].mean():.3g} at {size.steps[1]}, {printed[-1].mean():.3g} "
+            f"at {size.steps[-1]}", "falls",
+            f"closed form {laws['printed'][1]:.3g} and {laws['printed'][-1]:.3g}, at most "
+            f"{off(printed[1:], laws['printed'][1:]):.1f} standard errors away", size.more_repeats,
+            "x̄(1) is the exact mean: no noise was said yet; it rises to where the release falls to",
+        ),
+    ]  # fmt: skip
     title = f"Two-stage, Fig. 1: ε = 4, δ = 1e-3, {size.more_repeats} seeds"
-    save(figure, asked / "two-stage-figure-1.png", title, said)
+    make.desk.save(figure, "two-stage-figure-1.png", title, told)
+    return told
 
 
-def figure_2(asked: Path, make: Experiments, size: Size) -> None:
+def figure_2(make: Experiments, size: Size) -> list[Verdict]:
     figure, axes = panels(1, 2, width=4.6)
-    said, means = [], []
+    said, laid, apart, means = [], [], [], []
     for colour, delta in zip(COLOURS, size.deltas, strict=False):
         pairs = [(f"privacy.epsilon={e}", f"privacy.delta={delta:.0e}") for e in size.epsilons]
         places = [make(size.many, size.repeats, *pair) for pair in pairs]
-        errors = np.array([last_errors(mpinodes.load(place)) for place in places])
+        errors = np.array([last_errors(place) for place in places])
         laws = [law(size.many, e, delta) / norm_of(places[0]) for e in size.epsilons]
         spread(axes[0], size.epsilons, errors, colour, f"δ = {delta:.0e}")
         axes[0].plot(size.epsilons, laws, "k--", label="closed form" if delta == size.deltas[-1] else None)
         means.append(errors.mean(axis=1))
         print(f"δ = {delta:.0e}, by ε = {shown(list(size.epsilons))}: {shown(means[-1])}; closed form {shown(laws)}")
-        said.append(f"{slope(size.epsilons, means[-1]):.3f} ({slope(size.epsilons, laws):.3f}) at δ = {delta:.0e}")
+        here, wanted = local_slopes(size.epsilons, means[-1]), local_slopes(size.epsilons, laws)
+        print(f"  local slopes {shown(here)}; closed form {shown(wanted)}")
+        said.append(f"{slope(size.epsilons, means[-1]):.3f} ({shown(here)}) at δ = {delta:.0e}")
+        laid.append(f"{slope(size.epsilons, laws):.3f} ({shown(wanted)})")
+        apart.append(f"{slope(size.epsilons, means[-1]) - slope(size.epsilons, laws):+.3f}")
     axes[0].set(title=f"T = {size.many}, {size.repeats} seeds", ylabel="normalized error")
-    verdicts = [
-        f"The error goes as 1/ε²: as ε → 0 alone; slopes (closed form's): {', '.join(said)}.",
-        f"Less δ, more error: {holds(all((b > a).all() for a, b in pairwise(means)))}.",
+    told = [
+        Verdict(
+            PAPER, "Fig. 2", "the error goes as 1/ε²: slopes over all ε (and from each ε to the next)", ORDER,
+            "; ".join(said), "−2 (closed form: " + "; ".join(laid) + ")", ", ".join(apart) + " from the closed form's",
+            size.repeats, "−2 is reached as ε → 0 alone, for ε + 2 log(2/δ) grows; there the box bends the slopes back",
+        ),
+        Verdict(
+            PAPER, "Fig. 2", "less δ, more error", judged(all((b > a).all() for a, b in pairwise(means))),
+            "at every ε", seeds=size.repeats,
+        ),
         beside_predecessor(axes[1], make, size),
-    ]
+    ]  # fmt: skip
     for panel in axes:
         panel.set(xscale="log", yscale="log", xlabel="ε")
         panel.legend()
     axes[0].set_xticks(size.epsilons, [f"{e:g}" for e in size.epsilons])
     axes[0].minorticks_off()
     title = "Two-stage, Fig. 2: mean and middle 80 % of seeds"
-    save(figure, asked / "two-stage-figure-2.png", title, verdicts)
+    make.desk.save(figure, "two-stage-figure-2.png", title, told)
+    return told
 
 
-def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> str:
+def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> Verdict:
     rounds = size.some + 1
     places = [make(size.some, size.repeats, f"privacy.epsilon={e}") for e in size.more_epsilons]
-    ours = np.array([last_errors(mpinodes.load(place)) for place in places])
+    ours = np.array([last_errors(place) for place in places])
     theirs = np.array([last_errors(make.predecessor(rounds, size.repeats, e)) for e in size.more_epsilons])
     norm = norm_of(places[0])
     laws = [law_of_predecessor(rounds, e, norm) for e in size.more_epsilons]
@@ -272,14 +283,14 @@ def beside_predecessor(axes: Axes, make: Experiments, size: Size) -> str:
     print(f"  huang-dp {shown(theirs.mean(axis=1))}; closed form {shown([value for value, _ in laws])}")
     floor, last, four = laws[-1][1], size.more_epsilons[-1], size.more_epsilons.index(EPSILON)
     stays = bool(theirs[-1].mean() > 0.8 * floor > ours[-1].mean())
-    return (
-        f"The error of huang-dp does not vanish as ε grows: {holds(stays)} ({floor:.3g} without noise; at ε = {last:g} "
-        f"{theirs[-1].mean():.3g} against {ours[-1].mean():.3g}, at ε = 4 {theirs[four].mean():.3g} against "
-        f"{ours[four].mean():.3g})."
-    )
+    return Verdict(
+        PAPER, "The predecessor", "its error does not vanish as ε grows", judged(stays),
+        f"{floor:.3g} without noise; at ε = {last:g} {theirs[-1].mean():.3g} against {ours[-1].mean():.3g}, at ε = 4 "
+        f"{theirs[four].mean():.3g} against {ours[four].mean():.3g}", seeds=size.repeats,
+    )  # fmt: skip
 
 
-def figure_3(axes: Axes, make: Experiments, size: Size) -> list[str]:
+def figure_3(axes: Axes, make: Experiments, size: Size) -> Verdict:
     """By graph: agent 0."""
     found, laws = [], []
     for probability in size.probabilities:
@@ -302,20 +313,22 @@ def figure_3(axes: Axes, make: Experiments, size: Size) -> list[str]:
     print(f"  mean over agents {shown(errors.mean(axis=(1, 2)))}")
     error = pairs.std(ddof=1) / sqrt(len(pairs))
     in_order = [bool((np.diff(values) < 0).all()) for values in (first.mean(axis=1), laws)]
-    return [
-        f"Fig. 3: more edges, less error of agent 0: {holds(in_order[0])} ({shown(first.mean(axis=1))}); closed form: "
-        f"{holds(in_order[1])} ({shown(laws)}). Same noise, p_c = 0.1 less 1: {pairs.mean():.2g} ± {error:.1g}."
-    ]
+    return Verdict(
+        PAPER, "Fig. 3", "more edges, less error of the first agent", judged(in_order[0]), shown(first.mean(axis=1)),
+        f"falls (closed form of these graphs: {shown(laws)})",
+        f"same noise, p_c = 0.1 less 1: {pairs.mean():.2g} ± {error:.1g}", size.repeats,
+        "" if in_order[0] else "the order is as small as what is left of the noise",
+    )  # fmt: skip
 
 
-def figure_4(axes: Axes, make: Experiments, size: Size) -> list[str]:
+def figure_4(axes: Axes, make: Experiments, size: Size) -> Verdict:
     """By points per agent."""
-    said = []
+    said, laid = [], []
     for colour, follows in ((COLOURS[0], True), (COLOURS[2], False)):
         deltas = [1 / (AGENTS * k) if follows else DELTA for k in size.shares]
         words = [(f"data.points={k}", f"privacy.delta={d:.6g}") for k, d in zip(size.shares, deltas, strict=True)]
         places = [make(size.some, size.more_repeats, *pair) for pair in words]
-        errors = np.array([last_errors(mpinodes.load(place)) for place in places])
+        errors = np.array([last_errors(place) for place in places])
         cases = zip(size.shares, deltas, places, strict=True)
         laws = [law(size.some, delta=d, points=k) / norm_of(place) for k, d, place in cases]
         name = "δ = 1/(N N_i)" if follows else "δ = 1e-3"
@@ -324,26 +337,30 @@ def figure_4(axes: Axes, make: Experiments, size: Size) -> list[str]:
         print(
             f"Fig. 4, {name}, by N_i = {shown(list(size.shares))}: {shown(errors.mean(axis=1))}; closed {shown(laws)}"
         )
-        said.append(f"{slope(size.shares, errors.mean(axis=1)):.3f} ({slope(size.shares, laws):.3f}) at {name}")
+        said.append(f"{slope(size.shares, errors.mean(axis=1)):.3f} at {name}")
+        laid.append(f"{slope(size.shares, laws):.3f}")
     axes.set(xscale="log", yscale="log", xlabel="points per agent, N_i")
     axes.set_xticks(size.shares, map(str, size.shares))
     axes.minorticks_off()
     axes.set_title(f"Fig. 4: T = {size.some}, {size.more_repeats} seeds")
     axes.legend()
-    return [f"Fig. 4: more points, less error, as N_i^−2: slopes (closed form's): {', '.join(said)}."]
+    return Verdict(
+        PAPER,
+        "Fig. 4",
+        "more points per agent, less error: slopes in N_i",
+        ORDER,
+        ", ".join(said),
+        f"falls (closed form: {', '.join(laid)})",
+        seeds=size.more_repeats,
+    )
 
 
-def main() -> None:
-    asked = arguments(__doc__).parse_args()
-    size, output = QUICK if asked.quick else FULL, asked.output.absolute()
-    make = Experiments(output)
-    figure_1(output, make, size)
+def redraw(desk: Desk) -> list[Verdict]:
+    size = QUICK if desk.quick else FULL
+    make = Experiments(desk)
+    told = [*figure_1(make, size), *figure_2(make, size)]
     figure, axes = panels(1, 2, width=4.6)
-    verdicts = figure_4(axes[1], make, size) + figure_3(axes[0], make, size)
+    last = [figure_3(axes[0], make, size), figure_4(axes[1], make, size)]
     title = "Two-stage, Fig. 3 and 4: ε = 4, mean and middle 80 % of seeds"
-    save(figure, output / "two-stage-figures-3-4.png", title, verdicts[::-1])
-    figure_2(output, make, size)
-
-
-if __name__ == "__main__":
-    main()
+    desk.save(figure, "two-stage-figures-3-4.png", title, last)
+    return told + last

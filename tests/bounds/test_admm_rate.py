@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mpinodes.bounds.admm import contraction, distance, sharp_contraction
-from tests.helpers.figures import drawn, numbers
 
 THETA = 0.5
 ROUNDS = 60
@@ -288,10 +287,3 @@ def test_where_there_is_no_proof_there_is_no_number():
     assert contraction(a, unequal, THETA, 0.1, 2, printed=True) > 0
     with pytest.raises(ValueError, match="in one round"):
         distance(a, unequal, THETA, np.zeros((1, 5, 1)), np.zeros(1), np.zeros((5, 1)))
-
-
-def test_the_figure_shows_the_printed_form_broken_and_the_others_not(tmp_path):
-    out = drawn("admm_rate.py", tmp_path, "admm-rate.png")
-    assert "(a) as printed holds; sharp holds; checked holds." in out
-    assert "(b) as printed does not hold in 33 of 40 rounds; sharp holds; checked holds." in out
-    assert numbers(out, "(b)")[-4:] == [0.000625, 0.0984, 0.000625, 0.000401]

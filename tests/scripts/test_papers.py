@@ -1,133 +1,206 @@
-"""The scripts of scripts/papers in their small versions: figures, verdicts, and a number of each."""
+"""scripts/papers/all.py in its small form: its page, its verdicts, and numbers of each item."""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mpinodes.core.experiment import parse
-from tests.helpers.figures import PAPERS, drawn, numbers
+from mpinodes.studies.study import Study
 from tests.helpers.parts import resolved
+from tests.helpers.running import CHECKOUT, Done, command
+
+PAPERS = CHECKOUT / "scripts" / "papers"
+SETTINGS = [path for path in sorted(PAPERS.glob("*.toml")) if path.name != "index.toml"]
+SPREAD = "reproduced within its spread"
+WORDS = {SPREAD, "order only", "not reproducible", "not done"}
 
 
-def test_weights_converge_on_eulerian_digraphs_and_blow_up_on_random_ones(tmp_path):
-    out = drawn("weight_balancing_divergence.py", tmp_path, "weight-balancing-divergence.png")
-    largest, least, error, *_ = numbers(out, "(b) Eulerian in every round")
+@pytest.fixture(scope="module")
+def out(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("papers")
+    done = redrawn(place)
+    assert done.code == 0, done.err
+    return place
+
+
+def redrawn(place: Path, *words: str) -> Done:
+    return command([sys.executable, str(PAPERS / "all.py"), "--quick", *words, str(place)], place)
+
+
+def said(out: Path, paper: str, item: str) -> dict[str, dict]:
+    """Verdicts of an item, by claim."""
+    told = json.loads((out / "verdicts.json").read_text())
+    return {each["claim"]: each for each in told if (each["paper"], each["item"]) == (paper, item)}
+
+
+def numbers(out: Path, item: str, line: str) -> list[float]:
+    """All numbers on the first line that begins so, of what an item printed."""
+    text = (out / "items" / f"{item}.txt").read_text()
+    found = re.search(rf"^\s*{re.escape(line)}(.*)$", text, re.MULTILINE)
+    assert found, f"no line {line!r} in:\n{text}"
+    return [float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]?\d+)?", found[1])]
+
+
+def test_every_item_of_the_index_has_a_verdict_and_every_figure_is_on_the_page(out):
+    told = json.loads((out / "verdicts.json").read_text())
+    index = tomllib.loads((PAPERS / "index.toml").read_text())
+    assert {(row["paper"], row["item"]) for row in index["items"]} == {(each["paper"], each["item"]) for each in told}
+    assert {each["verdict"] for each in told} == WORDS
+    assert all(each["because"] for each in told if each["verdict"] in ("not done", "not reproducible")), told
+    assert all(each["command"].startswith("python scripts/papers/all.py") for each in told if each["ours"])
+    page = (out / "index.html").read_text("utf-8")
+    for picture in out.glob("*.png"):
+        assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        assert f"src='{picture.name}'" in page
+    assert all(f"id='{row['by']}'" in page for row in index["items"] if "by" in row)
+
+
+def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out):
+    before = {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()}
+    done = redrawn(out)
+    assert done.code == 0
+    assert {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()} == before
+    wrong = redrawn(out, "--only", "dolla")
+    assert (wrong.code, "no item is called 'dolla'" in wrong.err) == (2, True)
+
+
+def test_weights_converge_on_eulerian_digraphs_and_blow_up_on_random_ones(out):
+    largest, least, error, *_ = numbers(out, "weight_balancing_divergence", "(b) Eulerian in every round")
     assert (largest, error < 1e-10, 0 < least < 1) == (0.125, True, True)
-    largest, least, error, stopped, of, *_ = numbers(out, "(c) random strongly connected, new in every round")
+    random = numbers(out, "weight_balancing_divergence", "(c) random strongly connected, new in every round")
+    largest, least, error, stopped, of, *_ = random
     assert largest > 10
     assert least < -10
     assert error > 1e10
     assert stopped == of == 4
-    *_, shown = numbers(out, "(d) out-degree 3, in-degrees vary")[:3]
-    assert 1e-3 < shown < 1e-1
-    assert "Lemma 2 on (a), (b): holds" in out
-    assert "On (c): does not hold" in out
-    assert "On (d): does not hold" in out
+    *_, stalled = numbers(out, "weight_balancing_divergence", "(d) out-degree 3, in-degrees vary")[:3]
+    assert 1e-3 < stalled < 1e-1
+    fixed, drawn, varied = (each["verdict"] for each in said(out, "weight-balancing", "Lemma 2").values())
+    assert fixed == SPREAD
+    assert drawn == varied == "not reproducible"
 
 
-def test_regret_of_weight_balancing_grows_faster_with_the_printed_modulus_and_as_noise_squared(tmp_path):
-    out = drawn("weight_balancing_regret.py", tmp_path, "weight-balancing-regret.png")
-    many = numbers(out, "strongly-convex, modulus printed, n 16, eps inf worst agent")
-    proven = numbers(out, "strongly-convex, modulus proven, n 16, eps inf worst agent")
-    assert many[2] > 0.4 > 0.1 > proven[2]
-    strong, _ = numbers(out, "Noise part ∝ ε^−p, the paper's p = 2:")
+def test_regret_of_weight_balancing_grows_faster_with_the_printed_modulus_and_as_noise_squared(out):
+    many = numbers(out, "weight_balancing_regret", "strongly-convex, modulus printed, n 16, eps inf worst agent")
+    proven = numbers(out, "weight_balancing_regret", "strongly-convex, modulus proven, n 16, eps inf worst agent")
+    assert many[2] > 0.3 > 0.15 > proven[2]
+    (price,) = said(out, "weight-balancing", "The price of ε").values()
+    strong = float(re.search(r"ε\^−([\d.]+)", price["ours"])[1])
     assert strong == pytest.approx(2, abs=0.5)  # of two seeds, with noise of its own at each ε
 
 
-def test_regret_of_dola_grows_with_noise_and_falls_with_the_batch(tmp_path):
-    pictures = ("dola-figure-1.png", "dola-figure-2.png", "dola-table-1.png")
-    out = drawn("dola_figures.py", tmp_path, *pictures)
-    none, *_, most = re.findall(r"([\d.]+) at ε", out)
-    assert float(most) > 10 * float(none)
-    (single, _), (_, large, _) = numbers(out, "ε = 1, h =  1:"), numbers(out, "ε = 1, h = 2")
-    assert single > 1.5 * large
-    assert numbers(out, "closed form")[0] == 100
-    assert numbers(out, "1 agent ")[0] > 95
-    assert "Less ε, more regret: " in out
-    assert "Accuracy falls with the number of agents: does not hold" in out
+def test_regret_of_dola_grows_with_noise_and_falls_with_the_batch(out):
+    (single, _), (large, _) = (numbers(out, "dola_figures", f"ε = 1, h = {h}:") for h in (" 1", " 5"))
+    assert single > 1.1 * large
+    assert numbers(out, "dola_figures", "closed form")[0] == 100
+    assert numbers(out, "dola_figures", "1 agent ")[0] > 90
+    assert said(out, "dola", "Fig. 1 (a)")["less ε, more regret"]["verdict"] == "order only"
+    noisy = said(out, "dola", "Fig. 1 (c)")["more agents, more regret, ε = 0.1"]
+    together, each, by_rounds, _ = map(float, re.findall(r"× ([\d.]+)", noisy["ours"]))
+    assert by_rounds == pytest.approx(8 * together, rel=0.02)  # eight agents: R/T is n times R/(nT)
+    assert together < 2
+    assert each < 2
 
 
-def test_outputs_of_dpsda_differ_by_less_where_a_ball_rescales_them_and_not_in_a_box(tmp_path):
-    out = drawn("dpsda_paired.py", tmp_path, "dpsda-paired.png")
-    ball, box = ([numbers(out, f"dpsda-c, {of}, c = 3, {e} ")[0] for e in ("∞", "1")] for of in ("ball", "box"))
+def test_dpsda_learns_less_with_more_noise_and_what_needs_its_data_says_so(out):
+    ends = ("inf", "0.2")
+    none, noisy = (numbers(out, "dpsda_figures", f"dpsda-c, ε = {e}: mean train")[0] for e in ends)
+    assert none > 90 > noisy + 10
+    less, more = (numbers(out, "dpsda_figures", f"Fig. 3, dpsda-c, ξ of variance 0.1, ε = {e}: R/T")[0] for e in ends)
+    assert less < more
+    assert {each["because"] for each in said(out, "dpsda", "Table IV").values()} == {"the data is not there"}
+
+
+def test_outputs_of_dpsda_differ_by_less_where_a_ball_rescales_them_and_not_in_a_box(out):
+    ball, box = (
+        [numbers(out, "dpsda_paired", f"dpsda-c, {of}, c = 3, {e} ")[0] for e in ("∞", "1")] for of in ("ball", "box")
+    )
     assert ball[1] < 0.5 * ball[0]
     step, agents, ink = 30**-0.5, 7, 1
     assert box == pytest.approx([step * agents * ink] * 2, abs=1e-4)
-    assert "Decisions 1 to 30 have the same bits on F and F′ in 24 of 24 pairs" in out
-    assert "Table V, less ε, less difference: holds for paired noise on the ball" in out
-    assert "With independent noise: does not hold" in out
+    paired, independent = said(out, "dpsda", "Table V").values()
+    assert (paired["verdict"], independent["verdict"]) == (SPREAD, "not reproducible")
+    assert "decisions 1 to 30 have the same bits in 24 of 24 pairs" in said(out, "dpsda", "Fig. 6")[
+        "they differ from t = 30 on"
+    ]["ours"]  # fmt: skip
 
 
-def test_error_of_two_stages_falls_with_the_noisy_release_and_rises_as_printed(tmp_path):
-    pictures = ("two-stage-figure-1.png", "two-stage-figure-2.png", "two-stage-figures-3-4.png")
-    out = drawn("two_stage_figures.py", tmp_path, *pictures)
-    first, *_, last = numbers(out, "noisy release, closed form:")
-    assert (first, last) == (0.00106, 0.000729)  # of T = 1 and 20
-    first, *_, last = numbers(out, "as printed:")
+def test_error_of_two_stages_falls_with_the_noisy_release_and_rises_as_printed(out):
+    law = numbers(out, "two_stage_figures", "noisy release, closed form:")
+    assert (law[0], law[-1]) == (0.00106, 0.000729)  # of T = 1 and 20
+    first, *_, last = numbers(out, "two_stage_figures", "as printed:")
     assert first < 1e-20 < 1e-4 < last
-    assert "x̄(T), as printed, falls: does not hold" in out
-    assert "Less δ, more error: holds" in out
-    slopes = [float(found) for found in re.findall(r"(-\d\.\d+) \(", out)]
-    assert len(slopes) == 4
-    assert slopes == pytest.approx([-1.9] * 4, abs=0.3)  # of few seeds, with noise of its own at each ε
-    assert "The error of huang-dp does not vanish as ε grows: holds" in out
+    assert said(out, "two-stage", "Fig. 1")["the error of x̄(T), as printed, falls"]["verdict"] == "not reproducible"
+    slopes = next(iter(said(out, "two-stage", "Fig. 2").values()))["ours"]
+    slopes += next(iter(said(out, "two-stage", "Fig. 4").values()))["ours"]
+    found = [float(one) for one in re.findall(r"(-\d\.\d+) (?:\(|at)", slopes)]
+    assert len(found) == 4
+    assert found == pytest.approx([-1.9] * 4, abs=0.4)  # of few seeds, with noise of its own at each ε
+    (stays,) = said(out, "two-stage", "The predecessor").values()
+    assert stays["verdict"] == "order only"
 
 
-def adult(folder: Path) -> list[str]:
-    """300 rows in Adult's format, whose income depends on age, hours and sex; the words that say where they are."""
-    draws = np.random.default_rng(0)
-    for name, rows, end in (("adult.data", 200, ""), ("adult.test", 100, ".")):
-        lines = [] if end == "" else ["|1x3 Cross validator"]
-        for age, hours, male in zip(*draws.integers([[17], [10], [0]], [[90], [99], [2]], (3, rows)), strict=True):
-            rich = age + hours + 40 * male + draws.normal(0, 20) > 130
-            lines.append(
-                f"{age}, Private, 100000, Bachelors, 13, Never-married, Sales, Husband, White, "
-                f"{'Male' if male else 'Female'}, 0, 0, {hours}, United-States, {'>' if rich else '<='}50K{end}"
-            )
-        (folder / name).write_text("\n".join([*lines, ""]))
-    return [f"data.dir={folder}"]
-
-
-def test_growing_penalties_stall_and_lessen_claims_and_alone_do_not_lessen_the_loss(tmp_path):
-    adult(tmp_path)
-    pictures = ("admm-figure-1.png", "admm-figure-2.png", "admm-figures-3-4.png")
-    out = drawn("admm_figures.py", tmp_path, *pictures, words=["--adult", str(tmp_path)])
-    assert "A larger q1 slows it down: holds" in out
-    assert "To the optimum: does not hold" in out
-    assert "η at most 2 mends it: holds" in out
-    *_, stalled = numbers(out, "q1 = 1.1 ")
-    *_, still = numbers(out, "q1 = 1 ")
+def test_growing_penalties_stall_and_lessen_claims_and_alone_do_not_lessen_the_loss(out):
+    assert said(out, "madmm", "Fig. 1")["a larger q1 slows it down"]["verdict"] == "order only"
+    *_, stalled = numbers(out, "admm_figures", "q1 = 1.1 ")
+    *_, still = numbers(out, "admm_figures", "q1 = 1 ")
     assert stalled > 100 * still
-    *_, claimed, pure, proven = numbers(out, "DVP, q2 = 1 ")
+    *_, claimed, pure, proven = numbers(out, "admm_figures", "DVP, q2 = 1 ")
     assert claimed == pytest.approx(15 * 50 * (1.4 / 4 + 3) / (0.5 * 2 * 60), rel=0.01)  # two neighbours, 60 rows
     assert claimed > pure >= proven > claimed / 2
-    assert "growing η lowers L: does not hold" in out
-    assert "Unevenly spread rows cost more privacy: holds" in out
+    assert next(iter(said(out, "madmm", "Section 6.1").values()))["verdict"] == "not reproducible"
+    assert said(out, "madmm", "Fig. 4")["unevenly spread rows cost more privacy"]["verdict"] == "order only"
 
 
-def test_at_equal_proven_epsilon_runs_keep_their_budgets(tmp_path):
-    out = drawn("equal_epsilon.py", tmp_path, "equal-epsilon.png")
-    assert re.search(r"Least regret at ε = 0\.5: [\w-]+ \(\d.*\); ε = 4: (dola|dpps)", out)
+def test_a_round_contracts_by_less_than_is_printed(out):
+    verdicts = {claim: each for claim, each in said(out, "madmm", "Theorem 3.2").items() if "(b)" in claim}
+    printed, sharp, checked = verdicts.values()
+    assert (printed["verdict"], sharp["verdict"], checked["verdict"]) == ("not reproducible", *[SPREAD] * 2)
+    assert printed["ours"] == "broken in 33 of 40 rounds; least measured δ 0.000625"
+    assert [each["theirs"].split()[-1] for each in verdicts.values()] == ["0.0984", "0.000625", "0.000401"]
+    assert {each["verdict"] for claim, each in said(out, "madmm", "Theorem 3.2").items() if "(a)" in claim} == {SPREAD}
 
 
-def test_the_attack_finds_the_sample_and_the_growth_of_private_penalties(tmp_path):
-    out = drawn("admm_attack.py", tmp_path, "admm-attack.png")
-    dvp, known, assumed, fitted, *_, growth = numbers(out, "600 ")
+def test_theorems_hold_as_mended_and_not_as_printed(out):
+    for paper, item in (("weight-balancing", "Theorem 1"), ("dola", "Theorem 3"), ("two-stage", "Theorem 1")):
+        verdicts = [each["verdict"] for each in said(out, paper, item).values()]
+        assert set(verdicts) == {SPREAD, "not reproducible"}, item
+    bounds = said(out, "dola", "Theorem 2").values()
+    assert {each["verdict"] for each in bounds} == {SPREAD, "order only"}  # the latter of those that are far too large
+
+
+def test_at_equal_proven_epsilon_runs_keep_their_budgets(out):
+    (least,) = said(out, "beyond", "Equal proven ε").values()
+    assert re.search(r"ε = 4: (dola|dpps)", least["ours"])
+
+
+def test_the_attack_finds_the_sample_and_the_growth_of_private_penalties(out):
+    dvp, known, assumed, fitted, *_, growth = numbers(out, "admm_attack", "600 ")
     assert dvp > 0.9
     assert min(known, assumed, fitted) > 0.8
     assert growth == pytest.approx(1.002, abs=2e-4)
-    assert "η private, that is impossible: does not hold" in out
+    private = said(out, "madmm", "Appendix E")["with private penalties that is impossible"]
+    assert private["verdict"] == "not reproducible"
 
 
-@pytest.mark.parametrize("path", sorted(PAPERS.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_file_is_an_experiment(path, tmp_path):
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
+def test_every_file_is_an_experiment_or_a_study(path, tmp_path):
+    if "study" in tomllib.loads(path.read_text()):
+        assert len(Study.of([str(path)]).points()) > 1
+        return
     pairs = ["topology.agents=4"]
     if "admm" in path.stem:
-        pairs = [*adult(tmp_path), "problem.weight=1"]  # of these few rows
+        sys.path.insert(0, str(PAPERS))
+        from admm_figures import made_rows
+
+        pairs = [f"data.dir={made_rows(tmp_path)}", "problem.weight=1"]  # of these few rows
     if "dpsda" in path.stem:
         pairs = []  # the graph of seven agents
     if ".npz" in path.read_text():

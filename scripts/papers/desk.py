@@ -1,0 +1,200 @@
+"""What the items of this folder share: their data, runs that are made once, figures, and what is said of a claim."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
+
+import mpinodes
+from mpinodes.core.experiment import parse
+from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.results.runs import Run, found
+from mpinodes.simulation.launching import mpirun
+from mpinodes.studies.pools import OneByOne, Processes, cores
+from mpinodes.studies.study import Study
+from mpinodes.studies.sweeping import sweep
+
+HERE = Path(__file__).parent
+COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's
+
+REPRODUCED = "reproduced within its spread"
+ORDER = "order only"
+NOT = "not reproducible"
+NOT_DONE = "not done"
+NO_DATA = "the data is not there"
+
+mpl.rcParams.update(STYLE | {"text.parse_math": True, "axes.titlesize": 9, "legend.fontsize": 8, "savefig.dpi": 90})
+
+
+class Verdict(NamedTuple):
+    """What is said of one claim of a paper.
+
+    Attributes:
+        paper: which, by its key in index.toml.
+        item: "Fig. 2", "Theorem 3", as index.toml has it.
+        claim: what is tested, in words.
+        verdict: REPRODUCED, ORDER, NOT or NOT_DONE.
+        ours: what was found.
+        theirs: what is printed; empty: no number is.
+        difference: of the two, where both are numbers.
+        seeds: of the noise, that were really run; 0: nothing is random.
+        because: why it is not reproducible, or not done, or what limits the comparison.
+    """
+
+    paper: str
+    item: str
+    claim: str
+    verdict: str
+    ours: str = ""
+    theirs: str = ""
+    difference: str = ""
+    seeds: int = 0
+    because: str = ""
+
+    @property
+    def line(self) -> str:
+        """For a figure."""
+        return f"{self.item}: {self.claim}: {self.verdict}" + (f" ({self.ours})." if self.ours else ".")
+
+
+def judged(is_so: bool, word: str = ORDER) -> str:
+    return word if is_so else NOT
+
+
+def not_done(paper: str, item: str, claim: str, because: str = NO_DATA) -> Verdict:
+    return Verdict(paper, item, claim, NOT_DONE, because=because)
+
+
+@dataclass
+class Desk:
+    """Where an item is worked on.
+
+    Attributes:
+        output: of the figures; runs and studies are below it.
+        data: the directory with a folder for each data set; None: there is none.
+        quick: whether the small form is wanted, on made or bundled data alone.
+        figures: of the item at hand, as they are saved.
+    """
+
+    output: Path
+    data: Path | None
+    quick: bool
+    figures: list[str] = field(default_factory=list)
+
+    def folder(self, name: str) -> Path | None:
+        """Of a data set; None: it is not there."""
+        if self.quick or self.data is None or not (self.data / name).is_dir():
+            return None
+        return next((self.data / name).glob("cifar-10-batches-*"), self.data / name)  # as upstream's archive unpacks
+
+    @property
+    def runs(self) -> Path:
+        return self.output / "runs"
+
+    def made(self, key: str, toml: str, *pairs: str, ranks: int = 0) -> Path:
+        """The directory of a run of a file beside this one, by mpirun on so many ranks, or in this process (0).
+
+        It is made where it is not there; other settings, or another file, have another directory.
+        """
+        digest = hashlib.sha256(repr(((HERE / toml).read_text(), pairs, ranks)).encode()).hexdigest()
+        place = self.runs / f"{key}-{digest[:8]}"
+        if not (place / "summary.json").exists():
+            shutil.rmtree(place, ignore_errors=True)  # cut short
+            words = [*pairs, f"output.dir={place}", "report=false"]
+            if ranks:
+                _mpirun(ranks, HERE / toml, words)
+            else:
+                mpinodes.run_lockstep(parse(str(HERE / toml), words))
+        return place
+
+    def run(self, key: str, toml: str, *pairs: str, ranks: int = 0) -> xr.Dataset:
+        """The record of such a run."""
+        return mpinodes.load(self.made(key, toml, *pairs, ranks=ranks))
+
+    def study(self, toml: str, *words: str, key: str = "") -> list[Run]:
+        """All runs of a study beside this file; those that are there are not made again.
+
+        Raises:
+            RuntimeError: one of them failed.
+        """
+        place = self.output / "studies" / (Path(toml).stem + key)
+        study = Study.of([str(HERE / toml), *words, f"output.dir={place}"])
+        if self.quick:  # so few that workers take longer to start
+            with threadpool_limits(1):
+                swept = sweep(study, OneByOne(), OneByOne())
+        else:
+            with Processes(min(cores(), len(study.points()))) as pool:
+                swept = sweep(study, pool, pool)
+        if swept.failed:
+            raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in swept.failed.items()))
+        return found([place])
+
+    def save(self, figure: Figure, name: str, title: str, verdicts: Sequence[Verdict] = ()) -> None:
+        """Write a figure, with what it shows under its title."""
+        letters = int(13 * figure.get_figwidth())
+        texts = (title, *(verdict.line for verdict in verdicts))
+        figure.suptitle("\n".join(line for text in texts for line in textwrap.wrap(text, letters)), fontsize=9)
+        self.output.mkdir(parents=True, exist_ok=True)
+        figure.savefig(self.output / name)
+        self.figures.append(name)
+
+
+def _mpirun(ranks: int, toml: Path, words: list[str]) -> None:
+    command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "mpinodes.run", str(toml), *words]
+    subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ)
+
+
+def recorded(place: Path, name: str) -> np.ndarray:
+    """(repeats, ...) one variable of a run's records; mpinodes.load reads all of them, which takes its time."""
+    values = []
+    for each in sorted(place.glob("repeat-*")) or [place]:
+        with h5py.File(each / "record.h5") as record:
+            values.append(record[name][:])
+    return np.array(values)
+
+
+def panels(rows: int, columns: int, width: float = 4.0, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+
+
+def band(axes: Axes, values: xr.DataArray, colour: str, label: str, **style: object) -> None:
+    """A curve over `horizon`; of repeats their mean, and a band from the least to the largest."""
+    t = values.horizon.values
+    if "repeat" in values.dims:
+        axes.fill_between(t, values.min("repeat"), values.max("repeat"), color=colour, alpha=0.15, lw=0)
+        values = values.mean("repeat")
+    axes.plot(t, values, color=colour, label=label, marker="o", ms=2.5, **style)
+
+
+def shown(values: Sequence[float], digits: int = 3) -> str:
+    return ", ".join(f"{value:.{digits}g}" for value in values)
+
+
+def misfit(values: xr.DataArray, shape: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
+    """Slope of a + b·shape(T) by least squares, and the share of the variance that it leaves."""
+    x, y = shape(values.horizon.values.astype(float)), values.values
+    slope, offset = np.polyfit(x, y, 1)
+    return float(slope), float(np.mean((y - offset - slope * x) ** 2) / y.var())
+
+
+def growth(values: xr.DataArray) -> float:
+    """The exponent p of T^p over the last fourfold horizons."""
+    late = values[values.horizon >= values.horizon[-1] / 4.1]
+    return float(np.polyfit(np.log(late.horizon), np.log(late), 1)[0])
