@@ -74,6 +74,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """
     from mpinodes.config import explaining
     from mpinodes.core.experiment import asked_for
+    from mpinodes.results import expected
     from mpinodes.simulation.setup import rehearse, set_up
 
     if options.help:
@@ -85,7 +86,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     else:
         setup = set_up(asked_for(options.words), ranks)
         rehearse(setup)
-        print(setup.experiment.toml(), end="")
+        print(setup.experiment.toml() + expected.told(setup), end="")
 
 
 def explained(word: str) -> str:

@@ -17,6 +17,7 @@ from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
 LOCKSTEP_AGENTS = 7
+MOST_AGENTS = 1_000_000
 
 # What runs where no algorithm is named: 142 rounds of seven agents, in which every sample is used once. Batches of 25
 # learn what single samples do not at the same ε: noise falls with the batch, and rounds are fewer (test accuracy of the
@@ -175,7 +176,10 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
     elif "path" in section or text(section, "name", "topology") not in (files := stored.names()):
         kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else files)
         agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
-        return _filled(registry.TOPOLOGIES, kind, {"agents": agents} | section, ("name", "path"))
+        section = {"agents": agents} | section
+        if isinstance(section["agents"], int) and section["agents"] > MOST_AGENTS:
+            raise BadInput(f"topology.agents = {section['agents']}: expected at most {MOST_AGENTS}")
+        return _filled(registry.TOPOLOGIES, kind, section, ("name", "path"))
     given = {k: v for k, v in section.items() if k not in ("name", "file")}
     if unknown := given.keys() - {"undirected"}:
         raise BadInput(f"unknown key topology.{min(unknown)}; a graph from a file takes only topology.undirected")

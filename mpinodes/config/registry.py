@@ -118,11 +118,14 @@ def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
     raise BadInput(f"{kind.key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
 
 
+LONGEST_NAME = 100  # a file system has names of 255 bytes, and an error for longer ones
+
+
 @lru_cache
 def _ours(kind: Kind, name: str) -> Any:
     """The class of one of our own parts; None: there is none of that name."""
     file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
-    if not (name.replace("-", "").isalnum() and file.is_file()):
+    if not (name.replace("-", "").isalnum() and len(name) <= LONGEST_NAME and file.is_file()):
         return None
     part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
     return part if _fits(kind, part) else None

@@ -65,6 +65,8 @@ def rehearse(setup: Setup) -> None:
     Raises:
         BadInput: it fails.
     """
+    from mpinodes.results.expected import require_room
+
     if setup.experiment.checkpoint.are_asked_for:
         start = setup.algorithm.init(np.zeros(setup.dimension))
         metrics = {metric.name: vars(metric()) for metric in setup.metrics}
@@ -72,6 +74,7 @@ def rehearse(setup: Setup) -> None:
             packed_up({"state": start, "mixing": setup.mixing.init(0), "metrics": metrics})
         except TypeError as error:
             raise BadInput(f"checkpoint: {error}") from error
+    require_room(setup)
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:

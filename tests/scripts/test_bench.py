@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -173,3 +174,13 @@ def test_a_peer_is_left_out_where_it_has_no_place(bench, tmp_path):
         "7", str(python), str(BENCH / "peers" / "disropt_ring.py"),
         "--dimension", "784", "--rounds", "1000", "--consensus",
     ]  # fmt: skip
+
+
+def test_memory_of_every_process_is_watched(tmp_path):
+    hog = "import time; taken = bytearray(50_000_000); time.sleep(1.2)"
+    words = [sys.executable, str(BENCH / "memory.py"), str(tmp_path / "seen"), sys.executable, "-c", hog]
+    assert subprocess.run(words, check=False, timeout=60).returncode == 0
+    head, *lines = (tmp_path / "seen.csv").read_text().splitlines()
+    assert head == "seconds,process 0"
+    assert 50 < max(float(line.split(",")[1]) for line in lines) < 90
+    assert (tmp_path / "seen.png").stat().st_size > 5000

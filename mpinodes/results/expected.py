@@ -1,0 +1,63 @@
+"""What a run will take of disk and memory, from the facts of its set-up: an estimate, made before the first round."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from mpinodes.core import Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import chunk_rounds
+from mpinodes.results.record import BYTES_AT_ONCE, RUNS
+
+PRICED = 600  # bytes of the ledger for a round of one agent, as measured
+
+
+def record_bytes(setup: Setup) -> int:
+    """Of record.h5, all repeats, before it is packed; what HDF5 itself takes is not in it."""
+    e, n, layout = setup.experiment, setup.topology.agents, setup.layout
+    metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
+    numbers = 1 + metrics + n * (layout.message_end - layout.dimension)
+    numbers += n * layout.dimension * e.record.decisions + n * (n + setup.frame_width) * e.record.transcript
+    return 8 * numbers * e.rounds * e.repeats
+
+
+def logger_bytes(setup: Setup) -> tuple[int, int]:
+    """Memory of the logger beside Python's and the data's own: while rounds come, and at the end."""
+    e, n, layout = setup.experiment, setup.topology.agents, setup.layout
+    buffers = 4 * 8 * n * layout.width * chunk_rounds(e.record.chunk, layout.width, e.rounds) + BYTES_AT_ONCE
+    events = 8 * n * (layout.message_end - layout.dimension) * e.rounds
+    return buffers, buffers + events + PRICED * n * e.rounds
+
+
+def require_room(setup: Setup) -> None:
+    """Refuse a run whose record does not fit on the disk, before its first round.
+
+    Raises:
+        BadInput: it does not, as far as that is known.
+    """
+    output = setup.experiment.output
+    place = Path(output.dir if output else RUNS).absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    wanted, free = record_bytes(setup), shutil.disk_usage(place).free
+    if wanted > free:
+        raise BadInput(
+            f"output.dir: the record of {setup.experiment.rounds} rounds takes {in_words(wanted)}, and {place} has "
+            f"{in_words(free)} left: write elsewhere, or take fewer rounds"
+        )
+
+
+def told(setup: Setup) -> str:
+    """What to expect, as comments below an experiment."""
+    rounds, end = logger_bytes(setup)
+    return (
+        f"# an estimate: record.h5 takes {in_words(record_bytes(setup))} while the run goes on, less once it is over;\n"
+        f"# the logger, beside data, {in_words(rounds)} of memory while rounds come and {in_words(end)} at the end\n"
+    )
+
+
+def in_words(size: int) -> str:
+    """Bytes as people read them."""
+    power = min(max(len(str(size)) - 1, 3) // 3, 4)
+    return f"{size / 1000**power:.3g} {('kB', 'MB', 'GB', 'TB')[power - 1]}"

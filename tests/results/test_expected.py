@@ -1,0 +1,39 @@
+"""What a run is said to take, before its first round."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+import mpinodes
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import asked_for
+from mpinodes.results.expected import in_words, record_bytes, told
+from mpinodes.results.reading import Reader
+from mpinodes.simulation.setup import rehearse, set_up
+
+WORDS = ["algorithm.name=dola", "data.name=unit-ball", "data.total=60", "topology.name=ring", "topology.agents=3"]
+
+
+@pytest.mark.parametrize("more", [[], ["record.decisions=true", "record.transcript=true"]])
+def test_a_record_takes_what_was_expected(more, tmp_path):
+    words = [*WORDS, *more, "rounds=7", "report=false", f"output.dir={tmp_path / 'run'}"]
+    expected = record_bytes(set_up(asked_for(words), None))
+    with Reader(mpinodes.simulate(*words).directory) as record:
+        taken = sum(record.read(name).values.nbytes for name in ("round", *record.by_round))
+    assert taken <= expected <= taken + 7 * 8  # a loss at all samples is told only of those that stay the same
+
+
+def test_a_disk_that_is_too_small_is_noticed_before_the_first_round(monkeypatch):
+    setup = set_up(asked_for([*WORDS, "rounds=20"]), None)
+    rehearse(setup)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(BadInput, match=r"the record of 20 rounds takes .* kB, and .* has 1 kB left"):
+        rehearse(setup)
+
+
+def test_what_to_expect_is_told_below_the_experiment():
+    assert all(line.startswith("# ") for line in told(set_up(asked_for(WORDS), None)).splitlines())
+    assert [in_words(size) for size in (10, 1500, 23 * 10**9, 10**15)] == ["0.01 kB", "1.5 kB", "23 GB", "1e+03 TB"]
