@@ -99,10 +99,10 @@ def regret(data: Drawn, summary: Json) -> Figure:
         drawing.line(
             axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"
         )
-    _bounds(axes, data, summary)
     if silent := summary.get("noise_free"):
         t0, values = np.array(silent["horizon"]), np.array(silent["network_regret"])
         axes.plot(t0, values / t0, color="black", ls="-.", lw=1, label="network, same run without noise")
+    _bounds(axes, data, summary)
     axes.axhline(0, color="black", lw=0.8)
     drawing.log(axes, "x")
     axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")

@@ -1,0 +1,100 @@
+"""Click through the page of a run in a real browser, and take its pictures: desktop, phone, dark and print.
+
+python scripts/click_page.py RUN OUT
+
+It needs Playwright, which is no dependency of mpinodes, and a Chromium: pip install playwright, then either
+playwright install chromium or CHROMIUM=/usr/bin/chromium. Exit code 1: something does not do what it should.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+def clicked(page: Any) -> list[str]:
+    """What does not do what it should."""
+    faults = []
+
+    def check(what: str, holds: bool) -> None:
+        if not holds:
+            faults.append(what)
+
+    fold = page.locator("details").first
+    fold.locator("summary").first.click()
+    check("a section folds", fold.get_attribute("open") is None)
+    fold.locator("summary").first.click()
+    check("and unfolds", fold.get_attribute("open") is not None)
+    table = page.locator("table.sortable").first
+    cells = table.locator("tbody td:first-child")
+    table.locator("th button").first.click()
+    check("a table sorts", cells.all_inner_texts() == sorted(cells.all_inner_texts(), key=str.casefold))
+    table.locator("th button").first.click()
+    check("and the other way", table.locator("th").first.get_attribute("aria-sort") == "descending")
+    for k in range(page.locator("#quantity option").count()):
+        page.select_option("#quantity", str(k))
+        boxes = page.locator("#series input")
+        before = page.locator("#chart path").count()
+        check(f"quantity {k} has curves", before > 0)
+        boxes.last.click()
+        check(f"quantity {k}: a curve goes or comes", abs(page.locator("#chart path").count() - before) == 1)
+        boxes.last.click()
+    page.select_option("#quantity", "0")
+    first = page.locator("#values tbody").inner_text()
+    page.locator("#horizon").focus()
+    page.keyboard.press("Home")
+    check("another horizon has other values", page.locator("#values tbody").inner_text() != first)
+    check("and says which", page.locator("#at").inner_text() == "1")
+    box = page.locator("#chart").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    check("a value is shown where one points", ", round " in page.locator("#tip").inner_text())
+    last = int(page.locator("#round").get_attribute("max"))
+    page.locator("#round").focus()
+    page.keyboard.press("End")
+    check("the graph of the last round", last == 1 or page.locator("#roundat").inner_text().startswith(str(last)))
+    page.locator("#copy").click()
+    page.wait_for_function("document.getElementById('copy').textContent === 'Copied'")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    check("all is unfolded for print", page.locator("details:not([open])").count() == 0)
+    return faults
+
+
+def pictured(browser: Any, run: Path, out: Path, kind: str, options: dict[str, Any]) -> list[str]:
+    """Take one picture; what does not do what it should."""
+    faults: list[str] = []
+    page: Any = browser.new_page(**options)
+    page.on("pageerror", lambda error: faults.append(f"script: {error}"))
+    page.on("request", lambda asked: faults.append(asked.url) if asked.url.startswith("http") else None)
+    page.goto((run / "report.html").resolve().as_uri())
+    if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+        faults.append(f"{kind}: wider than its window")
+    if kind == "print":
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+    page.screenshot(path=out / f"{kind}.png", full_page=True)
+    return faults + (clicked(page) if kind == "desktop" else [])
+
+
+def main(run: Path, out: Path) -> int:
+    """Returns the exit code."""
+    from playwright.sync_api import sync_playwright
+
+    out.mkdir(parents=True, exist_ok=True)
+    kinds: dict[str, dict[str, Any]] = {
+        "desktop": {"viewport": DESKTOP}, "phone": {"viewport": PHONE},
+        "dark": {"viewport": DESKTOP, "color_scheme": "dark"}, "print": {"viewport": DESKTOP},
+    }  # fmt: skip
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"])
+        faults = [fault for kind, options in kinds.items() for fault in pictured(browser, run, out, kind, options)]
+        browser.close()
+    print("\n".join(faults) or f"all that can be clicked does what it should; pictures in {out}")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
