@@ -40,7 +40,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
         measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
         remarks=_remarks(s), privacy=_privacy(s["privacy"], s.get("checked")),
         figures=[_figure(title, file) for title, file in figures.items()], live=live,
-        timing=[(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in (*PARTS, "total")],
+        timing=[(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in PARTS if part != "report"],
         again=SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in s["versions"].items()),
         script=Markup((HERE / "page.js").read_text("utf-8")),
