@@ -3,6 +3,9 @@
 N - 1 agents and, on the last rank, the logger. Without arguments: 7 agents (-n 8) learn by DOLA from
 25,000 synthetic samples, at a proven privacy loss of ε = 1. Keys are those of the TOML file, with dots:
 privacy.epsilon=0.5.
+
+Exit codes: 0 done; 2 bad input; 3 a rank failed; 4 a deadline passed; 5 stopped by a signal, to be resumed; 130
+interrupted; 141 nobody reads. Where a rank was killed, the launcher's own: 9 (MPICH), 137 (Open MPI, srun).
 """
 
 from __future__ import annotations

@@ -256,6 +256,12 @@ exec ip netns exec {self._prefix}$name unshare --uts --ipc --mount bash -c '
         exact = env["MPIRUN"].replace(" --oversubscribe", "")  # with it Open MPI minds no host's number of ranks
         return command([*there, *own, *words], cwd, env={**agents, **env, "MPIRUN": exact})
 
+    def ranks(self, name: str) -> list[str]:
+        """Commands of mpinodes that are there."""
+        pids = subprocess.run(["ip", "netns", "pids", self._space(name)], capture_output=True, text=True, check=True)
+        found = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids.stdout.split()]
+        return [command for command in found if "mpinodes" in command]
+
     def down(self) -> None:
         for space in (*map(self._space, self.names), f"{self._prefix}sw"):
             pids = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False).stdout

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -234,6 +236,65 @@ def test_the_doctor_over_three_hosts(environment, hosts, tmp_path):
     assert done.out.count(" MB/s") == 2
     assert "rounds/s" in done.out
     assert len(done.out.splitlines()) <= 24
+
+
+SLOW = """
+import os, time
+from dataclasses import dataclass
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Slow"]
+@dataclass(frozen=True)
+class Slow(DOLA):
+    def update(self, s, here, inbox, loss):
+        time.sleep(float(os.environ.get("SLOW", 0)))
+        return super().update(s, here, inbox, loss)
+"""
+LONGER = ["topology.name=ring", "data.total=600", "rounds=190", "report=false"]
+
+
+def cut(hosts, run: Path, seconds: float) -> None:
+    """Cut the second host off once the run has begun, for so long."""
+    while not (run / "progress.jsonl").exists() or not (run / "progress.jsonl").read_text():
+        time.sleep(0.05)
+    hosts.link("h2", "down")
+    time.sleep(seconds)
+    hosts.link("h2", "up")
+
+
+def test_a_link_that_is_cut_for_five_seconds_changes_no_bit(mpich, hosts, tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    part = f"algorithm.path={tmp_path / 'slow.py'}"
+    one, two, three = hosts.addresses
+    file = lines([one, two, two, three], tmp_path / "hosts.txt")
+    cutting = Thread(target=cut, args=(hosts, tmp_path / "run", 5.0))
+    cutting.start()
+    words = [str(TEMPLATES / "hosts.sh"), str(file), part, *LONGER, "output.dir=run"]
+    done = hosts.run(words, tmp_path, mpich.variables | {"SLOW": "0.02"})
+    cutting.join()
+    assert done.code == 0, done.err
+    assert summary_of(tmp_path / "run")["seconds"] > 5
+    alone = run_of(tmp_path / "alone", " ".join([part, *LONGER, "topology.agents=3"]))
+    assert same_bits(tmp_path / "run", alone) == []
+
+
+def test_a_link_that_is_cut_for_good_is_told_of_by_every_side(mpich, hosts, tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    one, two, three = hosts.addresses
+    file = lines([one, two, two, three], tmp_path / "hosts.txt")
+    cutting = Thread(target=cut, args=(hosts, tmp_path / "run", 30.0))
+    cutting.start()
+    words = [str(TEMPLATES / "hosts.sh"), str(file), "algorithm.path=slow.py", *LONGER, "output.dir=run"]
+    begun = time.monotonic()
+    done = hosts.run([*words, "deadline.seconds=5"], tmp_path, mpich.variables | {"SLOW": "0.02"})
+    lasted = time.monotonic() - begun
+    reports = [line for line in (tmp_path / "run" / "log.txt").read_text().splitlines() if line.startswith("overdue")]
+    left = hosts.ranks("h2")
+    cutting.join()
+    assert done.code != 0
+    assert "no word from " in done.err + done.out or "wait for each other" in done.err + done.out
+    assert lasted < 40
+    assert {json.loads(line.removeprefix("overdue: "))["rank"] for line in reports} == {0, 1, 2, 3}
+    assert left == []
 
 
 @pytest.mark.parametrize("template", ["pbs.sh", "lsf.sh"])
