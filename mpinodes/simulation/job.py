@@ -93,7 +93,8 @@ class Job:
             self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
             log = self._directory / "log.txt"
             with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(pulse.line(late) if late and late.waits_for else trace)
+                if not isinstance(error, Lost):  # which the watcher wrote there
+                    file.write(pulse.line(late) if late and late.waits_for else trace)
             # Where several ranks fail at once, the first to make this file is the one that speaks.
             with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
                 if late:
