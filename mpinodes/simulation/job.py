@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
+REPORTING, ABORTING = 60.0, 5.0  # seconds for it, at most
+
+
 class Job:
     """One rank's part of a run: agent `rank`, or the logger on the last rank."""
 
@@ -52,6 +55,7 @@ class Job:
             return code
         except BaseException as error:
             self._pulse.stop()
+            _die_in(REPORTING + 4 * self._pulse.settling)  # a dead file system may keep it for ever
             code = FAILED
             what = in_words(error)
             if isinstance(error, Diverged):
@@ -76,6 +80,7 @@ class Job:
                 # Everything has been said: MPICH's own line about the abort would only be noise.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             finally:  # whatever becomes of the report, no rank is left waiting
+                _die_in(ABORTING)  # nor here, where the launcher cannot be reached
                 self._world.Abort(code)
         return code
 
@@ -338,6 +343,13 @@ class _Rounds:
         begin, self._begin = self._begin, 0
         plan = Plan(run, begin, self._signals.is_asked)
         return receive_chunks(self._comm, plan, run.layout.width, begin)
+
+
+def _die_in(seconds: float) -> None:
+    """End this process if it is still there: from a thread of C's, for MPI_Abort keeps Python's lock."""
+    import faulthandler
+
+    faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
 
 
 def _catch_exits() -> None:
