@@ -80,6 +80,7 @@ COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 AXES = {  # of the columns of a leakage that have some
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
+HASHED_AT_ONCE = 8192  # messages
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
@@ -301,7 +302,10 @@ class Events:
 
     def priced(self) -> bytes:
         """A hash of all that a cost depends on."""
-        data = self.data.copy()
-        for name in TELEMETRY:
-            data["event"][name] = 0.0
-        return blake2b(data.tobytes()).digest()
+        found = blake2b()
+        for first in range(0, len(self.data), HASHED_AT_ONCE):
+            data = self.data[first : first + HASHED_AT_ONCE].copy()
+            for name in TELEMETRY:
+                data["event"][name] = 0.0
+            found.update(data.tobytes())
+        return found.digest()

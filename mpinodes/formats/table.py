@@ -91,7 +91,7 @@ def _npz(path: Path, stated: Stated) -> Arrays:
         raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
         raise BadInput(f"{path}: does not fit the memory: {error}") from error
-    except (EOFError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, NotImplementedError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(features) != len(targets):
         raise BadInput(f"{path}: {len(features)} rows in `features`, but {len(targets)} in `targets`")

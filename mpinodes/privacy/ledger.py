@@ -23,6 +23,8 @@ from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shi
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Indices, ceilings
 
+AT_ONCE = 4096  # messages that are looked at together where that takes much room for each
+
 
 class Uses(NamedTuple):
     """Pairs (message, group), by message: message t (from 0) first carries samples of this group."""
@@ -33,9 +35,14 @@ class Uses(NamedTuple):
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
         """The uses that one agent's events name."""
-        carried = [groups(r) if r else () for r in events.uses.tolist()]
-        message = np.repeat(np.arange(len(carried)), [len(c) for c in carried])
-        return cls(message, np.fromiter((g for c in carried for g in c), np.int64, len(message)))
+        times, found = [], []
+        for first in range(0, len(events), AT_ONCE):
+            carried = [groups(r) if r else () for r in events[first : first + AT_ONCE].uses.tolist()]
+            times.append(np.array([len(c) for c in carried]))
+            found.append(np.fromiter((g for c in carried for g in c), np.int64, int(times[-1].sum())))
+        if not times:
+            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return cls(np.repeat(np.arange(len(events)), np.concatenate(times)), np.concatenate(found))
 
     def between(self, first: int, last: int) -> Uses:
         """Those of messages `first` to `last` - 1, as messages from 0."""
@@ -211,10 +218,12 @@ class Saturated(Ledger):
         curves = self._curve[min(self._horizon, last)] - self._curve[np.minimum(begun, last)]
         place = np.full(self._groups, -1)
         place[group] = np.arange(len(group))
-        mine = (place[self._group] >= 0) & (self._message < self._horizon)
-        message = self._message[mine]
-        extra = self.costs.rdp(message, self._direct[mine]) - self.costs.rdp(message, self._before[mine])
-        np.add.at(curves, place[self._group[mine]], extra)
+        mine = np.flatnonzero((place[self._group] >= 0) & (self._message < self._horizon))
+        for first in range(0, len(mine), AT_ONCE):  # a curve has as many numbers as there are orders
+            some = mine[first : first + AT_ONCE]
+            message = self._message[some]
+            extra = self.costs.rdp(message, self._direct[some]) - self.costs.rdp(message, self._before[some])
+            np.add.at(curves, place[self._group[some]], extra)
         return np.asarray(curves)
 
     def envelope(self) -> tuple[Indices, Vector]:

@@ -199,11 +199,26 @@ def read_all(run: Path) -> tuple[dict[str, Any], dict[str, Variable]]:
     raise BadInput(f"{run / RECORD}: its run writes faster than it can be read: read it when the run is over")
 
 
+class _Columns(Mapping[str, NDArray[Any]]):
+    """Some rounds of a record's variables, each read when it is asked for: all at once would be in memory twice."""
+
+    def __init__(self, record: Reader, rounds: slice) -> None:
+        self._record, self._rounds = record, rounds
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._record.read(name, self._rounds).values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._record.names)
+
+    def __len__(self) -> int:
+        return len(self._record.names)
+
+
 def events_in(run: Path, layout: Layout, rounds: int | None = None) -> Events:
     """The events of so many rounds that a run has recorded; None: of all."""
     with Reader(run) as record:
-        names = [name for name in record.names if name.startswith(("event_", "leakage_"))]
-        return Events.of_columns(layout, {name: record.read(name, slice(rounds)).values for name in names})
+        return Events.of_columns(layout, _Columns(record, slice(rounds)))
 
 
 def load(run: Path) -> xarray.Dataset:
