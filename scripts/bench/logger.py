@@ -115,7 +115,7 @@ WHERE: list[tuple[Any, str, str]] = [
     (logger.Logger, "__init__", ONCE), (logger.Logger, "take", "rest"), (Evaluator, "take", "metrics"),
     (meter.Meter, "take", "sums"), (meter.Meter, "_keep", HORIZON), (meter.Meter, "end", HORIZON),
     (regret.Changing, "at", "losses"), (regret.Constant, "at", "losses"), (samples.Samples, "of", "samples"),
-    (record.Record, "append", "record"), (record.Record, "write", "record"), (record.Record, "_variable", ONCE),
+    (record.Record, "append", "record"), (record.Record, "write", "record"), (record, "add_variable", ONCE),
 ]  # fmt: skip
 
 

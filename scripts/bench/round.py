@@ -47,6 +47,7 @@ __all__ = ["Images"]  # this file is a `data.path`, too
 CASES = {
     "dpsda-ps": ["algorithm.name=dpsda-ps", "data.epochs=20", "rounds=5000"],
     "d784": [
+        "algorithm.name=dpsda-ps",
         *(f"data.{word}" for word in (f"path={__file__}", "batch=100", "epochs=5", "shuffle=false")),
         *(f"problem.{word}" for word in ("loss=logistic", "set=ball", "radius=5", "gradient_noise=0.1")),
         *(f"privacy.{word}" for word in ("clip=5", "scale=1")),

@@ -151,7 +151,8 @@ def test_the_contents_of_the_users_files_count_and_not_where_they_are(tmp_path):
     graph = json.loads((Path(__file__).parents[2] / "topologies" / "seven-agent-digraph.json").read_text())
     for name in "abc":
         (tmp_path / name / "g.json").write_text(json.dumps(graph, indent=2 if name == "c" else None))
-    keys = [setup_of(f"topology.file={tmp_path / name / 'g.json'}").noise_key for name in "abc"]
+    words = ["algorithm.name=dpsda-ps"]
+    keys = [setup_of(*words, f"topology.file={tmp_path / name / 'g.json'}").noise_key for name in "abc"]
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -206,7 +207,7 @@ def test_an_anytime_algorithm_is_told_no_horizon():
 
 def test_the_seed_alone_does_not_give_the_noise():
     """Of DPSDA the first message is pure noise: on the old code it told every small seed, and all noise after it."""
-    words = "rounds=4", "seed=1234"
+    words = "algorithm.name=dpsda-ps", "rounds=4", "seed=1234"
     _, heard, scale = said(*words)
 
     def left(source: int | bytes) -> float:
@@ -222,7 +223,7 @@ def test_a_key_is_for_noise_that_is_drawn_by_one():
 
 
 def test_a_secret_key_is_another_in_every_run_and_of_every_agent():
-    heard = [said("rounds=4", "noise.entropy=os")[1] for _ in range(2)]
+    heard = [said("algorithm.name=dpsda-ps", "rounds=4", "noise.entropy=os")[1] for _ in range(2)]
     assert not (heard[0] == heard[1]).any()
     assert len(np.unique(heard[0][0])) == heard[0][0].size
 

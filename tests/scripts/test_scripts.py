@@ -19,14 +19,15 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
-    "count_data.py", "draw_topologies.py", "gamma_norm_loss.py", "kills.py", "node_views.py", "relayed_message.py",
-    "simulated_faults.py",
+    "count_data.py", "draw_docs.py", "draw_topologies.py", "gamma_norm_loss.py", "kills.py", "node_views.py",
+    "relayed_message.py", "simulated_faults.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/model.py", "bench/peer.py", "bench/plots.py",
     "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
+NEEDS_A_BROWSER = {"click_page.py"}
 
 
 def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Done:
@@ -36,14 +37,22 @@ def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Do
 
 
 def test_every_script_is_run_by_a_test():
-    """Those of scripts/papers in `test_papers` and in tests/bounds, write_topology.py in tests/topology."""
+    """Those of scripts/papers by all.py in `test_papers`, write_topology.py in tests/topology."""
+    index = (SCRIPTS / "papers" / "index.toml").read_text()
     texts = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py"))
     for path in SCRIPTS.rglob("*.py"):
         name = path.relative_to(SCRIPTS).as_posix()
-        if path.parent.name == "papers" and path.name != "shared.py":
-            assert f'drawn("{path.name}"' in texts, name
-        elif path.name != "shared.py":
-            assert name in TESTED | BENCH or f"import {path.stem}\n" in texts, name
+        if path.parent.name == "papers":
+            assert f'by = "{path.stem}"' in index or path.stem in ("all", "desk", "page"), name
+        else:
+            assert name in TESTED | BENCH | NEEDS_A_BROWSER or f"import {path.stem}\n" in texts, name
+
+
+def test_pictures_of_the_documentation_are_those_that_are_drawn(tmp_path):
+    run("draw_docs.py", str(tmp_path), cwd=tmp_path)
+    for name in ("overview.svg", "numbers.svg"):
+        drawn, kept = ((folder / name).read_text() for folder in (tmp_path, CHECKOUT / "docs"))
+        assert re.findall(r"<!-- (.*?) -->", drawn) == re.findall(r"<!-- (.*?) -->", kept)  # its words
 
 
 def test_noise_is_timed(tmp_path):
@@ -64,7 +73,7 @@ def test_audits_of_sound_runs_and_of_planted_faults_are_counted(tmp_path):
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
     out = run("bench/round.py", "--quick", cwd=tmp_path, before=(*mpirun(), "-n", "8")).out
-    line = r"^(\w+), (\d+) agents: mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)"
+    line = r"^([\w-]+), (\d+) agents: mpinodes (\d+) rounds/s, bare loop (\d+) rounds/s, ratio ([\d.]+)"
     found = re.findall(line, out, re.MULTILINE)
     assert [case for case, *_ in found] == ["dpsda-ps", "d784", "ring"]
     for _, ours, bare, ratio in (map(float, numbers) for _, *numbers in found):
