@@ -23,8 +23,8 @@ TESTED = {
     "relayed_message.py", "simulated_faults.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
-    "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/model.py", "bench/peer.py", "bench/plots.py",
-    "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
+    "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
+    "bench/plots.py", "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
 NEEDS_A_BROWSER = {"click_page.py"}
