@@ -133,9 +133,9 @@ def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     ("name", "what", "number"),
     [
         ("dpsda-ps", "joint view, T = 1", 500),
-        ("weight-balancing", "as printed", 1000),
+        ("weight-balancing", "as printed", 500),
         ("weight-balancing", "gradient at hidden x, noise index right", 400),
-        ("weight-balancing", "gradient at public z, noise index as printed", 1000),
+        ("weight-balancing", "gradient at public z, noise index as printed", 500),
         ("dola-minibatch", "φ times hidden w, as printed", 150),
         ("two-stage-gaussian", "hand-over clean, as printed in (12)", 0),
     ],

@@ -9,7 +9,7 @@ from tests.helpers.running import run_mpi
 
 
 def test_over_mpi_it_prints_a_table_and_leaves_nothing_behind(tmp_path):
-    words = ["algorithm.name=dola", "topology.name=ring", "data.total=200", "rounds=20"]
+    words = ["algorithm.name=dola", "topology.name=ring", "data.total=60", "rounds=6"]
     done = run_mpi(3, *words, cwd=tmp_path, module="mpinodes.audit")
     assert done.code == 0, done.err
     assert done.err == ""
