@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpinodes.core.checkpoints import Order
 from mpinodes.core.messages import HEADER
 from tests.helpers import matrix_forms, reference
 from tests.helpers.admm import UNLIKE
@@ -17,7 +18,7 @@ from tests.helpers.records import frames_foretold
 
 SET_UP = {"Split", "Dup", "Free"}
 WORDS = {"isend", "send", "improbe"}  # of set-up and end: from the logger, or that an agent met no error, and where
-TO_THE_LOGGER = {"Isend", "Irecv"}
+WITH_THE_LOGGER = {"Isend", "Irecv"}
 
 
 class Tap:
@@ -62,20 +63,31 @@ def tapped_run(world, words: list[str], monkeypatch):
     return calls, sent
 
 
+def with_logger(method: str, buffer, other: int, me: int, logger: int) -> bool:
+    """Whether rows go to the logger, or one of its orders, which are whole numbers, comes from it."""
+    is_order = buffer.dtype == np.int64 and buffer.shape == (len(Order._fields),)
+    return logger in (me, other) and is_order == ((me == logger) == (method == "Isend"))
+
+
 def strangers(calls, frame, me: int, logger: int) -> list[str]:
     """What was done on a communicator that is neither set-up, nor the frame to an agent, nor a row to the logger."""
+    from mpinodes.simulation import network, pulse
+
     errors = []
     for name, method, args, kwargs in calls:
-        if method == "Send_init":
+        if kwargs.get("tag") == pulse.SIGN:  # of life
+            if name != "world" or (method == "Isend" and list(args[0][0]) not in ([pulse.LEAST], [np.inf])):
+                errors.append(f"a sign that tells something: {method} of {args} on {name}")
+        elif method == "Send_init":
             if args[0] is not frame or name != "world.Split":
                 errors.append(f"{method} of something else than the frame, on {name}")
-        elif method in TO_THE_LOGGER:
-            to_logger = (method == "Isend" and kwargs["dest"] == logger) or (method == "Irecv" and me == logger)
-            if name != "world.Dup" or not to_logger:
+        elif method in WITH_THE_LOGGER:
+            if name != "world.Dup" or not with_logger(method, args[0], *kwargs.values(), me, logger):
                 errors.append(f"{method} on {name} to {kwargs}")
         elif method in WORDS:
             said = method != "improbe" and me != logger
-            if name != "world" or (said and (args != (("", os.uname().nodename),) or kwargs != {"dest": logger})):
+            well = ("", (os.uname().nodename, os.getpid()))
+            if name != "world" or (said and (args != (well,) or kwargs != {"dest": logger, "tag": network.WORDS})):
                 errors.append(f"an agent said {args} on {name} to {kwargs}")
             if method == "improbe" and logger not in (me, kwargs["source"]):
                 errors.append(f"agents listened to each other: {kwargs}")

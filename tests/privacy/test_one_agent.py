@@ -365,6 +365,8 @@ def test_over_mpi_it_is_accounted_for_and_replayed(tmp_path):
     told = summary_of(tmp_path / "run")["privacy"]["network"]
     assert (told["claimed"], told["proven_pure"]) == (1.0, pytest.approx(9.0))
     assert run_alone(str(tmp_path / "run"), cwd=tmp_path, module="mpinodes.replay").code == 0
-    refused = run_mpi(4, "privacy.adjacency=one-agent", "rounds=5", cwd=tmp_path)
+    refused = run_mpi(
+        4, "algorithm.name=dpsda-ps", "topology.name=ring", "privacy.adjacency=one-agent", "rounds=5", cwd=tmp_path
+    )
     assert refused.code == 2
     assert "shows all agents the same samples" in refused.err

@@ -198,7 +198,7 @@ def test_a_file_with_a_number_too_large_is_refused_with_its_row(tmp_path, name, 
     done = run_alone(
         "--lockstep", "algorithm.name=dola", f"data.file={name}", "data.name=file", "data.targets=real",
         "problem.loss=least-squares", "topology.agents=1", "topology.name=complete", "rounds=1", "report=false",
-        cwd=tmp_path,
+        *["data.header=false"] * name.endswith(".csv"), cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 2
     assert message in done.err
@@ -212,7 +212,8 @@ def test_files_of_agents_are_refused_before_any_rank_speaks(tmp_path):
     (tmp_path / "part-1.csv").write_text(rows + "1e-170,1e-170,1e300\n")
     done = run_mpi(
         3, "algorithm.name=dola", "data.name=file", "data.file=part-{agent}.csv", "data.targets=real",
-        "problem.loss=least-squares", "topology.name=complete", "rounds=2", "report=false", cwd=tmp_path,
+        "data.header=false", "problem.loss=least-squares", "topology.name=complete", "rounds=2", "report=false",
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 2
     assert "part-1.csv: line 9, column 3: '1e300' is above 1e+100" in done.err
