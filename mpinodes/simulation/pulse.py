@@ -144,9 +144,11 @@ class Pulse:
         Every rank gives a last sign, and waits for those of the ranks that it hears from.
         """
         self._quiet = True
+        under_way = [*self._signs.values()]
         for rank in self._peers:
             self._sign(rank, inf)
-        while ahead := [rank for rank in self._peers if self._allowed[rank] != inf]:
+        under_way += self._signs.values()
+        while (ahead := [rank for rank in self._peers if self._allowed[rank] != inf]) or not _are_done(under_way):
             PRESENT.waiting = Waiting((), ahead)
             time.sleep(1e-4)
             self._take_signs()
@@ -237,6 +239,10 @@ class Pulse:
         here = PRESENT.here
         when = f"{since:%Y-%m-%d %H:%M:%S} UTC"
         return Report(self._world.rank, os.getpid(), here.t if here else 0, seconds, when, tuple(waits_for))
+
+
+def _are_done(requests: list[MPI.Request]) -> bool:
+    return all([request.Test() for request in requests])
 
 
 class Place(NamedTuple):
