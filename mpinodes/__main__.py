@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 from mpinodes import __version__
-from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import BAD_INPUT, command, launcher, leave
 
+# Nothing here imports numpy before a command's own module does, which may set the number of BLAS threads first.
 HERE = Path(__file__).parent
 
 
@@ -31,9 +30,11 @@ def usage() -> str:
     return "\n".join([*lines, "", "mpinodes COMMAND --help says more; python -m mpinodes.COMMAND is the same command."])
 
 
-@command
 def _without_one(argv: list[str]) -> int:
     """No command is named, or none that there is."""
+    from mpinodes.core.errors import BadInput
+    from mpinodes.simulation.launching import BAD_INPUT, launcher
+
     started = launcher()
     if started and started.rank != 0:
         time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
@@ -55,7 +56,9 @@ def main() -> None:
     """The console command; ends this process."""
     name, *rest = sys.argv[1:] or [""]
     if name not in commands():
-        leave(_without_one(sys.argv[1:]))
+        from mpinodes.simulation.launching import command, leave
+
+        leave(command(_without_one)(sys.argv[1:]))
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()  # as python -m has it: files of the user's may import what lies beside them
     sys.argv[1:] = rest

@@ -8,7 +8,7 @@ from pathlib import Path
 import mpinodes
 from mpinodes.__main__ import commands
 from tests.helpers.records import same_bits
-from tests.helpers.running import command, mpirun, run_alone, run_mpi
+from tests.helpers.running import CHECKOUT, command, mpirun, run_alone, run_mpi
 from tests.test_imports import COMMANDS
 
 SCRIPT = str(Path(sys.executable).parent / "mpinodes")
@@ -46,3 +46,9 @@ def test_it_is_the_module_of_that_name(tmp_path):
     one, other = command([SCRIPT, "report"], tmp_path), run_alone(cwd=tmp_path, module="mpinodes.report")
     assert (one.code, one.err) == (other.code, other.err)
     assert one.code == 2
+
+
+def test_a_command_sets_its_threads_before_numpy_is_imported():
+    """Found by CI: of two BLAS threads the console's runs had other last bits than those of python -m."""
+    seen = "import sys, mpinodes.__main__; print('numpy' in sys.modules)"
+    assert command([sys.executable, "-c", seen], CHECKOUT).out == "False\n"
