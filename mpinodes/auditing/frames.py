@@ -114,7 +114,7 @@ def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 def _scalars(run: Transcript) -> Iterator[_Due]:
     """The mixing's, of all agents side by side; there is nothing for it to learn of anybody's data."""
     alone = build(run.setup.experiment)
-    mixing, graph, width = alone.mixing, alone.links or alone.topology, alone.mixing.width
+    mixing, graph, width = alone.mixing, alone.reached, alone.mixing.width
     everyone = range(alone.topology.agents)
     place = run.frames.shape[2] - width
     states, said = [mixing.init(i) for i in everyone], np.zeros((len(run.frames), len(everyone), width))

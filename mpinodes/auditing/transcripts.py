@@ -78,7 +78,7 @@ class Recorded(Transcript):
             )
         links = setup.links
         for t, receiver in enumerate(data.receiver.values, 1):
-            if not np.array_equal(receiver, (links or setup.topology).sends(t)):
+            if not np.array_equal(receiver, setup.reached.sends(t)):
                 raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
             if links and not np.array_equal(data.lateness.values[t - 1], links.lateness(t)):
                 raise BadInput(f"{directory}: the faults are not those of the record: round {t} differs")

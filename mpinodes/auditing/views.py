@@ -51,7 +51,7 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 
     What is lost, or comes after the last round, counts: it was sent to them.
     """
-    viewers, graph = list(setup.experiment.audit.viewers), setup.links or setup.topology
+    viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     found = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
     found[:, viewers] = True
     return found

@@ -700,6 +700,11 @@ class Setup:
         return noise_key(self)
 
     @property
+    def reached(self) -> Topology | Links:
+        """Whom an agent's messages reach in a round, and whose reach it: by its topology, and what gets through."""
+        return self.links or self.topology
+
+    @property
     def dimension(self) -> int:
         """D."""
         return self.run.dimension

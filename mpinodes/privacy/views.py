@@ -89,7 +89,7 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
     Recomputed from the graph and the mixing's own scalars, which are public.
     """
-    n, mixing, graph = setup.topology.agents, setup.mixing, setup.links or setup.topology
+    n, mixing, graph = setup.topology.agents, setup.mixing, setup.reached
     states: list[Any] = [mixing.init(i) for i in range(n)]
     found = np.zeros((max(0, last - first), n, n))
     for t in range(first if states == [None] * n else 1, last):

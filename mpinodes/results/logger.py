@@ -134,7 +134,7 @@ class Logger:
         if record.decisions:
             found["decision"] = Variable(("round", "agent", "coordinate"), estimates)
         if record.transcript:
-            graph = self._setup.links or self._setup.topology
+            graph = self._setup.reached
             by_round = range(self._done + 1, self._done + len(frames) + 1)
             axes = ("round", "agent", "neighbor")
             found["transcript"] = Variable(("round", "agent", "word"), frames)

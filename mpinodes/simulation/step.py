@@ -140,7 +140,7 @@ class Step:
 
     def __init__(self, setup: Setup, agent: int) -> None:
         self._setup, self._agent = setup, agent
-        self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.links or setup.topology
+        self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.reached
         self._layout, self._width = setup.layout, setup.mixing.width
         self._pack: Callable[..., None] = Struct(f"{self._width}d").pack_into
         vectors = setup.algorithm.vectors

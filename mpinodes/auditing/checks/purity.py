@@ -183,7 +183,7 @@ def _scalars_alone(run: Run) -> Iterator[Fault]:
     for i in run.agents:
         walk, s = Walk(setup, run.frames, i), setup.mixing.init(i)
         for t in range(1, len(run.frames) + 1):
-            here = (setup.links or setup.topology).neighborhood(t, i)
+            here = setup.reached.neighborhood(t, i)
             if np.asarray(setup.mixing.outgoing(s, here), dtype=float).tobytes() != scalars_of(run, i, t).tobytes():
                 yield _scalar(run, i, t)
                 break

@@ -100,7 +100,7 @@ class Walk:
         setup, heard = self._setup, None
         algorithm = setup.algorithm
         for t in range(1, rounds + 1):
-            here = (setup.links or setup.topology).neighborhood(t, self._agent)
+            here = setup.reached.neighborhood(t, self._agent)
             state = copy.deepcopy(self.state)
             message = algorithm.message(self.state, here)
             said, decision = image(message), image(algorithm.decision(self.state))
