@@ -13,23 +13,11 @@ import pytest
 from mpinodes.simulation import watching
 from tests.helpers.parts import run_of
 from tests.helpers.running import mpirun, run_alone
-
-SLOW = """
-import time
-from dataclasses import dataclass
-from mpinodes.algorithms.dola import DOLA
-__all__ = ["Slow"]
-
-@dataclass(frozen=True)
-class Slow(DOLA):
-    def update(self, s, here, inbox, loss):
-        time.sleep(0.1)
-        return super().update(s, here, inbox, loss)
-"""
+from tests.helpers.slow import slow
 
 
 def test_a_running_job_is_told_of_until_it_ends(tmp_path):
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(slow("0.1"))
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=140", "rounds=70"]
     words += ["record.chunk=1", "output.dir=run", "report=false"]
     job = subprocess.Popen(

@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.parts import run_of
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import CHECKOUT, command
+from tests.helpers.slow import slow
 
 TEMPLATES = CHECKOUT / "scripts" / "cluster"
 SMALL = ["algorithm.name=dola", "topology.name=ring", "data.total=100", "rounds=9", "report=false"]
@@ -140,20 +141,6 @@ def test_slurm_sends_it_before_the_time_is_up(mpich, slurm, listening, tmp_path)
     assert len(list(tmp_path.glob(f"runs/{job}/got-*"))) == 4
 
 
-SLOW = """
-import time
-from dataclasses import dataclass
-from mpinodes.algorithms.dola import DOLA
-__all__ = ["Slow"]
-
-@dataclass(frozen=True)
-class Slow(DOLA):
-    def update(self, s, here, inbox, loss):
-        time.sleep(0.05)
-        return super().update(s, here, inbox, loss)
-"""
-
-
 def queued_again(job: int, slurm) -> None:
     """Slurm would let it rest for two minutes."""
     slurm.wait(job, ("PENDING",))
@@ -165,7 +152,7 @@ def queued_again(job: int, slurm) -> None:
 @pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
 def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(template, mpich, slurm, monkeypatch, tmp_path):
     """The signal before it makes a checkpoint, the job is queued again, and goes on."""
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(slow("0.05"))
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=600"]
     limit = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / template)]
     job = slurm.submit(*limit, *words, "report=false", cwd=tmp_path, env=mpich.variables)
@@ -181,7 +168,7 @@ def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(template, mpic
 
 def test_a_job_that_was_killed_goes_on_from_its_checkpoint(mpich, slurm, tmp_path):
     """And does not hang in the shared memory that the killed attempt left."""
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(slow("0.05"))
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=200"]
     words += ["report=false", "checkpoint.every=10"]
     job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), *words, cwd=tmp_path, env=mpich.variables)
@@ -238,17 +225,7 @@ def test_the_doctor_over_three_hosts(environment, hosts, tmp_path):
     assert len(done.out.splitlines()) <= 24
 
 
-SLOW = """
-import os, time
-from dataclasses import dataclass
-from mpinodes.algorithms.dola import DOLA
-__all__ = ["Slow"]
-@dataclass(frozen=True)
-class Slow(DOLA):
-    def update(self, s, here, inbox, loss):
-        time.sleep(float(os.environ.get("SLOW", 0)))
-        return super().update(s, here, inbox, loss)
-"""
+PACE = 'float(os.environ.get("SLOW", 0))'  # which does not change the file, and so not the noise
 LONGER = ["topology.name=ring", "data.total=600", "rounds=190", "report=false"]
 
 
@@ -262,7 +239,7 @@ def cut(hosts, run: Path, seconds: float) -> None:
 
 
 def test_a_link_that_is_cut_for_five_seconds_changes_no_bit(mpich, hosts, tmp_path):
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(slow(PACE))
     part = f"algorithm.path={tmp_path / 'slow.py'}"
     one, two, three = hosts.addresses
     file = lines([one, two, two, three], tmp_path / "hosts.txt")
@@ -278,7 +255,7 @@ def test_a_link_that_is_cut_for_five_seconds_changes_no_bit(mpich, hosts, tmp_pa
 
 
 def test_a_link_that_is_cut_for_good_is_told_of_by_every_side(mpich, hosts, tmp_path):
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(slow(PACE))
     one, two, three = hosts.addresses
     file = lines([one, two, two, three], tmp_path / "hosts.txt")
     cutting = Thread(target=cut, args=(hosts, tmp_path / "run", 35.0))
