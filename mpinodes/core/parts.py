@@ -451,6 +451,30 @@ MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets 
 
 
 @dataclass(frozen=True)
+class Recurring:
+    """What `Stream.merged` gives where an agent has so many samples and no others, which come again and again.
+
+    Attributes:
+        features, targets: of all that it has.
+        size: how many come in a round.
+        make_loss: the loss of a round from its samples.
+        places: by first and last round, which come, one after the other.
+    """
+
+    features: Features
+    targets: Vector
+    size: int
+    make_loss: MakeLoss
+    places: Callable[[int, int], NDArray[np.int64]]
+
+    def __call__(self, first: int, last: int) -> SampleLoss:
+        """See `Stream.merged`."""
+        rows = self.places(first, last)
+        one = self.make_loss(self.features[rows[: self.size]], self.targets[rows[: self.size]])
+        return replace(one, features=self.features[rows], targets=self.targets[rows])
+
+
+@dataclass(frozen=True)
 class Stream(ABC):
     """Where the losses come from: alike on every rank that builds it, random access in t.
 
@@ -536,7 +560,8 @@ class Stream(ABC):
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
         """By first and last round, the losses of these rounds as one: their samples, round by round.
 
-        All else is as in the first of them. Who judges a run reads its samples so, many rounds at a time.
+        All else is as in the first of them. Who judges a run reads its samples so, many rounds at a time; of a
+        `Recurring` each sample once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 

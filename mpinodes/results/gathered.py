@@ -33,6 +33,11 @@ class Gathered(NamedTuple):
     divisor: float | Vector
     regularizer: float
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether losses are the same in every round."""
+        return not self.samples
+
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
         number = rounds - first + 1

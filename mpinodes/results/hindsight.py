@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 
 from mpinodes.core import Set, Vector
 from mpinodes.results.comparator import Comparator, best
-from mpinodes.results.gathered import Gathered
 from mpinodes.results.meter import Meter
+from mpinodes.results.totals import Total
 
 Tell = Callable[[int, int], None]  # how many of how many are done
 
@@ -18,7 +17,7 @@ Tell = Callable[[int, int], None]  # how many of how many are done
 def best_fixed(meter: Meter, feasible: Set, tell: Tell) -> list[Comparator]:
     """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
     everything = meter.everything
-    if not everything.samples:
+    if everything.is_constant:
         once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]))
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
     fixed: list[Comparator] = []
@@ -32,13 +31,15 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell) -> list[Comparator]:
     return fixed
 
 
-def best_of_rounds(everything: Gathered, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
+def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
     """(2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path."""
-    if not everything.samples:
+    if everything.is_constant:
         return np.array([[c.value for c in fixed], np.zeros(len(fixed))])
-    path = [fixed[0]]
+    at = fixed[0]
+    sums, found = np.array([at.value, 0.0]), np.zeros((2, len(horizons)))
+    found[:, horizons == 1] = sums[:, None]
     for t in range(2, int(horizons[-1]) + 1):
-        path.append(best(everything.upto(t, first=t), feasible, path[-1].point))
-    steps = [0.0, *(float(np.linalg.norm(b.point - a.point)) for a, b in pairwise(path))]
-    sums = np.cumsum([[c.value for c in path], steps], axis=1)
-    return np.asarray(sums[:, horizons - 1])
+        before, at = at, best(everything.upto(t, first=t), feasible, at.point)
+        sums += at.value, float(np.linalg.norm(at.point - before.point))
+        found[:, horizons == t] = sums[:, None]
+    return found

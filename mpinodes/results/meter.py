@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
-from mpinodes.results.gathered import Gathered, Labelled, values_at
+from mpinodes.results.gathered import Labelled, values_at
+from mpinodes.results.totals import Total
 
 NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
 
@@ -40,7 +41,7 @@ class Losses(ABC):
 
     @property
     @abstractmethod
-    def everything(self) -> Gathered:
+    def everything(self) -> Total:
         """All samples of the run; those that come in every round once."""
 
     @abstractmethod
@@ -102,7 +103,7 @@ class Meter:
         self.whole = np.zeros((h, k))
 
     @property
-    def everything(self) -> Gathered:
+    def everything(self) -> Total:
         """All samples of the run; those that come in every round once."""
         return self._losses.everything
 
@@ -249,7 +250,7 @@ class Meter:
 
     def _judge_whole(self) -> None:
         """F, at all horizons at once."""
-        rounds = self._rounds if self.everything.samples else 1
+        rounds = 1 if self.everything.is_constant else self._rounds
         values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
         self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 

@@ -44,6 +44,7 @@ from mpinodes.core.messages import stack
 from mpinodes.results.gathered import IN_CACHE, Gathered, blocks
 from mpinodes.results.meter import Columns, Losses, Lost, Meter, Points
 from mpinodes.results.samples import Samples
+from mpinodes.results.totals import Total
 
 
 class Changing(Losses):
@@ -53,9 +54,9 @@ class Changing(Losses):
         self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
 
     @property
-    def everything(self) -> Gathered:
+    def everything(self) -> Total:
         """See `Losses`."""
-        return self._samples.everything()
+        return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
         """See `Losses`: of sparse samples those that they have."""

@@ -13,9 +13,10 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.core import Features, Loss, SampleLoss, Stream, Vector
+from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import stack
+from mpinodes.core.parts import Recurring
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.formats.source import LARGEST, unfit
@@ -213,11 +214,15 @@ class LabelledStream(Stream):
 
         return loss
 
-    def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
+    def merged(self, agent: int) -> Recurring:
         """See `Stream`: any number of rounds in one go, without the epoch's copy that `of` makes."""
         features, targets = self._own(agent)
+        return Recurring(features, targets, self._size(agent), self.make_loss, self._places(agent))
+
+    def _places(self, agent: int) -> Callable[[int, int], Indices]:
+        """By first and last round, where the samples of these rounds stand in the agent's share."""
         size, batches = self._size(agent), self._batches(agent)
-        held, order = -1, np.arange(len(targets))
+        held, order = -1, np.arange(len(self.shares[agent]))
 
         def places(epoch: int, begin: int, end: int) -> Indices:
             nonlocal held, order
@@ -225,12 +230,10 @@ class LabelledStream(Stream):
                 held, order = epoch, self._order(agent, epoch)
             return order[begin * size : end * size]
 
-        def read(first: int, last: int) -> SampleLoss:
+        def read(first: int, last: int) -> Indices:
             epochs = range((first - 1) // batches, (last - 1) // batches + 1)
             parts = [places(e, max(first - 1 - e * batches, 0), min(last - e * batches, batches)) for e in epochs]
-            rows = np.concatenate(parts)
-            one = self.make_loss(features[rows[:size]], targets[rows[:size]])
-            return replace(one, features=features[rows], targets=targets[rows])
+            return np.concatenate(parts)
 
         return read
 

@@ -1,4 +1,4 @@
-"""Samples as the logger has them."""
+"""Samples as the logger has them, and what all of them come to."""
 
 from __future__ import annotations
 
@@ -6,23 +6,76 @@ import numpy as np
 import pytest
 
 from mpinodes.core.experiment import asked_for
-from mpinodes.results import samples
+from mpinodes.losses.logistic import Logistic
+from mpinodes.results import samples, totals
 from mpinodes.results.samples import Samples
 from mpinodes.simulation.setup import set_up
+
+RING = "algorithm.name=dola topology.name=ring topology.agents=3"
+AGAIN = "data.name=unit-ball data.dimension=4 data.total=17 data.batch=2 data.epochs=9 rounds=18"
+
+
+def samples_of(words, rounds):
+    return Samples(set_up(asked_for(f"{RING} rounds={rounds} {words}".split()), None).stream, 3, rounds)
 
 
 @pytest.mark.parametrize("at_once", [100, 10**6])
 @pytest.mark.parametrize("words", ["data.name=olr", "data.name=unit-ball data.total=60 data.batch=2"])
-def test_samples_that_are_too_many_to_be_kept_are_read_again(words, at_once, monkeypatch):
-    asked = asked_for(f"algorithm.name=dola topology.name=ring topology.agents=3 rounds=9 {words}".split())
+def test_samples_that_are_not_kept_are_read_again(words, at_once, monkeypatch):
     monkeypatch.setattr(samples, "BYTES_AT_ONCE", at_once)
     found = []
     for kept in (10**9, 0):
         monkeypatch.setattr(samples, "KEPT", kept)
-        some = Samples(set_up(asked, None).stream, 3, 9)
+        some = samples_of(words, 9)
         parts = [some.of(1, 4), some.of(5, 5), some.of(2, 3)]
-        assert (some._read > 0) == (kept > 0)
-        whole = some.everything()
-        found.append([*(array for part in parts for array in part), whole.features, whole.targets])
+        assert (some._read > 0) == (kept > 0 and words == "data.name=olr")
+        found.append([array for part in parts for array in part])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("at_once", [100, 10**6])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"{AGAIN} problem.loss={loss}" for loss in ("hinge", "logistic", "least-squares", "squared-distance")),
+        f"{AGAIN} data.partition=shared data.epochs=3",
+        f"{AGAIN} problem.average=true problem.regularizer=0.1",
+        "data.name=olr data.batch=2 rounds=18 problem.regularizer=0.1",
+        "data.name=olr data.batch=2 rounds=18 problem.loss=squared-distance problem.average=true",
+    ],
+)
+def test_however_many_rounds_a_total_has_their_losses_and_few_samples(words, at_once, monkeypatch):
+    monkeypatch.setattr(samples, "KEPT", 0)
+    monkeypatch.setattr(totals, "BYTES_AT_ONCE", at_once)
+    some = samples_of(words, 18)
+    setup = set_up(asked_for(f"{RING} {words}".split()), None)
+    losses = [setup.stream.of(i) for i in range(3)]
+    point = np.random.default_rng(1).standard_normal(setup.dimension)
+    total = some.everything
+    for first, last in ((1, 2), (1, 18), (1, 7), (3, 3)):
+        every = [of(t) for of in losses for t in range(first, last + 1)]
+        found = total.upto(last, first)
+        assert found.value(point) == pytest.approx(sum(loss.value(point) for loss in every), rel=1e-12)
+        grads = np.sum(
+            [
+                type(loss)(loss.features, loss.targets, divisor=loss.divisor, regularizer=loss.regularizer).grad(point)
+                for loss in every
+            ],
+            axis=0,
+        )  # unclipped
+        np.testing.assert_allclose(found.grad(point), grads, rtol=1e-11, atol=1e-12)
+        if isinstance(found, Logistic):
+            hessian = np.sum([loss.hessian(point) for loss in every], axis=0)
+            np.testing.assert_allclose(found.hessian(point), hessian, rtol=1e-11, atol=1e-12)
+    assert len(total.upto(18).targets) <= 22
+
+
+def test_samples_that_come_once_stand_in_the_order_of_their_rounds():
+    some = samples_of(f"{AGAIN} data.total=120 data.epochs=1", 18)
+    for last in (18, 5):
+        total = some.everything.upto(last)
+        features, targets = some.of(1, last)
+        np.testing.assert_array_equal(total.features, features)
+        np.testing.assert_array_equal(total.targets, targets)
+        assert total.divisor == 1.0
