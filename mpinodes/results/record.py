@@ -14,8 +14,8 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -214,18 +214,39 @@ class Record:
         self._waiting.clear()
         start, end = self._rounds, self._rounds + len(next(iter(whole.values())).values)
         whole["round"] = Variable(("round",), np.arange(start + 1, end + 1))
-        self._reserve(sum(self._growth(name, v.values[:1].nbytes, end) for name, v in whole.items()))
-        self._has_lock()
-        for name, variable in whole.items():
-            if name not in self._growing:
-                self._growing[name] = add_variable(self._file, name, variable, grows=True)
-            dataset = self._growing[name]
-            dataset.resize(end, axis=0)
-            dataset[start:] = variable.values
-        self._file.flush()
+        with nullcontext() if whole.keys() <= self._growing.keys() else self._in_a_copy():
+            self._reserve(sum(self._growth(name, v.values[:1].nbytes, end) for name, v in whole.items()))
+            self._has_lock()
+            for name, variable in whole.items():
+                if name not in self._growing:
+                    self._growing[name] = add_variable(self._file, name, variable, grows=True)
+                dataset = self._growing[name]
+                dataset.resize(end, axis=0)
+                dataset[start:] = variable.values
+            self._file.flush()
         with suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_UN)
         self._rounds, self._bytes, self._written = end, 0, time.monotonic()
+
+    @contextmanager
+    def _in_a_copy(self) -> Iterator[None]:
+        """For what takes HDF5 milliseconds to make: a run that is killed meanwhile leaves the file as it was.
+
+        Where there is no room for a copy, it is made in the file itself.
+        """
+        self._file.close()
+        os.close(self._lock)
+        draft = draft_of(self._path)
+        try:
+            shutil.copyfile(self._path, draft)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            draft = self._path
+        self._file = h5py.File(draft, "r+", locking=False)
+        self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
+        self._growing = {name: self._file[name] for name in self._growing}
+        yield
+        os.replace(draft, self._path)
 
     def _growth(self, name: str, row: int, end: int) -> int:
         """Bytes by which the file may grow with the next rounds of a variable, of `row` bytes each."""
@@ -249,12 +270,13 @@ class Record:
     def finish(self, horizons: Any, variables: Variables) -> None:
         """Add what is known at the end, close, and pack."""
         self.write()
-        self._reserve(sum(MADE + v.values.nbytes for v in variables.values()))
-        self._has_lock()
-        add_dimension(self._file, "horizon", np.asarray(horizons))
-        for name, variable in variables.items():
-            add_variable(self._file, name, variable)
-        self._file.flush()
+        with self._in_a_copy():
+            self._reserve(sum(MADE + v.values.nbytes for v in variables.values()))
+            self._has_lock()
+            add_dimension(self._file, "horizon", np.asarray(horizons))
+            for name, variable in variables.items():
+                add_variable(self._file, name, variable)
+            self._file.flush()
         size = self._file.id.get_filesize()
         self._file.close()
         os.truncate(self._lock, size)

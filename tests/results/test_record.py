@@ -20,6 +20,7 @@ import xarray as xr
 
 import mpinodes
 from mpinodes.core.errors import BadInput
+from mpinodes.results import record as place
 from mpinodes.results.reading import Reader, Variable, read_all
 from mpinodes.results.record import Record
 from mpinodes.simulation.launching import in_words
@@ -51,6 +52,27 @@ def test_a_killed_run_keeps_all_that_was_written(seconds, size, kept, tmp_path):
     np.testing.assert_array_equal(record.loss, np.repeat(np.arange(float(kept)), 10))
     assert record.decision.shape == (10 * kept, 3, 5)
     assert record["round"].values.tolist() == list(range(1, 10 * kept + 1))
+
+
+def test_a_run_killed_while_variables_are_made_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    """Which takes HDF5 some milliseconds, after the first rounds and at the end."""
+    path, kept, make = tmp_path / "record.h5", [], place.add_variable
+
+    def watched(file: h5py.File, *words: object, **options: bool) -> object:
+        made = make(file, *words, **options)
+        file.flush()
+        with Reader(tmp_path) as other:
+            kept.append(other.rounds)
+        return made
+
+    monkeypatch.setattr(place, "add_variable", watched)
+    record = Record(path, 2, 3, {})
+    for _ in range(2):
+        record.append(losses(5))
+        record.write()
+    record.finish([1, 2], {"regret": Variable(("horizon",), np.zeros(2))})
+    assert kept == [*[0] * 6, 10]
+    assert mpinodes.load(tmp_path).regret.shape == (2,)
 
 
 def test_what_is_added_may_change_afterwards(tmp_path):
