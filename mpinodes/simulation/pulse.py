@@ -18,7 +18,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +38,8 @@ TIMES = 20.0  # as long as the slowest round
 UNATTENDED = 6000.0  # seconds for what is done at once before the rounds and after them, where nothing moves meanwhile
 TICK = 5.0  # seconds at most
 TICKS = 16  # in a deadline, at least
-SIGN = 1  # the tag of a sign of life
+SIGN = 1  # the tag of a sign of life, which says how long its rank may be silent from now on
+LAST = -1.0  # what the last one says
 OVERDUE_LINE = "overdue: "  # begins a line of log.txt that is one rank's `Report`
 
 
@@ -111,7 +111,8 @@ class Pulse:
         self._world, self._logger, self._watched = world, world.size - 1, watched
         self._peers = range(self._logger) if world.rank == self._logger else [self._logger]
         self._signs: dict[int, MPI.Request] = {}
-        self._allowed = dict.fromkeys(self._peers, 0.0)  # how long each may be silent, as it says
+        self._allowed = dict.fromkeys(self._peers, 0.0)  # how long each may be silent
+        self._left: set[int] = set()  # those that have given their last sign
         self._quiet = False
         self._begin(None)
 
@@ -146,9 +147,9 @@ class Pulse:
         self._quiet = True
         under_way = [*self._signs.values()]
         for rank in self._peers:
-            self._sign(rank, inf)
+            self._sign(rank, LAST)
         under_way += self._signs.values()
-        while (ahead := [rank for rank in self._peers if self._allowed[rank] != inf]) or not _are_done(under_way):
+        while (ahead := [rank for rank in self._peers if rank not in self._left]) or not _are_done(under_way):
             PRESENT.waiting = Waiting((), ahead)
             time.sleep(1e-4)
             self._take_signs()
@@ -206,8 +207,11 @@ class Pulse:
         for rank in self._peers:
             while message := self._world.Improbe(source=rank, tag=SIGN):  # which a tick cannot take away from `end`
                 message.Recv([word, MPI.DOUBLE])
-                self._allowed[rank] = word[0]
                 self._silent[rank] = 0
+                if word[0] == LAST:
+                    self._left.add(rank)
+                else:
+                    self._allowed[rank] = word[0]
 
     def _waits_for(self) -> list[int]:
         """The ranks that have not done yet what this one waits for."""

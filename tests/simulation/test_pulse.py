@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from array import array
 from contextlib import suppress
 
 import pytest
@@ -109,10 +110,34 @@ def test_rounds_that_go_on_are_not_late(alone):
         spin(0.1)
 
 
-def test_no_deadline(alone):
-    pulse.PRESENT.busy = False
+def test_no_deadline(alone, monkeypatch):
+    for name, value in (("LEAST", 0.1), ("TICK", 0.01), ("UNATTENDED", 0.1)):
+        monkeypatch.setattr(pulse, name, value)
     alone.start(Deadline("inf"))
-    spin(0.3)
+    for pulse.PRESENT.busy in (False, True):
+        spin(0.3)
+
+
+def test_without_a_deadline_a_rank_waits_for_the_last_sign_all_the_same(alone, monkeypatch):
+    from mpi4py import MPI
+
+    sent = []
+
+    def send(*_: object) -> None:
+        if said:
+            sent.append(MPI.COMM_SELF.Isend([array("d", [said.pop()]), MPI.DOUBLE], dest=0, tag=pulse.SIGN))
+
+    monkeypatch.setattr(pulse, "TICK", 0.01)
+    alone._peers, alone._allowed = [0], {0: 0.0}  # it hears from itself
+    alone.start(Deadline("inf"))
+    spin(0.1)
+    assert alone._allowed == {0: float("inf")}
+    said = []
+    alone._sign = lambda rank, limit: said.append(limit)
+    monkeypatch.setattr(pulse.time, "sleep", send)  # the last one comes while it waits
+    alone.end()
+    MPI.Request.Waitall(sent)
+    assert len(sent) == 1
 
 
 def test_the_default_is_learned_from_the_slowest_round(alone, monkeypatch):
