@@ -100,6 +100,9 @@ class Job:
             with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 if not isinstance(error, Lost):  # which the watcher wrote there
                     file.write(pulse.line(late) if late and late.waits_for else trace)
+            if late and late.waits_for and not self._is_first_here(log):
+                time.sleep(2 + 4 * self._pulse.settling)
+                return
             # Where several ranks fail at once, the first to make this file is the one that speaks.
             with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
                 if late:
@@ -108,10 +111,21 @@ class Job:
                 failed.write(message + "\n")
         except FileExistsError:
             time.sleep(1 + (2 * self._pulse.settling if late else 0))
-            return
+            if not late:
+                return
+            # Whoever spoke has not ended this rank: no link leads from there to here, nor, perhaps, to the launcher.
+            message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
         except OSError:
             message = self._of_deadline([late]) if late else f"{message}\n{trace}"
         say(f"{message} ({'more' if late and late.waits_for else 'traceback'} in {self._directory / 'log.txt'})")
+
+    def _is_first_here(self, log: Path) -> bool:
+        """Whether no other rank of this host has said before this one, in log.txt, for whom it waits."""
+        here = [report for report in pulse.reports_in(log, self._places) if self._is_here(report.rank)]
+        return not here or here[0].rank == self._world.rank
+
+    def _is_here(self, rank: int) -> bool:
+        return self._places[rank].host == os.uname().nodename
 
     def _of_deadline(self, reports: list[Report]) -> str:
         return f"error: {pulse.in_words(reports, self._places)}; longer waits: deadline.seconds=<seconds> or inf"
@@ -145,7 +159,7 @@ class Job:
             if self._is_logger:
                 code = self._log(setup, channel, signals)
             else:
-                ranks_here = sum(place.host == os.uname().nodename for place in self._places)
+                ranks_here = sum(map(self._is_here, range(self._world.size)))
                 code = self._act(setup, agents, channel, make_wait(self._world, ranks_here))
         self._pulse.end()
         return code
