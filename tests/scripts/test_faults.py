@@ -44,9 +44,10 @@ def test_what_the_table_calls_wrong(faults, tmp_path):
         "exit code 0": good._replace(code=0),
         "nothing was said": good._replace(line=""),
         "the record does not open": good._replace(rounds=None),
+        "is not resumed": good._replace(resumed="no: it is another"),
     }
     assert faults.wrong(fault, good) == ""
     assert {faults.wrong(fault, seen) for seen in bad.values()} == bad.keys()
     faults.write([faults._columns(fault, seen) for seen in bad.values()], tmp_path)
-    assert (tmp_path / "faults.md").read_text().count("\n") == 6
+    assert (tmp_path / "faults.md").read_text().count("\n") == 7
     assert len(faults.FAULTS) >= 30
