@@ -2,12 +2,13 @@
 # The same experiment for many seeds, each a job of its own with a run directory of its own:
 #   sbatch --array=0-9 -n 8 scripts/cluster/slurm-array.sh experiment.toml
 # (repeats=10 runs ten seeds one after the other in one job, and puts them together.)
-# PYTHON and PMI: see slurm-srun.sh.
+# PYTHON, PMI, USR1 and --requeue: see slurm-srun.sh.
 #SBATCH --job-name=mpinodes
 #SBATCH --array=0-9
 #SBATCH --ntasks=8
 #SBATCH --cpus-per-task=1
 #SBATCH --time=01:00:00
+#SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%A-%a.out
@@ -24,4 +25,14 @@ fi
 [ -e "$run/experiment.toml" ] || rm -rf "$run" # nothing had begun
 if [ -d "$run" ]; then set -- --resume "$run"; else set -- "$@" seed="$seed" output.dir="$run"; fi
 
-exec srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@"
+srun -K1 --mpi="${PMI:-pmi2}" "$python" -m mpinodes.run "$@" &
+srun=$!
+trap 'kill -USR1 $srun' USR1
+wait $srun
+code=$?
+while [ $code -gt 128 ] && kill -0 $srun 2> /dev/null; do # see slurm-srun.sh
+  wait $srun
+  code=$?
+done
+if [ $code -eq 5 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit $code

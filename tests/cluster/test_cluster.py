@@ -141,29 +141,42 @@ def test_slurm_sends_it_before_the_time_is_up(mpich, slurm, listening, tmp_path)
     assert len(list(tmp_path.glob(f"runs/{job}/got-*"))) == 4
 
 
-def queued_again(job: int, slurm) -> None:
-    """Slurm would let it rest for two minutes."""
+def queued_again(job: int | str, slurm) -> None:
+    """And begun again."""
     slurm.wait(job, ("PENDING",))
-    while slurm.state(job) == "PENDING":
-        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-        time.sleep(0.5)
+    slurm.wait(job, ("RUNNING", "COMPLETING", "COMPLETED", "FAILED"))
 
 
-@pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh"])
-def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(template, mpich, slurm, monkeypatch, tmp_path):
+FIRST_TIME = '0 if os.environ.get("SLURM_RESTART_COUNT") else 0.05'  # a minute and more, where it is slow
+LIMITED = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=50", "rounds=1400"]
+
+
+@pytest.fixture(scope="module")
+def alone_and_limited(tmp_path_factory) -> Path:
+    """What takes a job more than its time, in one process."""
+    folder = tmp_path_factory.mktemp("limited")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SLURM_RESTART_COUNT", "1")
+        patched.chdir(folder)
+        Path("slow.py").write_text(slow(FIRST_TIME))
+        return run_of(folder / "run", " ".join([*LIMITED, "topology.agents=3"]))
+
+
+@pytest.mark.parametrize("template", ["slurm-srun.sh", "slurm-mpirun.sh", "slurm-array.sh"])
+def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(
+    template, environment, slurm, alone_and_limited, tmp_path
+):
     """The signal before it makes a checkpoint, the job is queued again, and goes on."""
-    (tmp_path / "slow.py").write_text(slow("0.05"))
-    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=600"]
-    limit = ["-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / template)]
-    job = slurm.submit(*limit, *words, "report=false", cwd=tmp_path, env=mpich.variables)
+    (tmp_path / "slow.py").write_text(slow(FIRST_TIME))
+    array = ["--array=1-1"] if template == "slurm-array.sh" else []
+    limit = [*array, "-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / template)]
+    number = slurm.submit(*limit, *LIMITED, "report=false", cwd=tmp_path, env=environment.variables)
+    job, run = (f"{number}_1", f"{number}/seed-1") if array else (number, str(number))
     queued_again(job, slurm)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
     assert "SIGUSR1: stopped after round " in output(tmp_path)
     assert " goes on after round " in output(tmp_path)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.chdir(tmp_path)
-    alone = run_of(tmp_path / "alone", " ".join([*words, "topology.agents=3"]))
-    assert same_bits(tmp_path / "runs" / str(job), alone) == []
+    assert same_bits(tmp_path / "runs" / run, alone_and_limited) == []
 
 
 def test_a_job_that_was_killed_goes_on_from_its_checkpoint(mpich, slurm, tmp_path):
