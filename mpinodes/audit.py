@@ -191,7 +191,7 @@ def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
 
     if asked.get("audit", {}).get("view", "links") != "links":
         return [of_view(compose(asked, None).experiment)]
-    return probes(asked.get("algorithm", {}), seed_of(asked), folder, adjacency_of(asked))
+    return probes(asked.get("algorithm", {}), seed_of(asked), folder, adjacency_of(asked), asked.get("feedback"))
 
 
 def seed_of(asked: dict[str, Any]) -> int:

@@ -74,11 +74,14 @@ OWN: dict[str, Tree] = {
 }
 
 
-def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample") -> list[Probe]:
+def probes(
+    section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
+) -> list[Probe]:
     """Those of the algorithm that an `algorithm` section names; their data go to a folder.
 
     Keys of the section whose values are words hold for the probes too. Adjacent data differ in one sample, or, where
-    the adjacency is one-agent, in all of an agent's.
+    the adjacency is one-agent, in all of an agent's. What agents are told of their losses is as in a section
+    `feedback`.
 
     Raises:
         BadInput: there is no such algorithm.
@@ -87,7 +90,8 @@ def probes(section: Tree, seed: int, folder: Path, adjacency: str = "one-sample"
     algorithm = registry.chosen(registry.ALGORITHMS, section)
     name = _family(algorithm)
     words = {key: value for key, value in section.items() if isinstance(value, str)}
-    return list(_probes(algorithm, name, words, seed, folder, adjacency == "one-agent"))
+    made = _probes(algorithm, name, words, seed, folder, adjacency == "one-agent")
+    return [probe._replace(asked=merge(probe.asked, {"feedback": feedback or {}})) for probe in made]
 
 
 def of_view(whole: Experiment) -> Probe:

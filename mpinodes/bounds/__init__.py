@@ -10,7 +10,7 @@ import numpy as np
 
 from mpinodes.bounds.constants import first_broken
 from mpinodes.core import Bound, Horizons, Setup, Vector
-from mpinodes.core.experiment import Faults
+from mpinodes.core.experiment import Faults, Revealed
 
 __all__ = ["bounds"]
 
@@ -27,8 +27,13 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     budget = setup.experiment.privacy.budget
     stopped = "agents stopped to tell of their data, to keep a budget" if budget and any(budget.stops) else ""
-    broken = first_broken(stopped, _faults(setup.experiment.faults))
+    broken = first_broken(stopped, _feedback(setup.experiment.feedback), _faults(setup.experiment.faults))
     return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems
+
+
+def _feedback(told: Revealed) -> str:
+    """What of that which agents are told no theorem here allows for; empty: nothing."""
+    return "gradients are estimated from two values, and the theorem has them revealed" if told.points else ""
 
 
 def _faults(faults: Faults) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
@@ -13,10 +13,23 @@ from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector
-from mpinodes.core.parts import Algorithm, Links, Loss, MakeLoss, Mechanism, Mixing, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import (
+    Algorithm,
+    Links,
+    Loss,
+    MakeLoss,
+    Mechanism,
+    Mixing,
+    Run,
+    SampleLoss,
+    Setup,
+    Stream,
+    Topology,
+)
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.two_point import Directions, two_point
 from mpinodes.topology.stored import file_of
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
@@ -79,7 +92,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of, run.grad_sensitivity),
+        losses=seen_losses(experiment, stream.of, run),
         links=_links(experiment, graph, mixing),
     )  # fmt: skip
 
@@ -94,14 +107,17 @@ def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Lin
     return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
-def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]) -> Losses:
+def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
     """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
 
     Args:
-        experiment: says how they are clipped, and the error.
+        experiment: says how they are clipped, the error, and whether gradients are seen at all.
         of: the losses, by agent.
-        sensitivity: `Run.grad_sensitivity`.
+        run: what is known of them.
     """
+    if experiment.feedback.points:
+        return _played_losses(experiment, of, run)
+    sensitivity = run.grad_sensitivity
     variance, seed = experiment.problem.gradient_noise, experiment.seed
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
 
@@ -118,6 +134,17 @@ def seen_losses(experiment: Experiment, of: Losses, sensitivity: Sequence[float]
         return loss
 
     return seen
+
+
+def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
+    """By agent, what it sees of its losses at the points that it plays."""
+    directions = Directions(experiment, run.blocks, run.dimension)
+
+    def played(agent: int) -> Callable[[int], Loss]:
+        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent)
+        return lambda t: seen(t, own(t))
+
+    return played
 
 
 def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> MakeLoss:

@@ -19,6 +19,7 @@ from mpinodes.config.metrics import metrics_of
 from mpinodes.config.requirements import (
     require_adjacency,
     require_faults,
+    require_feedback,
     require_fit,
     require_labels,
     require_mechanism,
@@ -57,6 +58,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
     require_set(classes.algorithm, experiment)
     require_faults(classes.algorithm, experiment)
+    require_feedback(classes.algorithm, experiment)
     setup = assembled(experiment, classes, graph, stream)
     connected_over = require_fit(setup, ranks)
     for r in range(1, experiment.repeats):  # a graph drawn from another seed

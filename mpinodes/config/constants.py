@@ -113,20 +113,23 @@ def _gradient_bounds(
     Lipschitz constant: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
         point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
 
-    The regularizer's gradient is no part of it: λ times the point, whatever the data.
+    The regularizer's gradient is no part of it: λ times the point, whatever the data. Of two-point estimates over k
+    coordinates all is k times as much, and of the sample only the clip is known (`losses.two_point`).
     """
     weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
-    whole = experiment.privacy.adjacency == "one-round"
-    of_one = min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
+    whole, estimated = experiment.privacy.adjacency == "one-round", bool(experiment.feedback.points)
+    of_one = 2 * clip if estimated else min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
     sensitivity, largest, lipschitz = [], [], []
     for block, batch, changed in zip(blocks, samples, replaced, strict=True):
-        terms = weight * (1.0 if average else batch)
-        sensitivity.append(2 * clip if whole else changed * of_one * weight / (batch if average else 1.0))
-        most = 2 * clip * (1.0 if whole else terms)
         size = block.stop - block.start
+        scale = float(size) if estimated else 1.0
+        terms = weight * (1.0 if average else batch)
+        of_all = 2 * clip if whole else changed * of_one * weight / (batch if average else 1.0)
+        sensitivity.append(scale * of_all)
+        most = scale * 2 * clip * (1.0 if whole else terms)
         moving = size if feasible.by_blocks else dimension
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
-        smooth = terms * loss.sample_smoothness(*norms)
+        smooth = scale * terms * loss.sample_smoothness(*norms)
         lipschitz.append(smooth)
         largest.append(min(most, smooth * feasible.diameter(moving)))
     return tuple(sensitivity), tuple(largest), tuple(lipschitz)

@@ -50,7 +50,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     require_all_at_once(algorithm, stream, data_section)
     tree = merge(
         {"seed": 0, "repeats": 1},
-        _of_data(stream, algorithm),
+        _of_data(stream, algorithm, bool(asked.get("feedback", {}).get("points"))),
         _without_other(own, asked),
         preset,
         asked,
@@ -85,10 +85,10 @@ def _absolute(asked: Tree) -> Tree:
     return merge(asked, changed)
 
 
-def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]]) -> Tree:
+def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], plays: bool) -> Tree:
     """The data's defaults; a fixed noise scale that goes with them is for agents that share one loss."""
     defaults: Tree = dict(stream.defaults)
-    if algorithm.solves and "problem" in defaults:  # which samples no gradients
+    if (algorithm.solves or plays) and "problem" in defaults:  # which sample no gradients
         kept = {k: v for k, v in defaults["problem"].items() if k != "gradient_noise"}
         defaults = defaults | {"problem": kept}
     if not algorithm.decomposable or "privacy" not in defaults:

@@ -101,6 +101,34 @@ def require_faults(algorithm: AlgorithmClass, experiment: Experiment) -> None:
         )
 
 
+def require_feedback(algorithm: AlgorithmClass, experiment: Experiment) -> None:
+    """Refuse bandit feedback where no gradients are asked for round by round, or its points would leave the set."""
+    feedback, problem = experiment.feedback, experiment.problem
+    if not feedback.points:
+        return
+    if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
+        able = [name for name, part in _classes(registry.ALGORITHMS) if part.takes_steps and not part.whole_data]
+        raise BadInput(
+            f"feedback.points = {feedback.points}: {experiment.name} is no online method that asks for one gradient in "
+            f"a round; leave it out, or choose one of {', '.join(able)}"
+        )
+    if problem.set != "none" and feedback.radius >= problem.radius:
+        raise BadInput(
+            f"feedback.radius = {feedback.radius:g}: no point of the set has so much room, for problem.radius = "
+            f"{problem.radius:g}; set feedback.radius below it"
+        )
+    if problem.gradient_noise:
+        raise BadInput(
+            f"problem.gradient_noise = {problem.gradient_noise:g}: with feedback.points = {feedback.points} there are "
+            "no gradients to be in error: leave it out, or 0"
+        )
+    if experiment.private and isinf(experiment.clip):
+        raise BadInput(
+            "privacy.clip = inf: nothing bounds the estimates of feedback.points = 2; set a finite privacy.clip, which "
+            "bounds a sample's slope"
+        )
+
+
 def _classes(kind: registry.Kind) -> list[tuple[str, Any]]:
     return [(name, registry.find(kind, name)) for name in registry.names(kind)]
 

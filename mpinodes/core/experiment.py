@@ -286,6 +286,30 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
         return self.delay + (self.lag if self.stragglers else 0)
 
 
+class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
+    """What an agent is told of the loss of a round."""
+
+    points: Annotated[
+        Literal[0, 2],
+        Meta(
+            description="0: the gradient of the loss; 2: its values at two points that the agent plays, "
+            "x + r u and x - r u with u of length 1 in a direction drawn anew from the seed, which is public; the "
+            "estimate d (f(x + r u) - f(x - r u)) u / (2r) then takes the gradient's place, and regret is that of the "
+            "points played. privacy.clip bounds what a sample adds to the slope along u, and so d times as much of the "
+            "estimate: noise grows with d"
+        ),
+    ] = 0
+    radius: Annotated[
+        float,
+        Meta(
+            ge=1e-6,
+            le=1e6,
+            description="of points=2: r of round 1, below problem.radius: x is taken from within the set by as much",
+        ),
+    ] = 0.1
+    decay: Annotated[float, Meta(ge=0, le=1, description="of points=2: r falls like t^-decay; 0: it stays")] = 0.5
+
+
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
     """Where it goes."""
 
@@ -337,6 +361,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     deadline: Deadline = field(default_factory=Deadline)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     faults: Faults = field(default_factory=Faults)
+    feedback: Revealed = field(default_factory=Revealed)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
 
@@ -479,7 +504,8 @@ def _plain(value: Any) -> Any:
 
 SECTIONS: dict[str, Any] = {
     "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "faults": Faults, "output": Output,
+    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "faults": Faults, "feedback": Revealed,
+    "output": Output,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mpinodes.core.experiment import SOURCES
+from mpinodes.core.experiment import SOURCES, Revealed
 
 if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
@@ -61,6 +61,8 @@ def fingerprint(setup: Setup) -> str:
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`
     if not (e.faults.takes or e.faults.most_late):
         tree.pop("faults")
+    if e.feedback == Revealed():
+        tree.pop("feedback")
     tree["sources"] = [blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup)]
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
 

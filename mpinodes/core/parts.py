@@ -62,6 +62,10 @@ class Set(ABC):
     def support(self, g: Vector) -> float:
         """Max over v in 𝒳 of ⟨g, v⟩; inf where it has none."""
 
+    @abstractmethod
+    def within(self, margin: float) -> Set:
+        """Its points around which a ball of this radius, less than its own, lies in it; of R^d all."""
+
     def prox_step(self, z: Vector, alpha: float) -> Vector:
         """Π(z, α) = argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""
         return self.project(-alpha * z)
@@ -360,6 +364,11 @@ class Loss(ABC):
     """f^t as one agent sees it: a loss of its samples, and perhaps a regularizer (λ/2)‖x‖²."""
 
     __slots__ = ()
+
+    @property
+    def played(self) -> Vector | None:
+        """Of bandit feedback, the point (d,) between those played, once they are; None: gradients are revealed."""
+        return None
 
     @abstractmethod
     def value(self, x: Vector) -> float:

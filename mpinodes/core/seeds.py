@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     START = 10
     DITHER = 11
     FAULTS = 12
+    DIRECTION = 13
 
 
 class Draws:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 import numpy as np
@@ -44,6 +44,10 @@ class Unconstrained(Set):
         """Inf, save at g = 0."""
         return np.inf if g.any() else 0.0
 
+    def within(self, margin: float) -> Unconstrained:
+        """All of it."""
+        return self
+
 
 @dataclass(frozen=True)
 class Box(Set):
@@ -62,6 +66,10 @@ class Box(Set):
     def support(self, g: Vector) -> float:
         """Radius · ‖g‖₁."""
         return self.radius * float(np.abs(g).sum())
+
+    def within(self, margin: float) -> Box:
+        """(1 − margin/radius)𝒳."""
+        return replace(self, radius=self.radius - margin)
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,10 @@ class Ball(Set):
         """Radius · ‖g‖₂."""
         return self.radius * norm(g)
 
+    def within(self, margin: float) -> Ball:
+        """(1 − margin/radius)𝒳."""
+        return replace(self, radius=self.radius - margin)
+
 
 @dataclass(frozen=True)
 class ProductOfBalls(Set):
@@ -103,6 +115,10 @@ class ProductOfBalls(Set):
     def support(self, g: Vector) -> float:
         """Radius · Σ_B ‖g_B‖₂."""
         return sum(Ball(self.radius).support(g[block]) for block in self.blocks)
+
+    def within(self, margin: float) -> ProductOfBalls:
+        """(1 − margin/radius)𝒳."""
+        return replace(self, radius=self.radius - margin)
 
 
 NAMES = ("box", "ball", "product-of-balls", "none")

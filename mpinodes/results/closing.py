@@ -11,7 +11,7 @@ from typing import Any
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
-from mpinodes.results import accounting, evaluator, faults, sources, theorems
+from mpinodes.results import accounting, evaluator, faults, feedback, sources, theorems
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import PARTS, Stopwatch
@@ -24,7 +24,7 @@ FACTS: Rules = {
     "topology": same, "connectivity": same, "agents": same, "rounds": largest, "rounds_asked": same,
     "partial": largest, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
-    "versions": same, "checked": same, "faults": faults.RULES, "bytes_sent": total,
+    "versions": same, "checked": same, "faults": faults.RULES, "feedback": same, "bytes_sent": total,
     "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
@@ -54,6 +54,7 @@ def facts(setup: Setup, rounds: int, seconds: float, versions: dict[str, str]) -
         "agent_regret_every": e.record.agent_regret_every,
         "checked": sources.checked(e),
         "faults": befell,
+        "feedback": feedback.told(setup, rounds),
         "bytes_sent": 8 * setup.frame_width * (befell["sent"] if befell else messages(setup, rounds)),
         "seconds": seconds,
         "rounds_per_second": rounds / seconds,

@@ -15,6 +15,7 @@ from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.core.events import Events
+from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
@@ -50,6 +51,7 @@ class Logger:
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
+        self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
         attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
         path = directory / "record.h5"
@@ -132,7 +134,10 @@ class Logger:
         """What is recorded only where it is asked for."""
         record, found = self._setup.experiment.record, {}
         if record.decisions:
-            found["decision"] = Variable(("round", "agent", "coordinate"), estimates)
+            axes = ("round", "agent", "coordinate")
+            found["decision"] = Variable(axes, estimates)
+            if self._directions:
+                found["offset"] = Variable(axes, self._directions.offsets(self._done + 1, len(estimates)))
         if record.transcript:
             graph = self._setup.reached
             by_round = range(self._done + 1, self._done + len(frames) + 1)

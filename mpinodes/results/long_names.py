@@ -6,6 +6,7 @@ PURE_NUMBER = "1"  # as CF conventions have it
 
 LONG_NAMES = {
     "decision": "estimate of an agent",
+    "offset": "what an agent plays its estimate plus and minus of",
     "transcript": "words of the frame that an agent sends",
     "receiver": "whether it is sent to a neighbor (1) or not (0)",
     "lateness": "how late a neighbor hears it (-1: never)",

@@ -28,6 +28,9 @@ And for both, with y_i(t) = x_i(t) in the second:
 With K = `record.agent_regret_every` > 1, what sets a summand of agent regret apart from that of network regret is found
 in rounds 1, K + 1, 2K + 1, ... alone, and each of these stands for the K rounds from it on.
 
+Where agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the points between them, and the loss
+of a round is the mean of the losses at both; averages are those of the points between them.
+
 A nondecomposable decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full vector), nor
 need a point made of noisy messages, so a regret may be negative.
 """
@@ -43,6 +46,7 @@ from mpinodes.core import ALL, Features, Setup, Vector
 from mpinodes.core.messages import stack
 from mpinodes.results.gathered import IN_CACHE, Gathered, blocks
 from mpinodes.results.meter import Columns, Losses, Lost, Meter, Points
+from mpinodes.results.played import Played
 from mpinodes.results.samples import Samples
 from mpinodes.results.totals import Total
 
@@ -155,4 +159,5 @@ def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
     kind = Constant if setup.experiment.data.get("batch") == "all" else Changing
-    return Meter(setup, horizons, kind(setup, owners))
+    losses: Losses = kind(setup, owners)
+    return Meter(setup, horizons, Played(losses, setup) if setup.experiment.feedback.points else losses)

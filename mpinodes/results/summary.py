@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpinodes.results import faults
+from mpinodes.results import faults, feedback
 from mpinodes.results.findings import warnings
 from mpinodes.results.privacy_words import lines
 from mpinodes.results.timing import in_words
@@ -33,6 +33,7 @@ def text(summary: Json, directory: Path) -> str:
         f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {rounds(s)}, d = {s['dimension']}, "
         f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
         *([f"  {faults.in_words(s['faults'])}"] if s.get("faults") else []),
+        *([f"  {feedback.in_words(s['feedback'])}"] if s.get("feedback") else []),
         f"  {in_words(s['timing'])}",
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),

@@ -68,6 +68,9 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: S
                     yield Chunk(rows[:, :place])
                 return
             arrivals = heard(states, turn)
+            if steps[0].plays:
+                for i, step in enumerate(steps):
+                    step.play(states[i], arrivals[i], rows[i, place])
         plan.came()
         if order.keeps:
             under_way = {i: np.array([turn[i] for turn in frames]) for i in range(n)} if setup.links else None

@@ -237,12 +237,18 @@ def run_agent(
         arrivals = links.restored(state.here, kept["frames"])
     keeper.forget_after(t)
     while t < setup.experiment.rounds:
-        state = step(state, arrivals, frame, channel.row(t + 1))
+        row = channel.row(t + 1)
+        state = step(state, arrivals, frame, row)
         if state.left:
             break
         t += 1
-        order = channel.done(t)
-        arrivals = exchange(state.here)
+        if step.plays:  # only then is its row complete
+            arrivals = exchange(state.here)
+            step.play(state, arrivals, row)
+            order = channel.done(t)
+        else:
+            order = channel.done(t)
+            arrivals = exchange(state.here)
         if order is None:
             continue
         keeper.forget_before(order.forget)

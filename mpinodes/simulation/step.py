@@ -135,6 +135,7 @@ class Step:
 
     Attributes:
         losses: the agent's own, by round.
+        plays: whether losses are shown at points played alone.
         releaser: the one place that adds noise.
     """
 
@@ -152,6 +153,8 @@ class Step:
         self._last_telling = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
         self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
+        self.plays = bool(setup.experiment.feedback.points)
+        self._taken: tuple[State, State] | None = None  # in by `play`: the state before, and after
         self.losses = setup.losses(agent)
         self.releaser = Releaser(setup, agent, self.losses)
 
@@ -173,11 +176,26 @@ class Step:
         Returns:
             The new state; where it has `left`, nothing was said.
         """
-        if arrivals is not None:
+        if self._taken is not None and self._taken[0] is s:
+            s, self._taken = self._taken[1], None
+        elif arrivals is not None:
             s = self.receive(s, arrivals, self.losses(s.here.t))
-            if s.left:
-                return s
-        return self._say(s, frame, row)
+        return s if s.left else self._say(s, frame, row)
+
+    def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
+        """Where agents play (`plays`): take it in at once, and write down where that was.
+
+        An algorithm may ask for it at a point made of what is heard in this round. The next call goes on from there.
+
+        Args:
+            s: the state of the round.
+            arrivals: of the round.
+            row: (row width,) of the round, as its call filled it.
+        """
+        loss = self.losses(s.here.t)
+        self._taken = s, self.receive(s, arrivals, loss)
+        if loss.played is not None:
+            row[: self._dimension] = loss.played
 
     def message(self, s: State) -> Message:
         """What the agent says: what its algorithm would, for as long as its privacy budget lasts."""

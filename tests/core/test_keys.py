@@ -91,6 +91,8 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         return 9
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
+    if path == ("feedback", "points"):
+        return 2
     if path[0] == "faults":
         return 0.5 if isinstance(value, float) else value + 1
     if path == ("output",):
@@ -106,7 +108,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
-        return value / 2 if path[-1] == "delta" else value * 2 + 1
+        return value / 2 if path[-1] in ("delta", "decay") else value * 2 + 1
     if isinstance(value, (list, tuple)):
         return [*value, 7 if path[-1] != "metrics" else "other"]
     return f"{value}-other" if isinstance(value, str) else "other"

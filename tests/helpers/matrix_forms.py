@@ -102,7 +102,7 @@ def decomposable(parts: Setup) -> reference.Run:
     name, lam, alpha, run = e.algorithm["name"], e.problem.regularizer, step(parts), reference.Run(parts.noise_key)
     mean_of_samples = e.problem.average and e.privacy.adjacency == "one-sample"
     changed = e.clip / (e.data["batch"] if mean_of_samples else 1)
-    unit = 2 * changed * sqrt(d) / e.epsilon  # 0 where ε = ∞
+    unit = 2 * changed * (d if e.feedback.points else 1) * sqrt(d) / e.epsilon  # 0 where ε = ∞
     hidden = gradients(parts, lam)
     if name == "weight-balancing":
         start = 1 / n if e.topology["name"] == "eulerian" or n == 1 else 1 / len(edges(1))
@@ -121,3 +121,56 @@ def decomposable(parts: Setup) -> reference.Run:
         run, e.rounds, d, gradients(parts, lam - phi), matrices, said, project, alpha, unit,
         phi=phi, public=e.algorithm.get("regularizer_at") == "public",
     )  # fmt: skip
+
+
+def value(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
+    match loss:
+        case "hinge":
+            return np.maximum(0, 1 - b * m)
+        case "logistic":
+            return np.logaddexp(0, -b * m)
+        case "absolute":
+            return np.abs(m - b)
+        case _:
+            return (m - b) ** 2
+
+
+class TwoPoints:
+    """Every agent's estimate from the losses at two points, from features and targets alone.
+
+    Attributes:
+        centers: (rounds, n, d) between the points, as far as estimates were asked for.
+    """
+
+    def __init__(self, parts: Setup, regularizer: float) -> None:
+        e, n, d = parts.experiment, parts.topology.agents, parts.dimension
+        self._e, self._lam = e, regularizer
+        self._streams = [parts.stream.of(i) for i in range(n)]
+        shared = e.data["partition"] == "shared"
+        self._owned = reference.blocks(d, n) if shared else [np.arange(d)] * n
+        self._centers = [[] for _ in range(n)]
+
+    @property
+    def centers(self) -> np.ndarray:
+        return np.array(self._centers).transpose(1, 0, 2)
+
+    def __call__(self, t: int, points: np.ndarray) -> np.ndarray:
+        return np.stack([self.of(t, i, x) for i, x in enumerate(points)])
+
+    def of(self, t: int, i: int, x: np.ndarray) -> np.ndarray:
+        e, owned = self._e, self._owned[i]
+        r = e.feedback.radius / t**e.feedback.decay
+        room = e.problem.radius - r
+        c = {"ball": reference.ball(room), "box": reference.box(room), "none": lambda x: x}[e.problem.set](x)
+        self._centers[i].append(c)
+        u = np.zeros(len(x))
+        u[owned] = reference.draws(e.seed, 13, i, t).standard_normal(len(owned))
+        u /= np.linalg.norm(u)
+        a, b = self._streams[i](t).features, self._streams[i](t).targets
+        ahead, behind = (value(e.problem.loss, a @ (c + s * r * u), b) for s in (1, -1))
+        divisor = e.data["batch"] if e.problem.average else 1
+        if e.privacy.adjacency == "one-round":
+            slope = np.clip(np.sum(ahead - behind) / divisor / (2 * r), -e.clip, e.clip)
+        else:
+            slope = np.clip((ahead - behind) / (2 * r), -e.clip, e.clip).sum() / divisor
+        return len(owned) * slope * u + self._lam * x

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mpinodes.results import faults, findings, privacy_words
+from mpinodes.results import faults, feedback, findings, privacy_words
 from mpinodes.results import summary as words
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import PARTS
@@ -76,6 +76,7 @@ def _what(s: Json) -> str:
 
 def _remarks(s: Json) -> str:
     befell = f"{faults.in_words(s['faults'])}. ".capitalize() if s.get("faults") else ""
+    befell += f"{feedback.in_words(s['feedback'])}. ".capitalize() if s.get("feedback") else ""
     speed = f"{befell}{s['rounds_per_second']:.3g} rounds/s ({s['seconds']:.2f} s)."
     if "seeds" not in s:
         return speed
