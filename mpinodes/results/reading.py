@@ -32,6 +32,7 @@ RECORD, DIMS = "record.h5", "dims"
 PATIENCE = 10.0  # seconds that readers and the run wait for each other
 PACKED_AT_MOST = 1100  # times, by deflate
 CHUNK_AT_MOST = 1 << 20  # bytes of a chunk of more than one round
+CACHED = 1 << 18  # bytes of chunks of a variable, where HDF5 would keep megabytes of each
 TRIES = 5  # to read all of a record while its run goes on
 
 
@@ -76,7 +77,7 @@ class Reader:
             _wait_for(self._lock, self.path)
             self._as_opened = self._state()
             with self._reading():
-                self._file = h5py.File(self.path, "r", locking=False)
+                self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=CACHED)
                 self.attrs = {name: _plain(value) for name, value in self._file.attrs.items()}
             require_version(self.attrs.get("version"), str(run))
             with self._reading():

@@ -117,8 +117,8 @@ def _commit() -> str:
 
 
 def fresh_file(path: Path) -> h5py.File:
-    """A new HDF5 file whose variables keep the order they are made in."""
-    return h5py.File(path, "w", track_order=True, locking=False)
+    """A new HDF5 file whose variables keep the order they are made in, and no chunk is kept that was written."""
+    return h5py.File(path, "w", track_order=True, locking=False, rdcc_nbytes=0)
 
 
 def draft_of(path: Path) -> Path:
