@@ -7,15 +7,14 @@ numbers of the message's leakage, and its frame where the transcript is recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from math import sqrt
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,7 @@ COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 AXES = {  # of the columns of a leakage that have some
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
-HASHED_AT_ONCE = 8192  # messages
+STRETCH = 8192  # rounds that are looked at together, of events that may be too many to be in memory at once
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
@@ -300,12 +299,87 @@ class Events:
         """(...) Whether it does, and states exactly how."""
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
+    @property
+    def agents(self) -> int:
+        """Of (rounds, agents)."""
+        return int(self.data.shape[1])
+
+    def of(self, agent: int) -> Events:
+        """(rounds,) of (rounds, agents)."""
+        return self[:, agent]
+
     def priced(self) -> bytes:
-        """A hash of all that a cost depends on."""
-        found = blake2b()
-        for first in range(0, len(self.data), HASHED_AT_ONCE):
-            data = self.data[first : first + HASHED_AT_ONCE].copy()
-            for name in TELEMETRY:
-                data["event"][name] = 0.0
-            found.update(data.tobytes())
-        return found.digest()
+        """All that a cost depends on."""
+        data = self.data.copy()
+        for name in TELEMETRY:
+            data["event"][name] = 0.0
+        return data.tobytes()
+
+
+class History(Protocol):
+    """The events of a run, as `Events` of (rounds, agents) are, and those that are read when they are asked for."""
+
+    @property
+    def vectors(self) -> int:
+        """Of a message."""
+
+    @property
+    def hidden(self) -> int:
+        """How many hidden parts there are."""
+
+    @property
+    def dimension(self) -> int:
+        """Of a vector."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rounds: slice) -> Events: ...
+
+
+class Unread:
+    """A history that is somewhere else: the rounds asked for last are in memory.
+
+    Args:
+        read: by first round, from 0, and the one after the last: (rounds, agents).
+        rounds: how many there are; one or more.
+    """
+
+    def __init__(self, read: Callable[[int, int], Events], rounds: int) -> None:
+        self._read, self._rounds = read, rounds
+        self._last = (0, 1), read(0, 1)
+        some = self._last[1]
+        self.agents, self.vectors, self.hidden, self.dimension = some.agents, some.vectors, some.hidden, some.dimension
+
+    def __len__(self) -> int:
+        return self._rounds
+
+    def __getitem__(self, rounds: slice) -> Events:
+        """Some rounds in a row."""
+        first, last, _ = rounds.indices(self._rounds)
+        if self._last[0] != (first, last):
+            self._last = (first, last), self._read(first, last)
+        return self._last[1]
+
+    def of(self, agent: int) -> History:
+        """(rounds,)."""
+        return _OfOne(self, agent)
+
+
+class _OfOne:
+    """One agent's part."""
+
+    def __init__(self, whole: Unread, agent: int) -> None:
+        self._whole, self._agent = whole, agent
+        self.vectors, self.hidden, self.dimension = whole.vectors, whole.hidden, whole.dimension
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def __getitem__(self, rounds: slice) -> Events:
+        return self._whole[rounds][:, self._agent]
+
+
+def stretches(history: History) -> Iterator[tuple[int, Events]]:
+    """All of it, some rounds at a time, each with the number of its first round, from 0."""
+    for first in range(0, len(history), STRETCH):
+        yield first, history[first : first + STRETCH]

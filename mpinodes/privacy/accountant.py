@@ -16,17 +16,18 @@ exact (GDP); `tight` adds the numerical composition of privacy loss distribution
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Events, Kind
+from mpinodes.core.events import STRETCH, Events, Kind, Unread, stretches
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
-from mpinodes.privacy.ledger import Ledger, Uses
+from mpinodes.privacy.ledger import Ledger, Unlisted
 from mpinodes.privacy.recursive import open_ledgers
 
 BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
@@ -91,47 +92,55 @@ class Accountant:
 
     def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
-        self._chunks: list[Events] = []
-        self._opened: tuple[Events, list[Any], dict[Any, Ledger]] | None = None
+        self._history: Events | Unread | None = None
+        self._opened: tuple[list[Any], dict[Any, Ledger]] | None = None
         self._read = 0  # the horizon that the open ledgers have come to
 
-    def compose(self, events: Events) -> None:
+    def compose(self, events: Events | Unread) -> None:
         """Add the events of the next rounds, (rounds, agents), which stay as they are."""
-        self._chunks.append(events)
+        before = self._history
+        self._history = events if before is None else Events.concatenate([before[:], events[:]])
         self._opened = None
 
-    def events(self) -> Events:
+    @property
+    def history(self) -> Events | Unread:
         """All events so far: (rounds, agents)."""
-        if len(self._chunks) > 1:
-            self._chunks = [Events.concatenate(self._chunks)]
-        return self._chunks[0]
+        if self._history is None:
+            raise ValueError("no events yet")
+        return self._history
 
     def ledgers(self, horizon: int) -> list[Ledger]:
         """By agent; those whose events and samples come alike share one. To be read at this horizon."""
-        _, keys, ledgers = self._open(horizon)
-        self._read = horizon
+        keys, ledgers = self._follow(horizon)
         return [ledgers[key] for key in keys]
 
-    def _open(self, horizon: int) -> tuple[Events, list[Any], dict[Any, Ledger]]:
-        """All events, by agent a key, and by key a ledger that has not been read beyond the horizon."""
-        if self._opened and self._read <= horizon:
-            return self._opened
-        events = self.events()
+    def _follow(self, horizon: int) -> tuple[list[Any], dict[Any, Ledger]]:
+        """By agent a key, and by key a ledger that has been read as far as the horizon."""
+        if not self._opened or self._read > horizon:
+            self._opened, self._read = self._open(), 0
+        while self._read < horizon:  # side by side, for all look at the same rounds
+            self._read = min(self._read + STRETCH, horizon)
+            for ledger in self._opened[1].values():
+                ledger.follow(self._read)
+        return self._opened
+
+    def _open(self) -> tuple[list[Any], dict[Any, Ledger]]:
         # Agents whose events and samples come alike, by far the most usual case, are priced once.
-        n = events.data.shape[1]
-        groups = [self._groups(i) for i in range(n)]
-        keys = [(events[:, i].priced(), groups[i]) for i in range(n)]
+        history = self.history
+        groups = [self._groups(i) for i in range(history.agents)]
+        priced, used = ([blake2b() for _ in groups] for _ in range(2))
+        for _, events in stretches(history):
+            for i in range(len(groups)):
+                priced[i].update(events.of(i).priced())
+                used[i].update(events.of(i).uses.tobytes())
+        keys = [(hashed.digest(), of) for hashed, of in zip(priced, groups, strict=True)]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
-        uses: dict[Any, Uses] = {}
+        uses: dict[Any, Unlisted] = {}
         own = []
         for i in first.values():
-            column = (events[:, i].uses.tobytes(), groups[i])
-            if column not in uses:
-                uses[column] = Uses.of(events[:, i], groups[i])
-            own.append((events[:, i], uses[column]))
-        ledgers = dict(zip(first, open_ledgers(own), strict=True))
-        self._opened, self._read = (events, keys, ledgers), 0
-        return self._opened
+            column = used[i].digest(), groups[i]
+            own.append((history.of(i), uses.setdefault(column, Unlisted(history.of(i), groups[i]))))
+        return keys, dict(zip(first, open_ledgers(own), strict=True))
 
     def losses(
         self,
@@ -142,20 +151,18 @@ class Accountant:
         tell: Callable[[int, int], None] = lambda done, of: None,
     ) -> PrivacyLosses:
         """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
-        events, keys, ledgers = self._open(int(horizons[0]))
+        keys, ledgers = self._follow(int(horizons[0]))
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         counts = {key: keys.count(key) for key in ledgers}
-        distances = np.cumsum(events.tv_distance.sum(axis=2), axis=0)
         agents, network = [], []
-        for horizon in horizons.tolist():
+        for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
+            self._follow(horizon)
             exact = tight and horizon == horizons[-1]
-            distance = distances[horizon - 1]
             one = {
                 key: price_at_distance([ledger], [1], horizon, delta, exact, distance[first[key]])
                 for key, ledger in ledgers.items()
             }
             agents.append([one[key] for key in keys])
-            self._read = horizon
             if self._shared:
                 all_of = list(ledgers.values()), list(counts.values())
                 network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
@@ -166,6 +173,20 @@ class Accountant:
         return PrivacyLosses(np.array(claimed), agents, network)
 
 
+def distances(history: Events | Unread, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
+    """Σ of total variation distances, by horizon and agent: (h, n)."""
+    found, so_far = np.zeros((len(horizons), history.agents)), np.zeros(history.agents)
+    for first, events in stretches(history):
+        sums = events.tv_distance.sum(axis=2)
+        sums[0] += so_far
+        sums = np.cumsum(sums, axis=0)
+        for place, horizon in enumerate(horizons):
+            if first < horizon <= first + len(sums):
+                found[place] = sums[horizon - first - 1]
+        so_far = sums[-1]
+    return found
+
+
 def _claimed(claim: Callable[[int], float | Sequence[float] | None] | None, t: int) -> float | Sequence[float]:
     epsilon = claim(t) if claim else None
     return np.nan if epsilon is None else epsilon
@@ -173,7 +194,7 @@ def _claimed(claim: Callable[[int], float | Sequence[float] | None] | None, t: i
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
     """The loss of the joint view of agents, each ledger standing for `count` of them."""
-    if any(ledger.is_unknown[:horizon].any() for ledger in ledgers):
+    if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
     read = [ledger.at(horizon) for ledger in ledgers]
     most = max(len(pure) for pure, _ in read)
@@ -181,7 +202,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     for (one_pure, one_rho), count in zip(read, counts, strict=True):
         pure[: len(one_pure)] += count * one_pure
         rho[: len(one_rho)] += count * one_rho
-    gaussian = all(ledger.costs.is_all(Kind.GAUSSIAN) for ledger in ledgers)
+    gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
         parts = zip(ledgers, counts, read, strict=True)

@@ -239,16 +239,14 @@ def response(events: Events, groups: int) -> Response:
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
-def fits(events: Events, groups: int) -> bool:
-    """Whether the response of so many groups can be followed one by one."""
-    return not is_signed(events) or len(events) * groups <= LARGEST_HISTORY
-
-
 def is_signed(events: Events) -> bool:
     """Whether there are signs, and all that is hidden is exact: beside a bound on norms a sign is worth nothing."""
-    names = ("transition", "gradient", "point", "reads")
-    exact = events.hidden > 0 and bool(events.is_exact[events.is_hidden].all())
-    return exact and any((events.leakage(name) < 0).any() for name in names)
+    return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
+
+
+def has_signs(events: Events) -> bool:
+    """Whether any weight is below 0."""
+    return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
@@ -278,22 +276,38 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
         events: (rounds,) of one agent.
         most_used: (rounds,) by message, how often it carries a sample at most, and no less than 1.
     """
-    most = np.zeros((len(events), events.vectors))
-    most[events.is_unknown] = np.inf
-    if not events.hidden:
-        return most
-    a, b, c, s, r, lipschitz = (
-        events.leakage(n) for n in ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz")
-    )
     if is_signed(events):
-        return np.maximum(most, _signed_ceilings(events, most_used))
-    a, b, c = map(np.abs, (a, b, c))
-    lost, hidden = np.logical_or.accumulate(events.is_unknown), events.is_hidden
-    begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]  # where all is said but for these
-    entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
-    moved = _weighted(b, np.where(lipschitz > 0, r, 0.0)[:, None]) + _kept(a * hidden[:, None, None], entered)
-    read = np.where(lost[:, None], np.inf, _weighted(c, moved[:, None]).sum(axis=2))
-    return np.asarray(np.where(hidden[:, None], read, most))
+        unknown = np.where(events.is_unknown, np.inf, 0.0)[:, None]
+        return np.maximum(unknown, _signed_ceilings(events, most_used))
+    return Ceilings().take(events, most_used)
+
+
+class Ceilings:
+    """`ceilings` of events that come some at a time, whatever their signs."""
+
+    def __init__(self) -> None:
+        self._lost = False
+        self._h: list[float] = []  # after the last message
+
+    def take(self, events: Events, most_used: Indices) -> Vector:
+        """Those of the next messages."""
+        most = np.zeros((len(events), events.vectors))
+        most[events.is_unknown] = np.inf
+        if not events.hidden or not len(events):
+            return most
+        a, b, c, s, r, lipschitz = (
+            events.leakage(n) for n in ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz")
+        )
+        a, b, c = map(np.abs, (a, b, c))
+        lost, hidden = np.logical_or.accumulate(events.is_unknown) | self._lost, events.is_hidden
+        # Where all is said but for these.
+        begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]
+        entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
+        kept, self._h = _kept(a * hidden[:, None, None], entered, self._h)
+        moved = _weighted(b, np.where(lipschitz > 0, r, 0.0)[:, None]) + kept
+        read = np.where(lost[:, None], np.inf, _weighted(c, moved[:, None]).sum(axis=2))
+        self._lost = bool(lost[-1])
+        return np.asarray(np.where(hidden[:, None], read, most))
 
 
 def _weighted(weights: Vector, sizes: Vector) -> Vector:
@@ -302,15 +316,15 @@ def _weighted(weights: Vector, sizes: Vector) -> Vector:
         return np.where(weights == 0, 0.0, weights * sizes)
 
 
-def _kept(a: Vector, entered: Vector) -> Vector:
-    """A(t) h(t - 1) with h(t) = A(t) h(t - 1) + entered(t): (rounds, parts, parts), (rounds, parts) -> the latter."""
+def _kept(a: Vector, entered: Vector, h: list[float]) -> tuple[Vector, list[float]]:
+    """A(t) h(t - 1) with h(t) = A(t) h(t - 1) + entered(t), from h on: (rounds, parts) both; and the last h."""
+    h, kept = h or [0.0] * entered.shape[1], []
     if not a.any():
-        return np.zeros_like(entered)
-    h, kept = [0.0] * entered.shape[1], []
+        return np.zeros_like(entered), entered[-1].tolist()
     for rows, new in zip(a.tolist(), entered.tolist(), strict=True):
         kept.append([sum(weight * part for weight, part in zip(row, h, strict=True) if weight) for row in rows])
         h = [part + more for part, more in zip(kept[-1], new, strict=True)]
-    return np.array(kept)
+    return np.array(kept), h
 
 
 def _signed_ceilings(events: Events, most_used: Indices) -> Vector:

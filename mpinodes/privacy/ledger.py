@@ -11,19 +11,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
-from math import log
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mpinodes.core.events import Events, Kind
+from mpinodes.core.events import STRETCH, Events, History, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
-from mpinodes.privacy.leakage import Indices, ceilings
+from mpinodes.privacy.leakage import Ceilings, Indices, ceilings, has_signs
 
-AT_ONCE = 4096  # messages that are looked at together where that takes much room for each
+AT_ONCE = 2048  # messages, or uses, that are looked at together where that takes much room for each
+MOST_KEPT = 50_000  # groups of an agent whose Rényi curves are kept
+PURE, RHO = 0, 1  # columns of what groups have cost; then the Rényi curve
 
 
 class Uses(NamedTuple):
@@ -35,14 +39,10 @@ class Uses(NamedTuple):
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
         """The uses that one agent's events name."""
-        times, found = [], []
-        for first in range(0, len(events), AT_ONCE):
-            carried = [groups(r) if r else () for r in events[first : first + AT_ONCE].uses.tolist()]
-            times.append(np.array([len(c) for c in carried]))
-            found.append(np.fromiter((g for c in carried for g in c), np.int64, int(times[-1].sum())))
-        if not times:
-            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        return cls(np.repeat(np.arange(len(events)), np.concatenate(times)), np.concatenate(found))
+        carried = [groups(r) if r else () for r in events.uses.tolist()]
+        times = np.array([len(c) for c in carried], np.int64)
+        found = np.fromiter((g for c in carried for g in c), np.int64, int(times.sum()))
+        return cls(np.repeat(np.arange(len(events)), times), found)
 
     def between(self, first: int, last: int) -> Uses:
         """Those of messages `first` to `last` - 1, as messages from 0."""
@@ -62,6 +62,25 @@ class Uses(NamedTuple):
         return int(self.group.max(initial=-1)) + 1
 
 
+class Unlisted:
+    """The uses that one agent's events name, found anew for the messages asked for: those asked for last are kept.
+
+    Args:
+        events: (rounds,) of the agent.
+        of: by round its groups.
+    """
+
+    def __init__(self, events: History, of: Callable[[int], Sequence[int]]) -> None:
+        self._events, self._of = events, of
+        self._last = (0, 0), Uses.of(events[:0], of)
+
+    def between(self, first: int, last: int) -> Uses:
+        """As of `Uses`."""
+        if self._last[0] != (first, last):
+            self._last = (first, last), Uses.of(self._events[first:last], self._of)
+        return self._last[1]
+
+
 class Costs:
     """What release t costs if it changes by δ, for vectors of releases and changes."""
 
@@ -74,11 +93,6 @@ class Costs:
         rounding_l2 = events.rounding_l2.ravel()
         self._rounding = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         l1, l2 = events.l1.ravel(), events.l2.ravel()
-        telling = (events.uses > 0) | events.is_unknown
-        if events.hidden:
-            told = (events.leakage("largest") > 0) | (events.leakage("transition") != 0).any(axis=(-2, -1))
-            telling |= events.is_hidden & told
-        self._telling = events.kind[telling].ravel()
         with np.errstate(invalid="ignore"):
             self._ratio = np.where(np.isinf(l2) | (l2 == 0) | by_norm, 1.0, l1 / l2)
 
@@ -128,28 +142,85 @@ class Costs:
         """The law of the noise of releases."""
         return np.asarray(self._kind[t])
 
+
+@dataclass(slots=True)
+class Facts:
+    """What holds of all of an agent's events.
+
+    Attributes:
+        unknown_from: the first message, from 0, of which nothing is stated; inf: there is none.
+        kinds: the laws of the noise of all that can tell of data.
+        is_saturated: whether an older change moves every message as far as it can, or not at all.
+        is_finite: whether all numbers are that a recursion goes by.
+        is_exact: whether every hidden part is stated exactly.
+        has_signs: whether there is a sign in any.
+        groups: how many are used.
+    """
+
+    unknown_from: float = inf
+    kinds: frozenset[float] = frozenset()
+    is_saturated: bool = True
+    is_finite: bool = True
+    is_exact: bool = True
+    has_signs: bool = False
+    groups: int = 0
+
+    @classmethod
+    def of(cls, events: Events, uses: Uses) -> Facts:
+        """Of all events."""
+        found = cls()
+        found.take(0, events, uses)
+        return found
+
+    def take(self, first: int, events: Events, uses: Uses) -> None:
+        """The messages (rounds,) from `first` on, and what they use."""
+        self.groups = max(self.groups, uses.groups)
+        unknown = events.is_unknown
+        if unknown.any():
+            self.unknown_from = min(self.unknown_from, first + int(np.argmax(unknown)))
+        telling = (events.uses > 0) | unknown
+        self.is_finite &= bool(np.isfinite([events.l1, events.l2]).all())
+        if events.hidden:
+            a, r, lipschitz = (events.leakage(name) for name in ("transition", "largest", "lipschitz"))
+            remembers = (a != 0).any(axis=(-2, -1))
+            telling |= events.is_hidden & ((r > 0) | remembers)
+            self.is_saturated &= bool((~remembers & ((r == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())
+            numbers = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
+            self.is_finite &= all(bool(np.isfinite(events.leakage(name)).all()) for name in numbers)
+            self.is_exact &= bool(events.is_exact[events.is_hidden].all())
+            self.has_signs |= has_signs(events)
+        self.kinds |= frozenset(np.unique(events.kind[telling]).tolist())
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether there are signs that count: beside a bound on norms one is worth nothing."""
+        return self.is_exact and self.has_signs
+
     def is_all(self, kind: Kind) -> bool:
         """Whether every event that can tell of data is of this kind."""
-        return bool((self._telling == kind).all())
+        return self.kinds <= {kind}
 
 
 class Ledger(ABC):
     """One agent's events, read at growing horizons.
 
-    Attributes:
-        costs: of its releases.
-        is_unknown: by message, whether nothing is stated of what it leaks.
+    Args:
+        events: (rounds,) of the agent.
+        uses: what its messages carry.
+        facts: of all events.
     """
 
-    def __init__(self, events: Events, uses: Uses) -> None:
-        self._events, self._groups = events, uses.groups
-        self.costs, self.is_unknown = Costs(events), events.is_unknown
-        self._message, self._group = uses.released(events.vectors)
-        self._most_used = np.maximum(np.bincount(uses.message, minlength=len(events)), 1)
+    def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
+        self._events, self._uses, self.facts = events, uses, facts
 
-    def releases(self, horizon: int) -> int:
-        """How many there are in the first so many rounds."""
-        return horizon * self._events.vectors
+    @cached_property
+    def costs(self) -> Costs:
+        """Of all releases, for which all events are read."""
+        return Costs(self._events[:])
+
+    @abstractmethod
+    def follow(self, horizon: int) -> None:
+        """Read on to there."""
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
@@ -167,85 +238,144 @@ class Ledger(ABC):
 class Saturated(Ledger):
     """After its first use a sample moves every release by the most that older changes can move it, or by nothing.
 
-    Costs are then sums over uses plus a stretch of a cumulative sum.
+    Costs are then sums over uses plus a stretch of a cumulative sum. Of groups and of the sum there are columns: pure
+    ε, ρ and, where there are not too many groups, the Rényi curve; and counts of costs of the first two without bound.
     """
 
-    def __init__(self, events: Events, uses: Uses) -> None:
-        super().__init__(events, uses)
-        message, group = self._message, self._group
-        everything = np.arange(self.releases(len(events)))
-        self._hidden = hidden = ceilings(events, self._most_used).ravel()
-        self._first = np.full(uses.groups, len(everything))
-        # All vectors of the message that first carries a sample are new.
-        np.minimum.at(self._first, group, message + events.vectors - 1 - message % events.vectors)
-        # Where a sample is used again its release moves by both, and the hidden part is in the sums already.
-        self._before = np.where(message > self._first[group], hidden[message], 0.0)
-        self._direct = events.l2.ravel()[message] + self._before
-        self._sums = [self._cumulative(f(everything, hidden)) for f in (self.costs.pure, self.costs.rho)]
-        self._each = [self._extra(f) for f in (self.costs.pure, self.costs.rho)]
-        self._curve = np.zeros((1 if not hidden.any() else len(everything) + 1, len(ORDERS)))
+    def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
+        super().__init__(events, uses, facts)
+        self._keeps_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
+        self._begin()
+
+    def _begin(self) -> None:
+        groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._keeps_curves
+        self._done, self._ceilings = 0, Ceilings()
+        self._first = np.full(groups, len(self._events))  # the message that first carries each
+        self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # of uses, and of all hidden changes
+        self._begun = np.zeros((groups, columns))  # the sum where each was first used
+        self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
+
+    def follow(self, horizon: int) -> None:
+        """See `Ledger.follow`; from the start, where it is less than before."""
+        if horizon < self._done:
+            self._begin()
+        while self._done < horizon:
+            first, last = self._done, min(self._done + STRETCH, horizon)
+            events, uses = self._events[first:last], self._uses.between(first, last)
+            for start in range(0, last - first, AT_ONCE):
+                end = min(start + AT_ONCE, last - first)
+                self._take(events[start:end], uses.between(start, end))
+                self._done = first + end
+
+    def _take(self, events: Events, uses: Uses) -> None:
+        message, group = uses
+        hidden = self._most_moved(events, uses)
+        fresh, again, sums, lost = self._costs_of(events, hidden)
+        new = np.unique(group[self._first[group] == len(self._events)])
+        np.minimum.at(self._first, group, message + self._done)
+        at = self._first[new] + 1 - self._done  # all vectors of the message that first carries a sample are new
+        self._begun[new], self._begun_lost[new] = sums[at], lost[at]
+        is_fresh = message + self._done == self._first[group]
+        order = np.argsort(group, kind="stable")
+        for some in (order[start : start + AT_ONCE] for start in range(0, len(order), AT_ONCE)):
+            costs = np.where(is_fresh[some, None], fresh[message[some]], again[message[some]])
+            starts = np.flatnonzero(np.append(True, np.diff(group[some]) > 0))
+            self._own[group[some[starts]]] += np.add.reduceat(costs, starts)
+        self._sum, self._lost = sums[-1], lost[-1]
+
+    def _most_moved(self, events: Events, uses: Uses) -> Vector:
+        """How far older changes can move each message: (rounds, vectors)."""
+        if not self.facts.is_signed:
+            return self._ceilings.take(events, _most_used(uses, len(events)))
+        return self._signed[self._done : self._done + len(events)]
+
+    @cached_property
+    def _signed(self) -> Vector:
+        """With signs, all rounds are looked at at once."""
+        rounds = len(self._events)
+        return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
+
+    def _costs_of(self, events: Events, hidden: Vector) -> tuple[Vector, Vector, Vector, NDArray[np.int32]]:
+        """What messages cost.
+
+        Returns:
+            What a use adds, where it is the first, and where it is another: (rounds, columns) each; and before and
+            after each message the sums of the costs of hidden changes, and counts of those without bound, of pure ε,
+            of ρ and of the curve.
+        """
+        costs, direct = Costs(events), events.l2
+        fresh = again = self._columns(costs, direct)
+        alone = np.zeros_like(fresh)
         if hidden.any():
-            np.cumsum(self.costs.rdp(everything, hidden), axis=0, out=self._curve[1:])
+            # Where a sample is used again its release moves by both, and the hidden part is in the sums already.
+            alone, both = self._columns(costs, hidden), self._columns(costs, direct + hidden)
+            with np.errstate(invalid="ignore"):
+                again = np.where(np.isinf(both), np.inf, both - alone)
+        bounded = np.isfinite(alone)
+        kinds = np.concatenate([bounded[..., : RHO + 1], bounded[..., RHO + 1 :].all(axis=-1, keepdims=True)], axis=-1)
+        summed, lost = np.where(bounded, alone, 0.0).sum(axis=1), (~kinds).sum(axis=1, dtype=np.int32)
+        return (
+            fresh.sum(axis=1), again.sum(axis=1),
+            np.cumsum(np.concatenate([self._sum[None], summed]), axis=0),
+            np.cumsum(np.concatenate([self._lost[None], lost]), axis=0, dtype=np.int32),
+        )  # fmt: skip
 
-    def _extra(self, cost: Callable[[Indices, Vector], Vector]) -> Vector:
-        """What a use adds to the cost of its message."""
-        whole = cost(self._message, self._direct)
-        with np.errstate(invalid="ignore"):
-            return np.where(np.isinf(whole), np.inf, whole - cost(self._message, self._before))
+    def _columns(self, costs: Costs, delta: Vector) -> Vector:
+        """What releases cost: (rounds, vectors) -> (rounds, vectors, columns)."""
+        every, changes = np.arange(delta.size), delta.ravel()
+        found = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
+        if self._keeps_curves:
+            found.append(costs.rdp(every, changes))
+        return np.concatenate(found, axis=1).reshape(*delta.shape, -1)
 
-    @staticmethod
-    def _cumulative(costs: Vector) -> tuple[Vector, Vector]:
-        """Sums of the finite costs, and counts of the others, of the first t messages."""
-        finite = np.isfinite(costs)
-        sums, counts = np.cumsum(np.where(finite, costs, 0.0)), np.cumsum(~finite)
-        return np.concatenate([[0.0], sums]), np.concatenate([[0.0], counts])
+    def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
+        """What groups have cost: (m,) -> (m, columns)."""
+        since = np.where(self._first[group] < self._done, 1.0, 0.0)[:, None] * (
+            self._sum[columns] - self._begun[group, columns]
+        )
+        unbounded = (self._lost[lost] > self._begun_lost[group, lost]) & (self._first[group] < self._done)[:, None]
+        return np.asarray(np.where(unbounded, np.inf, self._own[group, columns] + since))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Ledger.at`."""
-        self._horizon = horizon = self.releases(horizon)
-        begun = np.minimum(self._first + 1, horizon)
-        seen = self._message < horizon
-        found = []
-        for (sums, infinite), each in zip(self._sums, self._each, strict=True):
-            total = np.bincount(self._group[seen], each[seen], self._groups) + sums[horizon] - sums[begun]
-            found.append(np.where(infinite[horizon] > infinite[begun], np.inf, total))
-        return found[0], found[1]
+        self.follow(horizon)
+        found = self._read(np.arange(self.facts.groups), slice(0, RHO + 1), slice(0, RHO + 1))
+        return found[:, PURE], found[:, RHO]
 
     def rdp(self, group: Indices) -> Vector:
-        """See `Ledger.rdp`."""
-        begun = np.minimum(self._first[group] + 1, self._horizon)
-        last = len(self._curve) - 1
-        curves = self._curve[min(self._horizon, last)] - self._curve[np.minimum(begun, last)]
-        place = np.full(self._groups, -1)
-        place[group] = np.arange(len(group))
-        mine = np.flatnonzero((place[self._group] >= 0) & (self._message < self._horizon))
-        for first in range(0, len(mine), AT_ONCE):  # a curve has as many numbers as there are orders
-            some = mine[first : first + AT_ONCE]
-            message = self._message[some]
-            extra = self.costs.rdp(message, self._direct[some]) - self.costs.rdp(message, self._before[some])
-            np.add.at(curves, place[self._group[some]], extra)
-        return np.asarray(curves)
+        """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
+        if self._keeps_curves:
+            return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
+        return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
         """See `Ledger.envelope`: of each kind of noise the k-th largest use of any group, and all hidden changes.
 
         Where a sample is used again its message counts with both changes, and with the hidden one once more.
         """
-        seen = self._message < self._horizon
-        kind = self.costs.kinds(self._message)
-        rho, pure = self.costs.rho(self._message, self._direct), self.costs.pure(self._message, self._direct)
+        events, horizon = self._events[: self._done], self._done * self._events.vectors
+        whole = self._uses.between(0, self._done)
+        message, group = whole.released(events.vectors)
+        hidden = ceilings(events, _most_used(whole, len(events))).ravel()
+        first = (self._first + 1) * events.vectors - 1
+        direct = events.l2.ravel()[message] + np.where(message > first[group], hidden[message], 0.0)
+        kind = self.costs.kinds(message)
+        rho, pure = self.costs.rho(message, direct), self.costs.pure(message, direct)
         size = np.where(kind == Kind.GAUSSIAN, rho, pure)
-        order = np.lexsort((-size, kind, self._group))
-        order = order[seen[order]]
-        group, law = self._group[order], kind[order]
-        begins = np.append(True, (group[1:] != group[:-1]) | (law[1:] != law[:-1]))[: len(order)]
+        order = np.lexsort((-size, kind, group))
+        ordered, law = group[order], kind[order]
+        begins = np.append(True, (ordered[1:] != ordered[:-1]) | (law[1:] != law[:-1]))[: len(order)]
         places = np.arange(len(order))
         rank = places - np.maximum.accumulate(np.where(begins, places, 0))
         worst = {}
         for k in np.argsort(size[order], kind="stable"):
             worst[int(law[k]), int(rank[k])] = order[k]
         chosen = np.array(list(worst.values()), dtype=int)
-        later = np.arange(min(self._first.min(initial=self._horizon) + 1, self._horizon), self._horizon)
-        later = later[self._hidden[later] > 0]
-        changes = np.concatenate([self._direct[chosen], self._hidden[later]])
-        return np.concatenate([self._message[chosen], later]), changes
+        later = np.arange(min(int(first.min(initial=horizon)) + 1, horizon), horizon)
+        later = later[hidden[later] > 0]
+        return np.concatenate([message[chosen], later]), np.concatenate([direct[chosen], hidden[later]])
+
+
+def _most_used(uses: Uses, messages: int) -> Indices:
+    """By message, how often it carries a sample at most, and no less than 1."""
+    return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -16,22 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import isinf
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Events, Kind
+from mpinodes.core.events import STRETCH, Events, History, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS
-from mpinodes.privacy.leakage import Indices, Lanes, Signed, fits, is_signed
-from mpinodes.privacy.ledger import Costs, Ledger, Saturated, Uses
-from mpinodes.privacy.shifts import PURE, RHO, Counts, Prices, Shifts, Used, columns
+from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
+from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
+from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns
 
 BLOCK = 512  # uses followed, of all agents, before courses are looked at; no more than a quarter as many rounds
-STRETCH = 8192  # rounds that are taken at a time
 FEW = 512  # courses of an agent, up to which all are followed to rounding
-MOST_KEPT = 50_000  # groups of an agent whose Rényi curves are kept
 
 # Bits by which two doubles may differ and count as one: 64 are 1e-14 of them.
 ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56  # 1e-14, 0.4 %, an eighth, by 2^16
@@ -77,6 +76,14 @@ class State:
             np.zeros((agents, groups, columns)), np.full((agents, groups), -1), none, none, np.zeros((parts, 0)),
             np.zeros((0, columns)), np.zeros(0, bool), np.full(agents, np.inf), np.zeros(agents),
         )  # fmt: skip
+
+
+class Agent(NamedTuple):
+    """What there is to follow: events, (rounds,), what they use, and what holds of all of them."""
+
+    events: History
+    uses: Uses | Unlisted
+    facts: Facts
 
 
 class Joined:
@@ -293,21 +300,22 @@ class Followed:
     """The events of agents that are followed side by side, as far as they were asked for.
 
     Args:
-        of: by agent its events, (rounds,), and uses.
+        of: by agent its events, (rounds,), its uses, and what holds of all of them.
         shifts: as of `Courses`.
     """
 
-    def __init__(self, of: Sequence[tuple[Events, Uses]], shifts: Shifts | None) -> None:
+    def __init__(self, of: Sequence[Agent], shifts: Shifts | None) -> None:
         self._of, self._done = of, 0
-        events, groups = of[0][0], max(uses.groups for _, uses in of)
+        events, _, facts = of[0]
+        groups = max(each.groups for _, _, each in of)
         self._courses: Courses | Exact
-        if is_signed(events):
-            self._courses = Exact(events, groups, shifts)
+        if facts.is_signed:
+            self._courses = Exact(events[:], groups, shifts)
         else:
             self._courses = Courses(State.new(len(of), groups, events.hidden, columns(shifts)), shifts)
 
-    def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """What groups of an agent have cost after so many rounds: (m, columns).
+    def follow(self, horizon: int) -> None:
+        """On to there.
 
         Raises:
             ValueError: it was asked, of any agent, for more rounds before.
@@ -316,11 +324,18 @@ class Followed:
             raise ValueError(f"round {horizon} is asked for, and {self._done} were followed")
         while self._done < horizon:
             first, last = self._done, min(self._done + STRETCH, horizon)
-            data = np.stack([events.data[first:last] for events, _ in self._of], axis=1)
-            self._courses.take(
-                Events(data, self._of[0][0].dimension), [uses.between(first, last) for _, uses in self._of]
-            )
+            some = [(events[first:last], uses.between(first, last)) for events, uses, _ in self._of]
+            data = np.stack([events.data for events, _ in some], axis=1)
+            self._courses.take(Events(data, self._of[0][0].dimension), [uses for _, uses in some])
             self._done = last
+
+    def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
+        """What groups of an agent have cost after so many rounds: (m, columns).
+
+        Raises:
+            ValueError: as of `follow`.
+        """
+        self.follow(horizon)
         return self._courses.costs(agent, group, columns)
 
 
@@ -328,21 +343,33 @@ class Recursive(Ledger):
     """Every group's own response, followed round by round, for Laplace noise.
 
     Args:
-        events, uses: as of any ledger.
+        events, uses, facts: as of any ledger.
         followed: by which they are, with others'; None: by themselves.
         place: of this agent among them.
     """
 
-    def __init__(self, events: Events, uses: Uses, followed: Followed | None = None, place: int = 0) -> None:
-        super().__init__(events, uses)
-        self._uses, self._place = uses, place
-        self._followed = followed or Followed([(events, uses)], Shifts() if uses.groups <= MOST_KEPT else None)
+    def __init__(
+        self,
+        events: History,
+        uses: Uses | Unlisted,
+        facts: Facts,
+        followed: Followed | None = None,
+        place: int = 0,
+    ) -> None:
+        super().__init__(events, uses, facts)
+        self._place = place
+        shifts = Shifts() if facts.groups <= MOST_KEPT else None
+        self._followed = followed or Followed([Agent(events, uses, facts)], shifts)
         self._horizon, self._read = -1, np.empty((0, 2))
+
+    def follow(self, horizon: int) -> None:
+        """See `Ledger.follow`."""
+        self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """See `Ledger.at`."""
         if horizon != self._horizon:  # an agent's loss and the network's are of the same
-            self._read = self._followed.costs(horizon, self._place, np.arange(self._groups), slice(0, 2))
+            self._read = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2))
             self._horizon = horizon
         return self._read[:, PURE], self._read[:, RHO]
 
@@ -357,8 +384,8 @@ class Recursive(Ledger):
         What rounding adds is in the shift and counts once more as the release's own.
         """
         shifts = Counts()
-        followed = Followed([(self._events, self._uses)], shifts)
-        counts = followed.costs(self._horizon, 0, np.arange(self._groups))[:, 2:]
+        followed = Followed([Agent(self._events, self._uses, self.facts)], shifts)
+        counts = followed.costs(self._horizon, 0, np.arange(self.facts.groups))[:, 2:]
         above = np.rint(counts)[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         numbers = (above - np.append(above[1:], 0)).astype(int)
         slope = self.costs.slopes()[0]
@@ -367,41 +394,35 @@ class Recursive(Ledger):
         return np.full(len(changes), first), changes / slope[first]
 
 
-def open_ledgers(of: Sequence[tuple[Events, Uses]]) -> list[Ledger]:
+def open_ledgers(of: Sequence[tuple[History, Uses | Unlisted]]) -> list[Ledger]:
     """The ledgers of agents, by the events, (rounds,), and uses of each."""
+    facts = [Facts() for _ in of]
+    for first in range(0, max(len(events) for events, _ in of), STRETCH):
+        for each, (events, uses) in zip(facts, of, strict=True):
+            some = events[first : first + STRETCH]
+            each.take(first, some, uses.between(first, first + len(some)))
+    agents = [Agent(*each, holds) for each, holds in zip(of, facts, strict=True)]
     beside: dict[Any, list[int]] = {}
-    for i, (events, uses) in enumerate(of):
-        alone = i if is_signed(events) else None
-        beside.setdefault((_is_followed(events, uses), alone, uses.groups > MOST_KEPT), []).append(i)
+    for i, agent in enumerate(agents):
+        alone = i if agent.facts.is_signed else None
+        beside.setdefault((_is_followed(agent), alone, agent.facts.groups > MOST_KEPT), []).append(i)
     ledgers: dict[int, Ledger] = {}
-    for (is_followed, _, are_many), agents in beside.items():
-        followed = Followed([of[i] for i in agents], None if are_many else Shifts()) if is_followed else None
-        for place, i in enumerate(agents):
-            ledgers[i] = Recursive(*of[i], followed, place) if followed else Saturated(*of[i])
+    for (is_followed, _, are_many), places in beside.items():
+        followed = Followed([agents[i] for i in places], None if are_many else Shifts()) if is_followed else None
+        for place, i in enumerate(places):
+            ledgers[i] = Recursive(*agents[i], followed, place) if followed else Saturated(*agents[i])
     return [ledgers[i] for i in range(len(of))]
 
 
-def open_ledger(events: Events, uses: Uses) -> Ledger:
+def open_ledger(events: History, uses: Uses | Unlisted) -> Ledger:
     """The ledger of one agent's events: (rounds,)."""
     return open_ledgers([(events, uses)])[0]
 
 
-def _is_followed(events: Events, uses: Uses) -> bool:
+def _is_followed(agent: Agent) -> bool:
     """Whether groups can be followed, and there is something to follow."""
-    if not events.hidden or _is_saturated(events):
+    events, _, facts = agent
+    if not events.hidden or facts.is_saturated:
         return False
-    names = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
-    return (
-        fits(events, uses.groups)
-        and Costs(events).is_all(Kind.LAPLACE)
-        and not events.is_unknown.any()
-        and all(np.isfinite(events.leakage(name)).all() for name in names)
-        and bool(np.isfinite([events.l1, events.l2]).all())
-    )
-
-
-def _is_saturated(events: Events) -> bool:
-    """Whether an older change moves every message as far as it can, or not at all: there is nothing to follow."""
-    lipschitz, largest = events.leakage("lipschitz"), events.leakage("largest")
-    memory = (events.leakage("transition") != 0).any(axis=(1, 2))
-    return bool((~memory & ((largest == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())
+    fits = not facts.is_signed or len(events) * facts.groups <= LARGEST_HISTORY
+    return fits and facts.is_all(Kind.LAPLACE) and isinf(facts.unknown_from) and facts.is_finite

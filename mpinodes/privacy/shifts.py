@@ -11,9 +11,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp
 from mpinodes.privacy.leakage import Indices
-from mpinodes.privacy.ledger import Costs
-
-PURE, RHO = 0, 1  # columns of what groups and courses have cost; then the Rényi curve, or the counts of shifts
+from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core.events import Kind
+from mpinodes.core.events import Events, Kind, Unread, stretches
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, price_curves
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, distances, price_curves
 from mpinodes.privacy.accountant import groups as accounted_groups
 from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import Indices
@@ -132,19 +132,19 @@ class RunCost(NamedTuple):
 def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
     """What the first rounds of a run cost every sample, or by other adjacencies whatever it is that they change."""
     shared = setup.experiment.data["partition"] == "shared"
-    events, ledgers = accountant.events(), accountant.ledgers(horizon)
-    distances = events.tv_distance[:horizon].sum(axis=(0, 2))
+    history, ledgers = accountant.history, accountant.ledgers(horizon)
+    (apart,), used = distances(history, [horizon]), _used(history, horizon)
     made: dict[Hashable, Cost] = {}
     agents = []
     for i, ledger in enumerate(ledgers):
-        samples, group = _members(setup, i, [t for t in np.unique(events.uses[:horizon, i]).tolist() if t])
-        key = id(ledger), samples.tobytes(), group.tobytes(), distances[i]
+        samples, group = _members(setup, i, used[i])
+        key = id(ledger), samples.tobytes(), group.tobytes(), apart[i]
         if key not in made:
-            made[key] = _of_ledger(ledger, horizon, samples, group)._replace(distance=float(distances[i]))
+            made[key] = _of_ledger(ledger, horizon, samples, group)._replace(distance=float(apart[i]))
         agents.append(made[key])
     # Of a private sample its owner's messages tell alone: no two agents have the same.
     network = composed(agents)
-    return RunCost(agents, network if shared else network._replace(distance=float(distances.max())))
+    return RunCost(agents, network if shared else network._replace(distance=float(apart.max())))
 
 
 def _of_ledger(ledger: Ledger, horizon: int, samples: Indices, group: Indices) -> Cost:
@@ -155,8 +155,17 @@ def _of_ledger(ledger: Ledger, horizon: int, samples: Indices, group: Indices) -
         some, where = np.unique(group[at], return_inverse=True)
         return np.asarray(ledger.rdp(some)[where])
 
-    unknown = bool(ledger.is_unknown[:horizon].any())
-    return Cost(samples, pure[group], rho[group], rdp, ledger.costs.is_all(Kind.GAUSSIAN), unknown=unknown)
+    unknown = ledger.facts.unknown_from < horizon
+    return Cost(samples, pure[group], rho[group], rdp, ledger.facts.is_all(Kind.GAUSSIAN), unknown=unknown)
+
+
+def _used(history: Events | Unread, horizon: int) -> list[list[int]]:
+    """By agent, the rounds that its messages up to the horizon carry, ascending."""
+    each: list[Indices] = [np.zeros(0, np.int64)] * history.agents
+    for first, events in stretches(history):
+        for i in range(history.agents):
+            each[i] = np.union1d(each[i], events.of(i).uses[: max(0, horizon - first)])
+    return [[t for t in rounds.tolist() if t] for rounds in each]
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Events, Kind
+from mpinodes.core.events import Events, History, Kind, stretches
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import groups
@@ -59,7 +59,7 @@ LARGEST = 1500  # releases with noise of their own, of a run that is linear thro
 MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
 
 
-def relayed_from(setup: Setup, events: Events) -> int | None:
+def relayed_from(setup: Setup, events: History) -> int | None:
     """L, from which on nothing new is said: the last round with a release of its own; None: views are not linear.
 
     Args:
@@ -73,15 +73,17 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
         return None
     if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
         return None
-    if events.is_unknown.any() or events.is_hidden.any() or events.tv_distance.any():
+    start = 0
+    for first, some in stretches(events):
+        if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any():
+            return None
+        said = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0)).any(axis=1)
+        start = first + int(np.flatnonzero(said)[-1]) + 1 if said.any() else start
+    if not 0 < start < len(events):
         return None
-    said = (events.kind[..., 0] != Kind.CLEAN) | (events.uses > 0)
-    rounds = np.flatnonzero(said.any(axis=1))
-    if not len(rounds) or rounds[-1] + 1 >= len(events):
-        return None
-    last = events[rounds[-1]]
+    last = events[start - 1 : start][0]
     told = (last.uses > 0) & ((last.kind[:, 0] != Kind.GAUSSIAN) | (last.scale[:, 0] == 0))
-    return None if told.any() else int(rounds[-1]) + 1
+    return None if told.any() else start
 
 
 def weights(setup: Setup, first: int, last: int) -> Vector:
@@ -120,14 +122,14 @@ class Relayed:
     scale: Vector
 
     @classmethod
-    def of(cls, setup: Setup, events: Events) -> Relayed | None:
+    def of(cls, setup: Setup, events: History) -> Relayed | None:
         """That of a run, from its (rounds, agents) events; None: it has none."""
         start = relayed_from(setup, events)
         if start is None:
             return None
         last, n = len(events), setup.topology.agents
         heard = np.array([setup.topology.sends(t).T | np.eye(n, dtype=bool) for t in range(start, last + 1)])
-        return cls(start, weights(setup, start, last), heard, np.array(events[start - 1].scale[:, 0]))
+        return cls(start, weights(setup, start, last), heard, np.array(events[start - 1 : start].scale[0, :, 0]))
 
     @cached_property
     def is_fixed(self) -> bool:

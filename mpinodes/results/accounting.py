@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.core.events import Events
+from mpinodes.core.events import Events, Unread, stretches
 from mpinodes.core.experiment import Experiment
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
@@ -33,7 +33,7 @@ class Accounting:
         self._losses: PrivacyLosses
         self._views: Views | None
 
-    def take(self, events: Events) -> None:
+    def take(self, events: Events | Unread) -> None:
         """The events of the next rounds, which stay as they are."""
         self._accountant.compose(events)
 
@@ -45,17 +45,22 @@ class Accounting:
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
-        events, is_proven = self._accountant.events(), not np.isnan(found.network[-1].epsilon)
-        relayed = Relayed.of(self._setup, events) if is_proven else None
+        history, is_proven = self._accountant.history, not np.isnan(found.network[-1].epsilon)
+        relayed = Relayed.of(self._setup, history) if is_proven else None
         self._too_many = relayed is not None and not relayed.is_small
-        self._views = views_of(self._setup, events, relayed) if relayed and relayed.is_small else None
+        small = relayed if relayed and relayed.is_small else None
+        self._views = views_of(self._setup, history[: small.start], small) if small else None
+        self._noise, self._solver = _Noise(), _Solver(self._setup.algorithm.solver_tolerance)
+        for first, events in stretches(history):
+            self._noise.take(events)
+            self._solver.take(events[1:] if first == 0 else events)
 
     def publish(self, together: Together) -> None:
         """Hand what the run cost to what it costs to publish it with others of its job."""
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("nothing is proven of a run alone")
             return
-        rounds = len(self._accountant.events())
+        rounds = len(self._accountant.history)
         try:
             cost = cost_of(self._setup, self._accountant, rounds)
         except ValueError as error:  # a stream of the user's that does not keep its contract
@@ -105,8 +110,8 @@ class Accounting:
 
     def summary(self, sharing: list[str]) -> Json:
         """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
-        events, (claimed, agents, network) = self._accountant.events(), self._losses
-        solver, e = _solver(self._setup, events), self._setup.experiment
+        (claimed, agents, network), e = self._losses, self._setup.experiment
+        solver = self._solver.summary() if self._setup.algorithm.solves else None
         return {
             "privacy": {
                 "delta": e.privacy.delta,
@@ -114,7 +119,7 @@ class Accounting:
                 "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
                 "network": _loss(claimed[-1].max(), network[-1]),
                 "together": None,
-                "noise": _noise(self._setup, events),
+                "noise": self._noise.summary(self._setup),
                 "key": None if not e.private else "secret" if e.secret else "rehearsal",
                 "shares_noise_with": sharing,
                 "budget": _budget(e),
@@ -167,32 +172,59 @@ def together_section(together: Together, delta: float) -> Json:
     }
 
 
-def _noise(setup: Setup, events: Events) -> Json | None:
+class _Scales:
+    """Of some releases: the scales of their noise, and what they are for."""
+
+    def __init__(self) -> None:
+        self.number, self.release, self.l1, self.largest, self.least = 0, 0.0, 0.0, 0.0, math.inf
+
+    def take(self, scale: NDArray[np.float64], l1: NDArray[np.float64]) -> None:
+        """Some more: (m,) each."""
+        if not len(scale):
+            return
+        with np.errstate(divide="ignore", invalid="ignore"):
+            release = float(np.where(l1 == 0, 0.0, l1 / scale).max())
+        self.number += len(scale)
+        self.release, self.l1 = max(self.release, release), max(self.l1, float(l1.max()))
+        self.largest, self.least = max(self.largest, float(scale.max())), min(self.least, float(scale.min()))
+
+
+class _Noise:
     """The scales used, and the one that would make the label true of every release."""
-    e = setup.experiment
-    if not e.private:
-        return None
-    scale, l1, rounding = events.scale, events.l1, events.rounding_l1
-    data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
-    if not data.any():
-        data = scale >= 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        release = float(np.where(l1[data] == 0, 0.0, l1[data] / scale[data]).max())
-    needed = float(l1[data].max()) / e.epsilon
-    return {
-        "mechanism": e.privacy.mechanism,
-        "backend": e.noise.backend,
-        "entropy": e.noise.entropy,
-        "key": e.noise.key,
-        "rounding": float(np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0).max()),
-        "epsilon": e.epsilon,
-        "scale": float(scale[data].max()),
-        "least_scale": float(scale[data].min()),
-        "calibrated_scale": None if math.isinf(needed) else needed,
-        "calibrated": e.privacy.scale == "calibrated",
-        "release": None if math.isinf(release) else release,
-        "remark": setup.stream.remark if _is_default(e) else "",
-    }
+
+    def __init__(self) -> None:
+        self._of_data, self._of_all, self._rounding = _Scales(), _Scales(), 0.0
+
+    def take(self, events: Events) -> None:
+        """The events of the next rounds."""
+        scale, l1, rounding = events.scale, events.l1, events.rounding_l1
+        data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
+        self._of_data.take(scale[data], l1[data])
+        self._of_all.take(scale.ravel(), l1.ravel())
+        each = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
+        self._rounding = max(self._rounding, float(each.max(initial=0.0)))
+
+    def summary(self, setup: Setup) -> Json | None:
+        """As summary.json has it."""
+        e = setup.experiment
+        if not e.private:
+            return None
+        of = self._of_data if self._of_data.number else self._of_all
+        needed = of.l1 / e.epsilon
+        return {
+            "mechanism": e.privacy.mechanism,
+            "backend": e.noise.backend,
+            "entropy": e.noise.entropy,
+            "key": e.noise.key,
+            "rounding": self._rounding,
+            "epsilon": e.epsilon,
+            "scale": of.largest,
+            "least_scale": of.least,
+            "calibrated_scale": None if math.isinf(needed) else needed,
+            "calibrated": e.privacy.scale == "calibrated",
+            "release": None if math.isinf(of.release) else of.release,
+            "remark": setup.stream.remark if _is_default(e) else "",
+        }
 
 
 def _is_default(experiment: Experiment) -> bool:
@@ -258,18 +290,30 @@ def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
     return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
 
 
-def _solver(setup: Setup, events: Events) -> Json | None:
+class _Solver:
     """How the agents' local solves went."""
-    if not setup.algorithm.solves:
-        return None
-    tolerance, residual, steps = setup.algorithm.solver_tolerance, events.residual[1:], events.solver_steps[1:]
-    return {
-        "tolerance": tolerance,
-        "largest_residual": float(residual.max(initial=0.0)),
-        "unsolved": int((~(residual <= tolerance)).sum()),
-        "steps": float(steps.mean()) if steps.size else 0.0,
-        "most_steps": int(steps.max(initial=0)),
-    }
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._largest, self._unsolved, self._number, self._steps, self._most = 0.0, 0, 0, 0.0, 0.0
+
+    def take(self, events: Events) -> None:
+        """The events of the next rounds."""
+        residual, steps = events.residual, events.solver_steps
+        self._largest = float(np.maximum(self._largest, residual.max(initial=0.0)))  # nan where one is
+        self._unsolved += int((~(residual <= self._tolerance)).sum())
+        self._number, self._steps = self._number + steps.size, self._steps + float(steps.sum())
+        self._most = max(self._most, float(steps.max(initial=0)))
+
+    def summary(self) -> Json:
+        """As summary.json has it."""
+        return {
+            "tolerance": self._tolerance,
+            "largest_residual": self._largest,
+            "unsolved": self._unsolved,
+            "steps": self._steps / self._number if self._number else 0.0,
+            "most_steps": int(self._most),
+        }
 
 
 def worst_loss(found: Sequence[Json]) -> Json:

@@ -153,7 +153,7 @@ class Logger:
         self._evaluator.close(partial(self._progress.finishing, "comparators"))
         self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
-        # Not kept meanwhile: they are 152 bytes an agent and round, and on file.
+        # Not kept meanwhile, and read again some rounds at a time: they are 152 bytes an agent and round.
         self.accounting.take(events_in(self._directory, self._setup.layout))
         self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
         self._watch.lap("accounting")

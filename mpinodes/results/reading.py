@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events, Layout
+from mpinodes.core.events import Events, Layout, Unread
 from mpinodes.results.versions import require_version
 
 if TYPE_CHECKING:
@@ -216,10 +216,16 @@ class _Columns(Mapping[str, NDArray[Any]]):
         return len(self._record.names)
 
 
-def events_in(run: Path, layout: Layout, rounds: int | None = None) -> Events:
-    """The events of so many rounds that a run has recorded; None: of all."""
+def events_in(run: Path, layout: Layout, rounds: int | None = None) -> Unread:
+    """The events of so many rounds that a run has recorded, one or more; None: of all."""
     with Reader(run) as record:
-        return Events.of_columns(layout, _Columns(record, slice(rounds)))
+        rounds = record.rounds if rounds is None else rounds
+
+    def read(first: int, last: int) -> Events:
+        with Reader(run) as record:
+            return Events.of_columns(layout, _Columns(record, slice(first, last)))
+
+    return Unread(read, rounds)
 
 
 def load(run: Path) -> xarray.Dataset:

@@ -95,7 +95,7 @@ class Finished:
         setup = build(self.experiment)
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
         accountant.compose(events_in(self.place, setup.layout))
-        cost = cost_of(setup, accountant, len(accountant.events())).network.settled()
+        cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
         self._require_found(cost.loss(self.experiment.privacy.delta))
         return same_things(setup, self.job), cost
 

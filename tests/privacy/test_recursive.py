@@ -16,7 +16,7 @@ from mpinodes.core.events import Events, Layout
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 from mpinodes.privacy import recursive
 from mpinodes.privacy.leakage import Norms
-from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.ledger import Facts, Uses
 from mpinodes.privacy.recursive import Courses, Recursive, State, open_ledgers
 from mpinodes.privacy.shifts import Shifts, columns
 from tests.helpers.accounting import events
@@ -58,7 +58,7 @@ def by_number(r: int) -> list[int]:
 
 def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pure ε, ρ and Rényi curves of every group, without courses."""
-    norms, ledger = Norms(made, uses.groups), Recursive(made, uses)
+    norms, ledger = Norms(made, uses.groups), Recursive(made, uses, Facts.of(made, uses))
     pure, rho = np.zeros(uses.groups), np.zeros(uses.groups)
     curves = np.zeros((uses.groups, 102))
     starts = np.searchsorted(uses.message, np.arange(len(made) + 1))
@@ -75,7 +75,7 @@ def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np
 
 def check(made: Events, above: float = ABOVE, groups: Callable[[int], list[int]] = by_number) -> None:
     uses = Uses.of(made, groups)
-    ledger = Recursive(made, uses)
+    ledger = Recursive(made, uses, Facts.of(made, uses))
     pure, rho, curves = each_by_itself(made, uses)
     found = ledger.at(len(made))
     for exact, here in zip((pure, rho), found, strict=True):
@@ -142,7 +142,7 @@ def agents_of(rounds: int, epochs: int) -> list[tuple[Events, Uses]]:
 
 def test_agents_side_by_side_cost_what_each_does_alone():
     of = agents_of(700, 3)
-    together, alone = open_ledgers(of), [Recursive(made, uses) for made, uses in of]
+    together, alone = open_ledgers(of), [Recursive(made, uses, Facts.of(made, uses)) for made, uses in of]
     for horizon in (1, 50, 333, 700):
         for one, other in zip(together, alone, strict=True):
             np.testing.assert_allclose(one.at(horizon), other.at(horizon), rtol=1e-12)
@@ -195,7 +195,8 @@ def test_time_grows_like_rounds(style):
     seconds = {}
     for rounds in (3_000, 12_000):
         made = made_of(style, rounds, 1, seed=0)
-        ledger = Recursive(made, Uses.of(made, by_number))
+        uses = Uses.of(made, by_number)
+        ledger = Recursive(made, uses, Facts.of(made, uses))
         begun = time.process_time()
         ledger.at(rounds)
         seconds[rounds] = time.process_time() - begun
