@@ -346,8 +346,8 @@ class Unread:
 
     def __init__(self, read: Callable[[int, int], Events], rounds: int) -> None:
         self._read, self._rounds = read, rounds
-        self._last = (0, 1), read(0, 1)
-        some = self._last[1]
+        self._here = 0, read(0, min(rounds, STRETCH))
+        some = self._here[1]
         self.agents, self.vectors, self.hidden, self.dimension = some.agents, some.vectors, some.hidden, some.dimension
 
     def __len__(self) -> int:
@@ -356,9 +356,10 @@ class Unread:
     def __getitem__(self, rounds: slice) -> Events:
         """Some rounds in a row."""
         first, last, _ = rounds.indices(self._rounds)
-        if self._last[0] != (first, last):
-            self._last = (first, last), self._read(first, last)
-        return self._last[1]
+        begin, events = self._here
+        if not begin <= first <= last <= begin + len(events):
+            begin, events = self._here = first, self._read(first, last)
+        return events[first - begin : last - begin]
 
     def of(self, agent: int) -> History:
         """(rounds,)."""
