@@ -1,7 +1,8 @@
-"""What files are read into, once for all ranks of a host: arrays that they map, in a folder that is there for set-up.
+"""What is read from files, or drawn from the seed, once for all ranks of a host: they map it, while they are set up.
 
-Ranks of several hosts know the folder by one name, and each host makes its own. Where there is none, or it cannot be
-written, every rank reads for itself; and a process that reads for itself remembers small files, for the next run.
+Arrays are kept in a folder that is there for set-up. Ranks of several hosts know the folder by one name, and each host
+makes its own. Where there is none, or it cannot be written, every rank reads for itself; and a process that reads for
+itself remembers what is small, for the next run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,15 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
         how: it is read, where there is more than one way.
         read: raises `BadInput` alone.
     """
+    return _arrays_once(_key(path, how), read)
 
+
+def drawn_once(what: str, draw: Callable[[], Arrays]) -> Arrays:
+    """The same of what is drawn from the seed: all that it depends on is in the words for it."""
+    return _arrays_once(_hashed(f"drawn {os.uname().nodename} {what}"), draw)
+
+
+def _arrays_once(key: str, read: Callable[[], Arrays]) -> Arrays:
     def put(key: str, made: Arrays) -> None:
         for place, array in enumerate(made):
             np.save(f"{key}-{place}.npy", array, allow_pickle=False)
@@ -80,7 +89,7 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
             array.setflags(write=False)
         return made
 
-    return _got(_key(path, how), read_only, put, take, lambda made: sum(array.nbytes for array in made))
+    return _got(key, read_only, put, take, lambda made: sum(array.nbytes for array in made))
 
 
 def unpacked_once(path: Path, read: Callable[[], bytearray]) -> Bytes:
@@ -134,8 +143,11 @@ def _key(path: Path, how: str) -> str:
         stat = path.stat()
     except OSError:  # as whoever reads it will say
         return os.urandom(16).hex()
-    state = f"{os.uname().nodename} {path.absolute()} {stat.st_mtime_ns} {stat.st_size} {how}"
-    return blake2b(state.encode(), digest_size=16).hexdigest()
+    return _hashed(f"{os.uname().nodename} {path.absolute()} {stat.st_mtime_ns} {stat.st_size} {how}")
+
+
+def _hashed(words: str) -> str:
+    return blake2b(words.encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

@@ -30,9 +30,10 @@ Wait = Callable[[Sequence[MPI.Request]], object]
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
 WORDS = 0  # the tag of what is told and heard
-PAUSE = 2.5e-5  # seconds between two looks of a rank that waits long, for each rank there is
 OVER = -1  # in the place of a chunk's end: there is none any more
-LOOKS = 4e-4  # the same of one that waits for what may take seconds
+LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
+GROWTH = 1.25  # of a pause between two looks of a rank that waits long
+PAUSE = 4e-4  # seconds of one, at most, for each rank there is
 
 
 class RoundMismatch(RuntimeError):
@@ -315,32 +316,39 @@ def patient_wait(
     requests: Sequence[MPI.Request],
     comm: MPI.Comm,
     ranks: Sequence[int] | None = (),
-    longest: float = 0.0,
     statuses: list[MPI.Status] | None = None,
 ) -> None:
-    """Wait without taking the core from ranks that have work to do.
-
-    The more ranks may be waiting, the longer the pauses between two looks: 64 that look every 100 µs take both cores of
-    a small machine.
+    """Wait without taking the core from ranks that have work to do: see `_pauses`.
 
     Args:
         requests: all of them.
         comm: of those that may be waiting.
         ranks: the one that each request waits for; None: the neighbors of this round.
-        longest: pause, in seconds.
         statuses: to be filled in.
     """
-    pause, longest = 5e-5, max(longest, PAUSE * comm.size)
     PRESENT.waiting = Waiting(requests, ranks)
-    while not MPI.Request.Testall(requests, statuses):
+    test = MPI.Request.Testall
+    for pause in _pauses(comm):
+        if any(test(requests, statuses) for _ in range(LOOKS + len(requests))):
+            break
         time.sleep(pause)
-        pause = min(2 * pause, longest)
     PRESENT.waiting = None
+
+
+def _pauses(comm: MPI.Comm) -> Iterator[float]:
+    """Seconds between two looks of a rank that waits: a fifth of what it has waited already, if need be.
+
+    64 ranks that look every millisecond take more than one core of a small machine, from whom they wait for.
+    """
+    pause, longest = 5e-5, PAUSE * comm.size
+    while True:
+        yield pause
+        pause = min(GROWTH * pause, longest)
 
 
 def assemble(comm: MPI.Comm) -> None:
     """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
-    patient_wait([comm.Ibarrier()], comm, longest=0.02)
+    patient_wait([comm.Ibarrier()], comm)
 
 
 def tell(comm: MPI.Comm, word: Any) -> None:
@@ -354,13 +362,15 @@ def tell(comm: MPI.Comm, word: Any) -> None:
 
 def hear(comm: MPI.Comm, source: int) -> Any:
     """What another rank says, waited for patiently."""
-    pause, longest = 5e-5, LOOKS * comm.size
     PRESENT.waiting = Waiting((), (source,))
-    while (message := comm.improbe(source=source, tag=WORDS)) is None:
+    looks = LOOKS + (comm.size if comm.rank == comm.size - 1 else 0)
+    for pause in _pauses(comm):
+        for _ in range(looks):
+            if (message := comm.improbe(source=source, tag=WORDS)) is not None:
+                PRESENT.waiting = None
+                return message.recv()
         time.sleep(pause)
-        pause = min(2 * pause, longest)
-    PRESENT.waiting = None
-    return message.recv()
+    raise AssertionError
 
 
 def agree(comm: MPI.Comm, found: Sequence[Kept]) -> Kept | None:

@@ -19,6 +19,7 @@ from mpinodes.core.messages import stack
 from mpinodes.core.parts import Recurring
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
+from mpinodes.formats.shelf import Arrays, drawn_once
 from mpinodes.formats.source import LARGEST, unfit
 from mpinodes.losses.clipping import row_norms, row_sizes
 
@@ -128,6 +129,10 @@ class LabelledStream(Stream):
     @cached_property
     def _sources(self) -> tuple[Source, Source | None]:
         return self.open()
+
+    def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
+        """Arrays drawn from the seed, once for all ranks of a host; they depend on the seed and on `of` alone."""
+        return drawn_once(f"{type(self).__module__} {type(self).__qualname__} {self.seed} {of}", draw)
 
     def forget(self) -> None:
         """Let go of what was read from files: losses made by `of` keep their own samples."""

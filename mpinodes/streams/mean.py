@@ -42,10 +42,14 @@ class Mean(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """The points, drawn from the seed."""
+        (points,) = self.once(self._drawn, self.agents * self.points, self.dimension, self.radius)
+        return in_memory(points, np.zeros(len(points))), None
+
+    def _drawn(self) -> list[Vector]:
         draws = Draws(self.seed, Purpose.DATA).at(0)
         points: Vector = np.empty((self.agents * self.points, self.dimension))
         outside = np.ones_like(points, dtype=bool)
         while outside.any():
             points[outside] = draws.normal(0.7 * self.radius, 1.0, int(outside.sum()))
             outside = np.abs(points) > self.radius
-        return in_memory(points, np.zeros(len(points))), None
+        return [points]

@@ -38,14 +38,18 @@ class UnitBall(LabelledStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, drawn from the seed."""
-        truth = Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
-        return (
-            self._drawn(Draws(self.seed, Purpose.DATA).at(0), self.total, truth),
-            self._drawn(Draws(self.seed, Purpose.TEST).at(0), TEST_SAMPLES, truth),
-        )
+        points, labels, test_points, test_labels = self.once(self._drawn, self.total, self.dimension)
+        return in_memory(points, labels), in_memory(test_points, test_labels)
 
-    def _drawn(self, draws: np.random.Generator, number: int, truth: Vector) -> Source:
+    def _drawn(self) -> list[Vector]:
+        truth = Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        return [
+            *self._labelled(Draws(self.seed, Purpose.DATA).at(0), self.total, truth),
+            *self._labelled(Draws(self.seed, Purpose.TEST).at(0), TEST_SAMPLES, truth),
+        ]
+
+    def _labelled(self, draws: np.random.Generator, number: int, truth: Vector) -> tuple[Vector, Vector]:
         points = draws.standard_normal((number, self.dimension))
         radius = draws.random(number) ** (1 / self.dimension)
         points *= (radius / np.sqrt(np.vecdot(points, points)))[:, None]
-        return in_memory(points, np.where(points @ truth > 0, 1.0, -1.0))
+        return points, np.where(points @ truth > 0, 1.0, -1.0)

@@ -13,6 +13,9 @@ import pytest
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import shelf, table
 from mpinodes.formats.source import content
+from mpinodes.streams.mean import Mean
+from mpinodes.streams.unit_ball import UnitBall
+from tests.helpers.parts import setup_of
 
 
 @pytest.fixture
@@ -124,3 +127,30 @@ def test_a_process_reads_a_small_file_once_for_all_its_runs_until_it_changes(fol
     for times in (7, 8):
         shelf.once(Path("x"), "", reader)
         assert reader.times == times
+
+
+@pytest.mark.parametrize(("kind", "algorithm"), [(UnitBall, "dola"), (Mean, "dpsda-c")])
+def test_what_is_drawn_from_the_seed_is_drawn_once_for_all_ranks_of_a_host(folder, kind, algorithm, monkeypatch):
+    draws, draw = [], kind._drawn
+    monkeypatch.setattr(kind, "_drawn", lambda stream: draws.append(stream) or draw(stream))
+    name = "mean" if kind is Mean else "unit-ball"
+    asked = {"topology": {"name": "ring"}, "algorithm": {"name": algorithm}}
+
+    def drawn(seed=0, **data):
+        draws.clear()
+        stream = setup_of(asked | {"data": {"name": name} | data, "seed": seed, "rounds": 9}, 5).stream
+        stream.forget()
+        found = [source.features(np.arange(3)).copy() for source in stream.open() if source]
+        return found, len(draws)
+
+    first, _ = drawn()
+    again, times = drawn()
+    assert not times
+    assert all(map(np.array_equal, first, again))
+    shelf.take_down()
+    alone, times = drawn()
+    assert times
+    assert all(map(np.array_equal, first, alone))
+    for other, times in (drawn(seed=1), drawn(dimension=4)):
+        assert times
+        assert not np.array_equal(first[0], other[0])

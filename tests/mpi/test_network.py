@@ -143,3 +143,32 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
 
     together(world, check)
     comm.Free()
+
+
+@pytest.mark.mpi(min_size=8)
+def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monkeypatch):
+    """One message a look, and as many pauses: 64 rows would take the logger 64 of them."""
+    from mpinodes.simulation import network
+
+    comm, last, pauses = world.Dup(), world.size - 1, []
+    monkeypatch.setattr(network.time, "sleep", pauses.append)
+
+    def let_pass(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+
+    def check():
+        if world.rank < last:
+            let_pass(0.3)
+            comm.Isend(np.full(4, world.rank, float), dest=last).Wait()
+            return
+        rows = np.empty((last, 4))
+        requests = [comm.Irecv(row, source=i) for i, row in enumerate(rows)]
+        let_pass(1.0)
+        network.patient_wait(requests, comm, range(last))
+        assert (rows == np.arange(last)[:, None]).all()
+        assert not pauses
+
+    together(world, check)
+    comm.Free()
