@@ -94,9 +94,14 @@ def _logged(setup: Setup, directory: Path, rounds: _Rounds, begun: float) -> dic
     except (BadInput, Stopped):
         raise
     except Exception as error:
-        with (directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(traceback.format_exc())
-        error.add_note(f"(traceback in {directory / 'log.txt'})")
+        log = directory / "log.txt"
+        try:
+            with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(traceback.format_exc())
+            error.add_note(f"(traceback in {log})")
+        except OSError as other:
+            if isinstance(error, OSError):  # most often the same: the disk is full
+                error.add_note(f"(no traceback in {log}: {other.strerror})")
         raise
 
 

@@ -115,8 +115,13 @@ class Job:
                 return
             # Whoever spoke has not ended this rank: no link leads from there to here, nor, perhaps, to the launcher.
             message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
-        except OSError:
-            message = self._of_deadline([late]) if late else f"{message}\n{trace}"
+        except OSError as other:
+            if late:
+                message = self._of_deadline([late])
+            elif not isinstance(error, OSError):  # most often the same: the disk is full
+                message = f"{message}\n{trace}"
+            say(f"{message} ({self._directory / 'log.txt'}: {other.strerror})")
+            return
         say(f"{message} ({'more' if late and late.waits_for else 'traceback'} in {self._directory / 'log.txt'})")
 
     def _is_first_here(self, log: Path) -> bool:

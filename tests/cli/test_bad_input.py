@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mpinodes.run import main as mpinodes_run
 from tests.helpers.running import command, mpirun, run_alone, run_mpi
 
 SELF_LOOP = '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 1}, {"source": 1, "target": 1}]}'
@@ -343,3 +344,43 @@ def test_a_run_directory_that_vanishes_is_noticed_while_the_rounds_go_on(tmp_pat
     assert done.code == 3, done.err
     assert "run is gone: a run directory stays where it is" in done.err
     assert len(done.err.splitlines()) == 1, done.err
+
+
+FULL = """
+import os, sys
+from dataclasses import dataclass
+from pathlib import Path
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Full"]
+
+@dataclass(frozen=True)
+class Full(DOLA):
+    def update(self, s, here, inbox, loss):
+        if (here.t, here.agent) == (2, 1):
+            Path("run/log.txt").unlink()
+            Path("run/log.txt").mkdir()  # nothing can be added to it
+            raise {error}("planted")
+        return super().update(s, here, inbox, loss)
+"""
+
+
+@pytest.mark.parametrize(("error", "lines"), [("OSError", 1), ("ValueError", 2)])
+def test_a_failure_is_said_where_nothing_can_be_written(error, lines, tmp_path, monkeypatch, capfd):
+    """In a line where that is the failure; else what would be in the log is said."""
+    (tmp_path / "full.py").write_text(FULL.format(error=error))
+    monkeypatch.chdir(tmp_path)
+    words = ["algorithm.path=full.py", "topology.name=ring", "topology.agents=3", "data.total=60", "rounds=3"]
+    assert mpinodes_run(["--lockstep", *words, "output.dir=run"]) == 3
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].startswith(f"mpinodes: error: {error}: planted")
+    assert min(len(said), 2) == lines, said
+
+
+def test_so_it_is_under_mpi(tmp_path):
+    (tmp_path / "full.py").write_text(FULL.format(error="OSError"))
+    words = ["algorithm.path=full.py", "topology.name=ring", "data.total=60", "rounds=3", "output.dir=run"]
+    done = run_mpi(4, *words, cwd=tmp_path)
+    assert done.code == 3, done.err
+    assert re.fullmatch(
+        r"mpinodes: error: agent 1 \(rank 1\): OSError: planted \(\S+log.txt: Is a directory\)\n", done.err
+    )
