@@ -141,7 +141,8 @@ class Slurm:
     def _configuration(self, host: str) -> str:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 8 // 10
         ports = [free_port(), free_port()]
-        first = secrets.randbelow(10**6) * 100 + 1  # MPICH's shared memory has the job's number in its name
+        # MPICH's shared memory has the job's number in its name; Slurm's largest is 67,043,328.
+        first = secrets.randbelow(600_000) * 100 + 1
         (self.folder / "state").mkdir()
         (self.folder / "spool").mkdir()
         return f"""

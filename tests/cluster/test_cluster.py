@@ -168,10 +168,10 @@ def test_a_job_that_meets_its_time_limit_goes_on_to_the_same_bits(
 ):
     """The signal before it makes a checkpoint, the job is queued again, and goes on."""
     (tmp_path / "slow.py").write_text(slow(FIRST_TIME))
-    array = ["--array=1-1"] if template == "slurm-array.sh" else []
+    array = ["--array=0-0"] if template == "slurm-array.sh" else []
     limit = [*array, "-n", "4", "--time=1", "--signal=B:USR1@20", str(TEMPLATES / template)]
     number = slurm.submit(*limit, *LIMITED, "report=false", cwd=tmp_path, env=environment.variables)
-    job, run = (f"{number}_1", f"{number}/seed-1") if array else (number, str(number))
+    job, run = (f"{number}_0", f"{number}/seed-0") if array else (number, str(number))
     queued_again(job, slurm)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)
     assert "SIGUSR1: stopped after round " in output(tmp_path)
