@@ -3,6 +3,7 @@
     python scripts/kills.py --kills 50
     python scripts/kills.py --kills 10 --signal TERM
     python scripts/kills.py --kills 10 --other /path/to/a/python/with/Open/MPI
+    python scripts/kills.py --kills 10 faults.loss=0.2 faults.delay=3 faults.churn=0.1
 
 Every run is killed in its launcher, its logger or one of its agents, and goes on under the mpirun that it began under,
 in lockstep, or (--other) under the mpirun of another Python, in turn. Compared are every variable of the record and
@@ -53,8 +54,8 @@ def command(python: str, *words: str) -> list[str]:
 
 
 def ranks(run: Path) -> dict[int, int]:
-    """The process of every rank, by what its environment says."""
-    found = {}
+    """The process of every rank, by what its environment says; the first, for one forks the watcher of its host."""
+    found: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if str(run).encode() not in (process / "cmdline").read_bytes():
@@ -65,13 +66,13 @@ def ranks(run: Path) -> dict[int, int]:
         for name in (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK="):
             for variable in variables:
                 if variable.startswith(name):
-                    found[int(variable[len(name) :])] = int(process.name)
+                    rank, number = int(variable[len(name) :]), int(process.name)
+                    found[rank] = min(found.get(rank, number), number)
     return found
 
 
-def killed(run: Path, rounds: int, victim: int, after: float, number: int) -> tuple[int, float]:
+def killed(words: list[str], run: Path, victim: int, after: float, number: int) -> tuple[int, float]:
     """Begin a run, and send a signal to a rank, or to the launcher (-1); returns its code, and when it was sent."""
-    words = command(sys.executable, *WORDS, f"rounds={rounds}", f"output.dir={run}")
     began = time.monotonic()
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     while not (run / "experiment.toml").exists() and job.poll() is None:
@@ -115,21 +116,25 @@ def differ(one: dict[str, Any], other: dict[str, Any], key: str) -> bool:
 def trials(options: argparse.Namespace, where: Path) -> Iterator[Trial]:
     rng = random.Random(options.seed)
     whole = where / "whole"
-    words = command(sys.executable, *WORDS, f"rounds={options.rounds}", f"output.dir={whole}")
-    subprocess.run(words, check=True, capture_output=True)
+
+    def begin(run: Path) -> list[str]:
+        words = (*WORDS, f"rounds={options.rounds}", *options.words, f"output.dir={run}")
+        return command(sys.executable, *words)
+
+    subprocess.run(begin(whole), check=True, capture_output=True)
     seconds = json.loads((whole / "summary.json").read_text())["timing"]
     lasts = seconds["total"] - seconds["start_up"]
     ways = ["mpirun", "lockstep", *(["other"] if options.other else [])]
     for k in range(options.kills):
         run, victim = where / f"killed-{k:03d}", k % (AGENTS + 2) - 1
         number = signal.Signals[f"SIG{options.signal}"]
-        code, after = killed(run, options.rounds, victim, rng.uniform(0, lasts), number)
+        code, after = killed(begin(run), run, victim, rng.uniform(0, lasts), number)
         name = "launcher" if victim < 0 else "logger" if victim == AGENTS else f"agent {victim}"
         shown = len((run / "progress.jsonl").read_text().splitlines()) if (run / "progress.jsonl").exists() else 0
         way, begun = ways[k % len(ways)], "done before"
         if not (run / "experiment.toml").exists():
             begun = "no run yet"
-            subprocess.run(command(sys.executable, *WORDS, f"rounds={options.rounds}", f"output.dir={run}"), check=True)
+            subprocess.run(begin(run), check=True)
         elif not (run / "summary.json").exists():
             begun = resumed(run, way, options.other)
         yield Trial(name, after, code, shown, begun, way, differences(whole, run))
@@ -142,6 +147,7 @@ def main() -> int:
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT", "USR1"), default="KILL")
     parser.add_argument("--other", default="", help="a Python with mpinodes and another MPI")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("words", nargs="*", help="of the run, beside its own")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as where:

@@ -1,8 +1,8 @@
 """What faults do to five algorithms: python scripts/simulated_faults.py FOLDER [--quick].
 
 Regret per round and accuracy of each without faults, with 20 % of the messages lost, with messages up to 3 rounds late,
-and with agents away a tenth of the time. Means over seeds; the four runs of a seed share data, graph and noise, so that
-all that differs is due to the faults: such runs are rehearsals, and together hide nothing.
+with agents away a tenth of the time, and with all three. Means over seeds; the five runs of a seed share data, graph
+and noise, so that all that differs is due to the faults: such runs are rehearsals, and together hide nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ FAULTS: dict[str, tuple[dict[str, float], str]] = {
     "20 % of messages lost": ({"loss": 0.2}, NETWORK),
     "up to 3 rounds late": ({"delay": 3}, AVERAGE),
     "away 10 % of the time": ({"churn": 0.1}, CLAIM),
+    "all three": ({"loss": 0.2, "delay": 3, "churn": 0.1}, "tab:purple"),
 }
 
 
@@ -73,7 +74,8 @@ def main() -> None:
                 for axes, what in zip(column, ("regret per round", "accuracy"), strict=True):
                     t, values = found["rounds"], found[what]
                     axes.fill_between(t, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, lw=0)
-                    axes.plot(t, values.mean(axis=0), color=colour, label=case, ls="--" if colour == "black" else "-")
+                    style = {"ls": "--", "zorder": 3} if not faults else {}
+                    axes.plot(t, values.mean(axis=0), color=colour, label=case, **style)
                 last = {what: np.mean(found[what][:, -1]) for what in ("regret per round", "accuracy")}
                 print(f"{algorithm:15} {case:22} " + ", ".join(f"{what} {value:.4g}" for what, value in last.items()))
             column[0].set_title(algorithm)
