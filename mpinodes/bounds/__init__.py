@@ -33,7 +33,9 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
 
 def _feedback(told: Revealed) -> str:
     """What of that which agents are told no theorem here allows for; empty: nothing."""
-    return "gradients are estimated from two values, and the theorem has them revealed" if told.points else ""
+    estimated = "gradients are estimated from two values, and the theorem has them revealed" if told.points else ""
+    late = "gradients are told late, and the theorem has each applied in its own round" if told.delay else ""
+    return first_broken(estimated, late)
 
 
 def _faults(faults: Faults) -> str:

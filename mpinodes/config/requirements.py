@@ -102,16 +102,23 @@ def require_faults(algorithm: AlgorithmClass, experiment: Experiment) -> None:
 
 
 def require_feedback(algorithm: AlgorithmClass, experiment: Experiment) -> None:
-    """Refuse bandit feedback where no gradients are asked for round by round, or its points would leave the set."""
+    """Refuse other feedback than gradients at once where none are asked for round by round, or it cannot be."""
     feedback, problem = experiment.feedback, experiment.problem
-    if not feedback.points:
+    if not (feedback.points or feedback.delay):
         return
     if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
         able = [name for name, part in _classes(registry.ALGORITHMS) if part.takes_steps and not part.whole_data]
+        asked = f"points = {feedback.points}" if feedback.points else f"delay = {feedback.delay}"
         raise BadInput(
-            f"feedback.points = {feedback.points}: {experiment.name} is no online method that asks for one gradient in "
+            f"feedback.{asked}: {experiment.name} is no online method that asks for one gradient in "
             f"a round; leave it out, or choose one of {', '.join(able)}"
         )
+    if feedback.delay >= experiment.rounds:
+        raise BadInput(
+            f"feedback.delay = {feedback.delay}: nothing would be learnt in {experiment.rounds} rounds; set it below"
+        )
+    if not feedback.points:
+        return
     if problem.set != "none" and feedback.radius >= problem.radius:
         raise BadInput(
             f"feedback.radius = {feedback.radius:g}: no point of the set has so much room, for problem.radius = "

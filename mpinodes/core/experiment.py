@@ -308,6 +308,17 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = 0.1
     decay: Annotated[float, Meta(ge=0, le=1, description="of points=2: r falls like t^-decay; 0: it stays")] = 0.5
+    delay: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="k: what is told of the loss of round t, a gradient or an estimate, is told in round t + k and "
+            "applied there with the step of that round, which the noise is for; in the first k rounds nothing is. It "
+            "needs gradients at released points (gradient_at=public) for anything to be proven. Of messages that come "
+            "late see faults.delay",
+        ),
+    ] = 0
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):

@@ -37,6 +37,7 @@ from mpinodes.core.messages import (
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.simulation.late import Late, delayed
 
 RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
 
@@ -100,6 +101,7 @@ class State(NamedTuple):
         heard: in the round before; None: nothing yet.
         moving: by round, the last one the lowest bit: whether some agent moved still, as far as this one knows.
         left: all agents had settled in some round, and leave together.
+        pending: where feedback is late, gradients that are not told yet, the oldest first.
     """
 
     here: Neighborhood
@@ -108,6 +110,7 @@ class State(NamedTuple):
     heard: Inbox | None = None
     moving: int = 0
     left: bool = False
+    pending: tuple[Vector, ...] = ()
 
 
 def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], lasting: bool) -> None:
@@ -153,6 +156,7 @@ class Step:
         self._last_telling = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
         self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
+        self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
         self._taken: tuple[State, State] | None = None  # in by `play`: the state before, and after
         self.losses = setup.losses(agent)
@@ -199,7 +203,11 @@ class Step:
 
     def message(self, s: State) -> Message:
         """What the agent says: what its algorithm would, for as long as its privacy budget lasts."""
-        return self._allowed(self._algorithm.message(s.algorithm, s.here), s.here.t)
+        return self._allowed(self._wanted(s), s.here.t)
+
+    def _wanted(self, s: State) -> Message:
+        wanted = self._algorithm.message(s.algorithm, s.here)
+        return delayed(wanted, self._late) if self._late else wanted
 
     def _allowed(self, wanted: Message, t: int) -> Message:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
@@ -212,21 +220,35 @@ class Step:
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
         """Mix what arrived, take the loss in, and move on to the next round."""
-        here, moving, left = s.here, s.moving, False
+        here, moving, left, pending = s.here, s.moving, False, s.pending
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
         inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
-        algorithm = self._algorithm.update(s.algorithm, here, inbox, loss)
+        if self._late:
+            algorithm, pending = self._update_late(s, inbox, loss)
+        else:
+            algorithm = self._algorithm.update(s.algorithm, here, inbox, loss)
         following = self._topology.neighborhood(here.t + 1, self._agent)
         if self._settled_below:
             for frame in arrivals.frames:
                 moving |= int(frame[2])
             # Of the oldest round there, every agent now knows what every other one knew then: all see the same bit.
             left = not moving >> (self._hops - 1)
-        return State(following, algorithm, mixing, inbox, moving, left)
+        return State(following, algorithm, mixing, inbox, moving, left, pending)
+
+    def _update_late(self, s: State, inbox: Inbox, loss: Loss) -> tuple[Any, tuple[Vector, ...]]:
+        """The algorithm's state of the next round, and what is pending then."""
+        due, rest = (s.pending[0], s.pending[1:]) if len(s.pending) == self._late else (None, s.pending)
+        shown = Late(loss, due, self._regularizer)
+        algorithm = self._algorithm.update(s.algorithm, s.here, inbox, shown)
+        if shown.asked is None:
+            raise ValueError(
+                f"feedback.delay: no gradient was asked for in round {s.here.t}, and one has to be in each"
+            )
+        return algorithm, (*rest, shown.asked)
 
     def _say(self, s: State, frame: Vector, row: Vector) -> State:
         t, (_, release, scalars) = s.here.t, self._frames.get(id(frame)) or self._parts_of(frame)
-        wanted = self._algorithm.message(s.algorithm, s.here)
+        wanted = self._wanted(s)
         allowed = wanted if isinstance(wanted, Query) and not self._last_telling else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)

@@ -174,3 +174,15 @@ class TwoPoints:
         else:
             slope = np.clip((ahead - behind) / (2 * r), -e.clip, e.clip).sum() / divisor
         return len(owned) * slope * u + self._lam * x
+
+
+class Late:
+    """Every agent's gradient (or estimate) of `delay` rounds before, and a regularizer's of now."""
+
+    def __init__(self, data: reference.Gradients, delay: int, regularizer: float) -> None:
+        self._data, self._delay, self._lam, self._told = data, delay, regularizer, []
+
+    def __call__(self, t: int, points: np.ndarray) -> np.ndarray:
+        self._told.append(self._data(t, points))
+        now = self._told[t - 1 - self._delay] if t > self._delay else np.zeros_like(points)
+        return now + self._lam * points

@@ -1,4 +1,4 @@
-"""Bandit feedback: two values of a loss in the place of its gradient, by an account of its own."""
+"""Feedback that is less than a gradient at once: two values of a loss, or late; by an account of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import mpinodes
 from mpinodes.auditing.games import canary, pairs, prepare, simulate
 from mpinodes.auditing.probes import probes
 from mpinodes.auditing.replay import replay
+from mpinodes.auditing.transcripts import Recorded
 from mpinodes.auditing.verdicts import of_probe, of_run
 from mpinodes.bounds import bounds
 from mpinodes.config import registry
@@ -86,6 +87,38 @@ def test_agents_that_share_a_loss_play_in_their_own_coordinates(noise, point):
     )  # fmt: skip
     found = decisions(parts)
     assert np.abs(found - two.centers).max() <= 1e-10 * np.abs(two.centers).max()
+
+
+LATE = "data.name=unit-ball data.total=1000 rounds=25 record.transcript=true privacy.clip=0.7"
+PUBLIC = "algorithm.gradient_at=public"
+LATE_CASES = [
+    f"algorithm.name=dola {LATE} feedback.delay=1",
+    f"algorithm.name=dola {BALL} problem.loss=logistic feedback.delay=4",
+    f"algorithm.name=dola-minibatch {LATE} data.batch=5 problem.average=true feedback.delay=3",
+    f"algorithm.name=weight-balancing {LATE} {PUBLIC} algorithm.noise_index=corrected feedback.delay=7",
+    f"algorithm.name=weight-balancing {LATE} problem.loss=logistic feedback.delay=2",
+    f"algorithm.name=dpps {BALL} feedback.delay=3",
+    f"algorithm.name=dpsr {LATE} problem.gradient_noise=0.1 feedback.delay=24",
+]
+
+
+@pytest.mark.parametrize("noise", ["privacy.epsilon=inf", "privacy.epsilon=0.7 seed=5"])
+@pytest.mark.parametrize("words", LATE_CASES)
+def test_a_run_with_late_feedback_equals_the_matrix_form(words, noise, monkeypatch):
+    """Releases and scales of the noise, which are those of the step that applies it."""
+    parts = setup_of(f"{words} {noise}")
+    feedback, usual = parts.experiment.feedback, matrix_forms.gradients
+
+    def gradients(parts, regularizer):
+        of_data = matrix_forms.TwoPoints(parts, 0.0) if feedback.points else usual(parts, 0.0)
+        return matrix_forms.Late(of_data, feedback.delay, regularizer)
+
+    monkeypatch.setattr(matrix_forms, "gradients", gradients)
+    found, wanted = told(parts), matrix_forms.decomposable(parts)
+    for one, other in ((found["h"], wanted.h), (found["scale"], wanted.scale)):
+        assert np.abs(one - other).max() <= 1e-10 * np.abs(other).max(initial=1e-300)
+    uses = parts.layout.open(rows_of(parts))[1].uses
+    np.testing.assert_array_equal(uses, np.maximum(np.arange(25) - feedback.delay, 0)[:, None].repeat(len(uses[0]), 1))
 
 
 # ------------------------------------------------------------------------------------------------------ the estimates
@@ -218,14 +251,53 @@ def test_the_audit_shows_less_than_is_proven(algorithm, number, tmp_path):
     assert not [row.what for row in rows if row.refuted]
 
 
+LATELY = [
+    "dola feedback.delay=2",
+    f"dpsda-c {PUBLIC} feedback.delay=3",
+    f"weight-balancing {PUBLIC} algorithm.noise_index=corrected feedback.delay=2 feedback.points=2",
+    "dola-minibatch feedback.delay=1",
+]
+
+
+@pytest.mark.parametrize("algorithm", LATELY)
+def test_late_feedback_is_claimed_when_it_is_told_and_no_message_moves_by_more(algorithm, tmp_path):
+    words = f"rounds=12 record.transcript=true privacy.clip=0.2 privacy.scale=calibrated algorithm.name={algorithm}"
+    place = run_of(tmp_path / "run", words)
+    run = Recorded(place)
+    found, late = replay(run, 0, 12, 0), run.setup.experiment.feedback.delay
+    assert not found.exceeded
+    assert found.direct > 0.2
+    assert found.round > 1 + late
+    assert (found.hidden > 0) == ("minibatch" in algorithm)  # what a regularizer at a hidden point carries on
+    assert summary_of(place)["privacy"]["network"]["proven_pure"] is not None
+
+
+def test_with_a_gradient_at_a_hidden_point_nothing_is_proven_of_late_feedback(tmp_path):
+    words = "algorithm.name=dpps rounds=12 data.total=300 feedback.delay=2"
+    network = summary_of(run_of(tmp_path / "run", words))["privacy"]["network"]
+    assert (network["proven_pure"], network["proven"], network["rule"]) == (None, None, "unproven")
+
+
+def test_late_feedback_that_is_claimed_at_once_is_seen(monkeypatch):
+    plain, late = simulate(setup_of(TIGHT)), setup_of(f"{TIGHT} feedback.delay=3")
+    run = simulate(late)
+    np.testing.assert_array_equal(run.events.scale, plain.events.scale)
+    assert not replay(run, 0, 3, 0).exceeded
+    monkeypatch.setattr("mpinodes.simulation.step.delayed", lambda message, rounds: message)
+    found = replay(simulate(late), 0, 3, 0)
+    assert found.exceeded
+    assert np.isinf(found.hidden)
+
+
 # ------------------------------------------------------------------------------------------------------- all the rest
-def test_who_needs_gradients_is_refused_before_the_first_round():
+@pytest.mark.parametrize("asked", ["points = 2", "delay = 3"])
+def test_who_needs_gradients_is_refused_before_the_first_round(asked):
     able = set()
     for name in registry.names(registry.ALGORITHMS):
         try:
-            setup_of(f"algorithm.name={name} feedback.points=2")
+            setup_of(f"algorithm.name={name} feedback.{asked.replace(' ', '')}")
         except BadInput as error:
-            assert str(error).startswith(f"feedback.points = 2: {name} is no online method")  # noqa: PT017
+            assert str(error).startswith(f"feedback.{asked}: {name} is no online method")  # noqa: PT017
         else:
             able.add(name)
     assert able == set(ONLINE)
@@ -240,6 +312,8 @@ def test_who_needs_gradients_is_refused_before_the_first_round():
         ("feedback.points=1", r"^feedback\.points = 1"),
         ("feedback.radius=0", r"^feedback\.radius = 0"),
         ("feedback=3", r"^feedback"),
+        ("feedback.delay=-1", r"^feedback\.delay = -1"),
+        ("rounds=5 feedback.delay=5", r"^feedback\.delay = 5: nothing would be learnt in 5 rounds"),
     ],
 )
 def test_feedback_that_cannot_be_is_refused(words, why):
@@ -253,18 +327,19 @@ def test_feedback_changes_the_noise_and_none_at_all_leaves_it():
     assert fingerprint(plain) == fingerprint(none) != fingerprint(two)
 
 
+@pytest.mark.parametrize(("asked", "why"), [("points=2", "estimated"), ("delay=1", "late")])
 @pytest.mark.parametrize("name", ["dola", "dola-minibatch", "dpsda-c", "weight-balancing"])
-def test_no_theorem_is_said_to_hold(name):
-    setup = setup_of(f"algorithm.name={name} rounds=3 feedback.points=2")
+def test_no_theorem_is_said_to_hold(name, asked, why):
+    setup = setup_of(f"algorithm.name={name} rounds=3 feedback.{asked}")
     found = bounds(setup, np.array([3]), np.zeros((1, setup.dimension)))
     assert found
-    assert {(bound.applies, "estimated" in bound.why) for bound in found} == {(False, True)}
+    assert {(bound.applies, why in bound.why) for bound in found} == {(False, True)}
 
 
 def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path):
     words = (
         f"algorithm.name=dola data.total=900 rounds=60 topology.agents=3 record.decisions=true "
-        f"record.transcript=true {TWO}"
+        f"record.transcript=true {TWO} feedback.delay=4"
     )
     one = run_of(tmp_path / "one", f"{words} report=true")
     done = run_mpi(4, *words.split(), "report=false", "output.dir=mpi", cwd=tmp_path)
@@ -272,13 +347,14 @@ def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path):
     assert same_bits(one, tmp_path / "mpi") == []
     said = f"bandit feedback: 2 values a round, at points 0.3 down to {0.3 / sqrt(60):.3g} from the one between them"
     assert said in done.out
+    assert "feedback 4 rounds late: applied with the step" in done.out
     assert said.capitalize() in (one / "report.html").read_text()
     assert summary_of(one)["feedback"]["points"] == 2
 
 
 @pytest.mark.parametrize("name", ["dola", "dpsda-ps algorithm.gradient_at=public"])
 def test_a_run_goes_on_from_what_is_kept(name, tmp_path):
-    setup = setup_of(f"algorithm.name={name} rounds=25 checkpoint.every=10 {TWO}")
+    setup = setup_of(f"algorithm.name={name} rounds=25 checkpoint.every=10 feedback.delay=4 {TWO}")
     keepers = keepers_of(tmp_path, setup.topology.agents)
     whole = rows_of(setup)
     for _ in run_agents(setup, Plan(setup), keepers):

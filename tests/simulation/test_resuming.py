@@ -245,7 +245,7 @@ def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
         with pytest.raises(BadInput, match=why):
             go_on(where, *words.split())
     toml = where / "experiment.toml"
-    toml.write_text(toml.read_text().replace("radius = ", "radius = 1"))
+    toml.write_text(toml.read_text().replace("radius = 10", "radius = 110"))
     with pytest.raises(BadInput, match=r"another experiment: problem.radius was .* and is 1"):
         go_on(where)
     with pytest.raises(BadInput, match=r"no experiment.toml in it"):
