@@ -23,7 +23,7 @@ LOGGER = "logger"
 
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 1  # of what a checkpoint holds; one more whenever that changes
+LAYOUT = 2  # of what a checkpoint holds; one more whenever that changes
 
 Kept: TypeAlias = Mapping[str, Any]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
+from mpinodes.core.events import STRETCH
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.results.record import BYTES_AT_ONCE, RUNS
 
-PRICED = 600  # bytes of the ledger for a round of one agent, as measured
+PRICED = 3000  # bytes of the ledger for a round of one agent, of those that are priced together, as measured
+STARTED = 0.3  # seconds of a core for a rank, as measured: under mpirun ranks start side by side
+ACCOUNTED = 1e-5  # seconds for a round of one agent, once all are done, as measured
+CLOSED = 1.0  # seconds for all else then
 
 
 def record_bytes(setup: Setup) -> int:
@@ -26,8 +31,15 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Memory of the logger beside Python's and the data's own: while rounds come, and at the end."""
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * chunk_rounds(e.record.chunk, layout.width, e.rounds) + BYTES_AT_ONCE
-    events = 8 * n * (layout.message_end - layout.dimension) * e.rounds
-    return buffers, buffers + events + PRICED * n * e.rounds
+    together = n * min(e.rounds, STRETCH)
+    return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together
+
+
+def seconds(setup: Setup) -> tuple[float, float]:
+    """From the start to the first round under mpirun, and from the last round to the end, on cores like these."""
+    e, n = setup.experiment, setup.topology.agents
+    cores = max(1, min(len(os.sched_getaffinity(0)), n + 1))
+    return STARTED * (1 + (n + 1) / cores), e.repeats * (CLOSED + ACCOUNTED * n * e.rounds)
 
 
 def require_room(setup: Setup) -> None:
@@ -51,9 +63,11 @@ def require_room(setup: Setup) -> None:
 def told(setup: Setup) -> str:
     """What to expect, as comments below an experiment."""
     rounds, end = logger_bytes(setup)
+    start, finish = seconds(setup)
     return (
         f"# an estimate: record.h5 takes {in_words(record_bytes(setup))} while the run goes on, less once it is over;\n"
-        f"# the logger, beside data, {in_words(rounds)} of memory while rounds come and {in_words(end)} at the end\n"
+        f"# the logger, beside data, {in_words(rounds)} of memory while rounds come and {in_words(end)} at the end;\n"
+        f"# {start:.2g} s to start under mpirun on this host, and {finish:.2g} s to finish after the last round\n"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.core.events import Events
 from mpinodes.losses.two_point import Directions
-from mpinodes.results import closing, journal, theorems
+from mpinodes.results import closing, journal, sources, theorems
 from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
@@ -57,7 +57,7 @@ class Logger:
         path = directory / "record.h5"
         if kept is None:
             write_text(directory / "experiment.toml", headed(setup))
-            self._record = Record(path, setup.topology.agents, setup.dimension, attributes)
+            self._record = Record(path, setup.topology.agents, setup.dimension, attributes, e.rounds)
         else:
             self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
             self._evaluator.restore(kept["evaluator"])
@@ -73,7 +73,7 @@ class Logger:
         with Reader(self._directory) as old:
             recorded = min(old.rounds, self._done)
         rest = list(journal.entries(self._directory, recorded, self._done))
-        record = Record.reopen(path, recorded, attributes)
+        record = Record.reopen(path, recorded, attributes, self._setup.experiment.rounds)
         for variables in rest:
             record.append(variables)
         record.write()
@@ -106,8 +106,13 @@ class Logger:
         self._journal.write(self._record)
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
-        state |= {"experiment": self._setup.experiment.toml(), "stops": order.stops}
+        state |= {"experiment": self._setup.experiment.toml(), "stops": order.stops, "files": self._files}
         self._keeper.save(self._done, state, order.stops)
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        """What data and graph are read from, which is to be the same when the run goes on."""
+        return sources.digests(self._setup.experiment)
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""

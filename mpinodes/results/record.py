@@ -38,6 +38,8 @@ SECONDS_BETWEEN_WRITES = 1.0  # HDF5 takes as long for ten rounds of a variable 
 BYTES_AT_ONCE = 4_000_000
 MOST_BYTES = 4 * BYTES_AT_ONCE  # kept while somebody reads
 MADE, INDEXED, SPARE = 6_000, 300, 16_384  # bytes that HDF5 takes for a variable, for a chunk, for itself
+LEAST_CHUNK, LARGEST_CHUNK = 1 << 14, 1 << 17  # bytes
+CHUNKS = 64  # of a variable in a whole run, of whatever size between
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PACKED_FROM = 1_000_000  # bytes: below, making its variables anew takes longer than all else
 
@@ -132,11 +134,13 @@ Variables = Mapping[str, Variable]
 class Record:
     """`record.h5`, open for appending.
 
-    Every chunk stays where it was first put, as it is, so that a kill at any moment leaves all that was flushed.
+    Every chunk stays where it was first put, as it is, so that a kill at any moment leaves all that was flushed. Where
+    many `rounds` are expected chunks are larger, for HDF5 has some 300 bytes in memory for each.
     """
 
-    def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any]) -> None:
+    def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any], rounds: int = 0) -> None:
         draft, self._path = draft_of(path), path
+        self._expected = rounds
         self._file = fresh_file(draft)
         self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
         write_words(self._file, {k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
@@ -145,14 +149,19 @@ class Record:
         self._waiting: list[Variables] = []
         self._bytes, self._written = 0, time.monotonic()
         # Looking a dataset up by its name costs as much as a small write to it.
-        self._growing = {"round": add_dimension(self._file, "round", np.arange(0), grows=True)}
+        self._growing = {"round": add_dimension(self._file, "round", np.arange(0), self._chunk(8))}
         add_dimension(self._file, "agent", np.arange(agents))
         add_dimension(self._file, "coordinate", np.arange(dimension))
         self._file.flush()
         os.replace(draft, path)
 
+    def _chunk(self, row: int) -> int:
+        """Rounds of a chunk, of `row` bytes each."""
+        size = min(max(LEAST_CHUNK, row * self._expected // CHUNKS), LARGEST_CHUNK)
+        return max(1, size // row)
+
     @classmethod
-    def reopen(cls, path: Path, rounds: int, attributes: dict[str, Any]) -> Record:
+    def reopen(cls, path: Path, rounds: int, attributes: dict[str, Any], expected: int = 0) -> Record:
         """A record as it was after so many rounds, to go on from there; it is written anew beside the old one.
 
         Raises:
@@ -161,7 +170,8 @@ class Record:
         with Reader(path.parent) as old:
             if old.rounds < rounds:
                 raise BadInput(f"{path}: holds {old.rounds} rounds, and is to go on after round {rounds}")
-            record = cls(draft_of(path), len(old.read("agent").values), len(old.read("coordinate").values), attributes)
+            agents, dimension = (len(old.read(name).values) for name in ("agent", "coordinate"))
+            record = cls(draft_of(path), agents, dimension, attributes, expected)
             for some in old.stretches(rounds, BYTES_AT_ONCE):
                 record.append({name: old.read(name, some) for name in old.by_round})
                 record.write()
@@ -219,7 +229,9 @@ class Record:
             self._has_lock()
             for name, variable in whole.items():
                 if name not in self._growing:
-                    self._growing[name] = add_variable(self._file, name, variable, grows=True)
+                    self._growing[name] = add_variable(
+                        self._file, name, variable, self._chunk(variable.values[:1].nbytes)
+                    )
                 dataset = self._growing[name]
                 dataset.resize(end, axis=0)
                 dataset[start:] = variable.values
@@ -250,7 +262,7 @@ class Record:
 
     def _growth(self, name: str, row: int, end: int) -> int:
         """Bytes by which the file may grow with the next rounds of a variable, of `row` bytes each."""
-        chunk = _chunk(row)
+        chunk = self._chunk(row)
         new = -(-end // chunk) - (-(-self._rounds // chunk))
         return new * (chunk * row + INDEXED) + (0 if name in self._growing else MADE)
 
@@ -285,26 +297,28 @@ class Record:
             pack(self._path)
 
 
-def add_dimension(file: h5py.File, name: str, values: NDArray[Any], grows: bool = False) -> Any:
-    """Make a dimension, with its coordinate; returns that."""
-    chunk = {"maxshape": (None,), "chunks": (_chunk(8),)} if grows else {}
-    dataset = file.create_dataset(name, data=values, **chunk)
+def add_dimension(file: h5py.File, name: str, values: NDArray[Any], chunk: int = 0) -> Any:
+    """Make a dimension, with its coordinate, growing by chunks if there are any; returns that."""
+    dataset = file.create_dataset(name, data=values, **({"maxshape": (None,), "chunks": (chunk,)} if chunk else {}))
     dataset.make_scale(name)
     write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
     return dataset
 
 
-def add_variable(file: h5py.File, name: str, variable: Variable, grows: bool = False) -> Any:
-    """Make a variable, whole, or empty where it grows; dimensions that are not there yet count from 0."""
+def add_variable(file: h5py.File, name: str, variable: Variable, chunk: int = 0) -> Any:
+    """Make a variable, whole, or empty where it grows by chunks of so many rounds.
+
+    Dimensions that are not there yet count from 0.
+    """
     dims, values, label, unit = variable
     for dimension, size in zip(dims, values.shape, strict=True):
         if dimension not in file:
             add_dimension(file, dimension, np.arange(size))
-    if grows:
+    if chunk:
         shape = values.shape[1:]
         dataset = file.create_dataset(
             name, (0, *shape), np.float64, fillvalue=np.nan, maxshape=(None, *shape),
-            chunks=(_chunk(values[:1].nbytes), *shape),
+            chunks=(chunk, *shape),
         )  # fmt: skip
     else:
         dataset = file.create_dataset(name, data=values)
@@ -312,11 +326,6 @@ def add_variable(file: h5py.File, name: str, variable: Variable, grows: bool = F
     for axis, dimension in enumerate(dims):
         dataset.dims[axis].attach_scale(file[dimension])
     return dataset
-
-
-def _chunk(row: int) -> int:
-    """Rounds of a chunk, of `row` bytes each."""
-    return max(1, 16384 // row)
 
 
 def write_text(path: Path, text: str) -> None:

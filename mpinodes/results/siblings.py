@@ -64,7 +64,7 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 
 def touched_since(time: float, data: Mapping[str, Any], keys: Sequence[str]) -> Path | None:
     """A file, of those that keys of a data section name, that was written, moved or linked since; None: none was."""
-    files = (path for key in keys if data.get(key) for path in _files(Path(data[key])))
+    files = (path for key in keys if data.get(key) for path in files_of(Path(data[key])))
     return next((path for path in files if _touched(path) > time), None)
 
 
@@ -74,7 +74,7 @@ def _touched(path: Path) -> float:
     return max(time for of in found for time in (of.st_mtime, of.st_ctime))
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """The file itself, those of a pattern with {agent} in its name, or those of a directory."""
     if path.is_dir():
         return [inner for inner in path.iterdir() if inner.is_file()]

@@ -14,6 +14,7 @@ from typing import Any
 from mpinodes import __version__
 from mpinodes.config import registry
 from mpinodes.core.experiment import Experiment
+from mpinodes.results.siblings import files_of
 
 Json = dict[str, Any]
 
@@ -21,6 +22,7 @@ NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"
 SHORT = 12  # digits of a hash for people
 FOLDER = "sources"
+PART, PARTS = 1 << 20, 16  # bytes, and how many such parts of a file are looked at
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
@@ -38,6 +40,28 @@ def keep(e: Experiment, directory: Path) -> None:
 
 def _copy_of(directory: Path, key: str, path: Path) -> Path:
     return directory / FOLDER / f"{key.replace('.', '-')}-{path.name}"
+
+
+def digests(e: Experiment) -> dict[str, str]:
+    """Of every file that data and graph are read from, by its path: what tells it from another one.
+
+    Of a large file it is made of the size and of parts, for gigabytes take seconds.
+    """
+    found: dict[str, str] = {}
+    for section, key in (("data", "file"), ("data", "dir"), ("topology", "file")):
+        named = getattr(e, section).get(key)
+        found |= {str(path): _digest_of_parts(path) for path in (files_of(Path(named)) if named else [])}
+    return found
+
+
+def _digest_of_parts(path: Path) -> str:
+    size, found = path.stat().st_size, hashlib.sha256()
+    step = max(PART, size // PARTS)
+    with path.open("rb") as file:
+        for start in range(0, size, step):
+            file.seek(start)
+            found.update(file.read(PART if size > PARTS * PART else step))
+    return f"{size} {found.hexdigest()}"
 
 
 def changed_since(directory: Path, key: str, path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,7 @@ def _found(place: Path, e: Experiment) -> Iterator[Kept]:
             say(f"{error}; {INSTEAD}")
             continue
         _require_same(place, tomllib.loads(kept["experiment"]), e)
+        _require_files(place, kept["files"], e)
         yield kept
 
 
@@ -138,6 +139,20 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise BadInput(f"--resume {where}: another experiment: {told}{more}")
+
+
+def _require_files(where: Path, before: Mapping[str, str], e: Experiment) -> None:
+    """Refuse to go on with other data, or on another graph, than the run began with.
+
+    Raises:
+        BadInput: names a file.
+    """
+    now = sources.digests(e)
+    if differ := sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)):
+        raise BadInput(
+            f"--resume {where}: {differ[0]} is not the file any more that the run began with: put that back, or begin "
+            "a new run"
+        )
 
 
 def _require_longer(run: Path, before: Setup, now: Setup) -> None:

@@ -10,7 +10,7 @@ import pytest
 import mpinodes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
-from mpinodes.results.expected import in_words, record_bytes, told
+from mpinodes.results.expected import in_words, logger_bytes, record_bytes, seconds, told
 from mpinodes.results.reading import Reader
 from mpinodes.simulation.setup import rehearse, set_up
 
@@ -37,3 +37,10 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_first_round(monkeypatch)
 def test_what_to_expect_is_told_below_the_experiment():
     assert all(line.startswith("# ") for line in told(set_up(asked_for(WORDS), None)).splitlines())
     assert [in_words(size) for size in (10, 1500, 23 * 10**9, 10**15)] == ["0.01 kB", "1.5 kB", "23 GB", "1e+03 TB"]
+
+
+def test_time_to_finish_grows_with_the_rounds_and_memory_does_not():
+    short, long = (set_up(asked_for([*WORDS, "data.epochs=2000", f"rounds={r}"]), None) for r in (10_000, 40_000))
+    assert logger_bytes(short) == logger_bytes(long)
+    assert seconds(short)[0] == seconds(long)[0]
+    assert seconds(short)[1] < seconds(long)[1] < 4 * seconds(short)[1]

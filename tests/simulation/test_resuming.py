@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import time
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -252,6 +254,27 @@ def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
         go_on(tmp_path)
 
 
+@pytest.mark.parametrize("changed", ["data.csv", "graph.json", "part-1.csv"])
+def test_files_that_changed_meanwhile_are_refused(changed, monkeypatch, tmp_path):
+    rows = [f"{np.sin(k):.3f},{np.cos(k):.3f},{k % 2 * 2 - 1}" for k in range(120)]
+    graph = nx.node_link_data(nx.cycle_graph(3), edges="edges")
+    for name in ("data.csv", *(f"part-{i}.csv" for i in range(3))):
+        (tmp_path / name).write_text("\n".join(rows))
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    file = "data.csv" if changed == "graph.json" else changed.replace("-1", "-{agent}")
+    words = (
+        f"algorithm.name=dola data.name=file data.file={tmp_path / file} data.header=false rounds=24 "
+        f"topology.file={tmp_path / 'graph.json'} checkpoint.every=5"
+    )
+    where, place = killed(monkeypatch, tmp_path / "run", words, 12), tmp_path / changed
+    before = place.read_text()
+    place.write_text(before.replace("0.000", "0.001", 1).replace('"multigraph": false', '"multigraph":  false'))
+    with pytest.raises(BadInput, match=rf"{changed} is not the file any more that the run began with"):
+        go_on(where)
+    place.write_text(before)
+    go_on(where)
+
+
 def test_a_longer_run_is_refused_where_it_would_have_said_other_things(tmp_path):
     words = "algorithm.name=dola algorithm.mixing=laplacian topology.name=matchings data.total=140"
     where = run_of(tmp_path / "run", f"{words} rounds=12 checkpoint.every=5")
@@ -263,7 +286,7 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "LAYOUT", 0)
         where = killed(patched, tmp_path / "run", SMALL, 12)
-    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 1"):
+    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 2"):
         go_on(where)
 
 
