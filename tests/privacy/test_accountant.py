@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from mpinodes.core import Kind
-from mpinodes.core.events import Events
+from mpinodes.core.events import Events, Unread
 from mpinodes.privacy import curves
-from mpinodes.privacy.accountant import Accountant
+from mpinodes.privacy.accountant import Accountant, PrivacyLosses
 from mpinodes.privacy.ledger import Costs, Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger, open_ledgers
 from mpinodes.privacy.shifts import Prices
@@ -438,6 +438,31 @@ def test_agents_that_tell_alike_are_accounted_once_and_public_points_in_the_time
     assert ledgers == 2
     assert priced < 3 * work(run[:, [0, 99]], 20, monkeypatch)[1]
     assert priced < 2.5 * work(run[:500], 20, monkeypatch)[1]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_events_are_read_some_rounds_at_a_time(style, monkeypatch):
+    """To the same losses as of all at once."""
+    rng, horizons, asked = np.random.default_rng(3), np.array([1, 4, 9, 25]), []
+    run = side_by_side(*(random_events(rng, style) for _ in range(2)))
+
+    def read(first: int, last: int) -> Events:
+        asked.append(last - first)
+        return run[first:last]
+
+    def losses(of: Events | Unread) -> PrivacyLosses:
+        accountant = Accountant(lambda agent: by_round, shared=True)
+        accountant.compose(of)
+        return accountant.losses(horizons, DELTA, None)
+
+    whole = losses(run)
+    for module in ("core.events", "privacy.accountant", "privacy.ledger", "privacy.recursive"):
+        monkeypatch.setattr(f"mpinodes.{module}.STRETCH", 4)
+    parts = losses(Unread(read, len(run)))
+    for one, other in zip([*whole.network, *whole.agents[-1]], [*parts.network, *parts.agents[-1]], strict=True):
+        assert one.rule == other.rule
+        assert other[:2] == pytest.approx(one[:2], rel=1e-9, nan_ok=True)
+    assert max(asked) <= 4
 
 
 def test_hidden_state_is_followed_once_whatever_the_number_of_horizons(monkeypatch):
