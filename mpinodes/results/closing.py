@@ -11,10 +11,10 @@ from typing import Any
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
-from mpinodes.results import accounting, evaluator, faults, feedback, sources, theorems
+from mpinodes.results import accounting, evaluator, faults, feedback, sources, theorems, timing
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
-from mpinodes.results.timing import PARTS, Stopwatch
+from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
 
 Json = dict[str, Any]
@@ -25,7 +25,7 @@ FACTS: Rules = {
     "partial": largest, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
     "versions": same, "checked": same, "faults": faults.RULES, "feedback": same, "bytes_sent": total,
-    "timing": dict.fromkeys((*PARTS, "total"), total), "seconds": total,
+    "timing": timing.RULES, "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 

@@ -39,6 +39,9 @@ class Rounds(Protocol):
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
         """Of the next repeat, in its directory."""
 
+    def times(self) -> Sequence[Sequence[float]] | None:
+        """What they took of each rank, the logger last: seconds at work, and waiting; None: all were done in one."""
+
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Json:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
@@ -63,6 +66,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         logger = Logger(run, place, mpi, watch, kept)
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
+        watch.of_ranks(rounds.times())
         summary = logger.finish()
         if same_data:
             logger.accounting.publish(together)

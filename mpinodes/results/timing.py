@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from mpinodes.results.combining import Rules, total
 
 PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
+RANKS = ("working", "waiting")
+RULES: Rules = {**dict.fromkeys((*PARTS, "total"), total), "ranks": dict.fromkeys(RANKS, total)}
 
 
 class Stopwatch:
@@ -19,6 +25,7 @@ class Stopwatch:
     def __init__(self, begun: float | None = None) -> None:
         self._last = time.perf_counter() if begun is None else begun
         self._seconds = dict.fromkeys(PARTS, 0.0)
+        self._ranks: dict[str, list[float]] | None = None
 
     def lap(self, part: str) -> None:
         """What was done since the last lap was this part."""
@@ -26,15 +33,20 @@ class Stopwatch:
         self._seconds[part] += now - self._last
         self._last = now
 
-    def add(self, seconds: dict[str, float]) -> None:
-        """What another one has shown, up to now."""
+    def of_ranks(self, times: Sequence[Sequence[float]] | None) -> None:
+        """What the rounds took of every rank, the logger last: seconds at work, and waiting; None: there is one."""
+        self._ranks = {name: list(of) for name, of in zip(RANKS, times, strict=True)} if times else None
+
+    def add(self, seconds: dict[str, Any]) -> None:
+        """What others have shown, up to now."""
         for part in PARTS:
             self._seconds[part] += seconds[part]
+        self._ranks = seconds.get("ranks")
         self._last = time.perf_counter()
 
-    def seconds(self) -> dict[str, float]:
-        """By part, and in all."""
-        return {**self._seconds, "total": sum(self._seconds.values())}
+    def seconds(self) -> dict[str, Any]:
+        """By part, and in all; of ranks, of the rounds."""
+        return {**self._seconds, "total": sum(self._seconds.values()), "ranks": self._ranks}
 
 
 def process_began() -> float:

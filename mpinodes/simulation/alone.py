@@ -151,3 +151,6 @@ class _Rounds:
         with self._signals or nullcontext():
             plan = Plan(run, begin, self._signals.is_asked) if self._signals else Plan(run, begin)
             yield from run_agents(run, plan, keepers, kept)
+
+    def times(self) -> None:
+        """See `repeats.Rounds`: there is one rank."""

@@ -342,6 +342,7 @@ class _Rounds:
         self._comm, self._signals, self._done = comm, signals, done
         self._found, self._goes_on = found or [], found is not None
         self._begin = 0
+        self._times: list[list[float]] | None = None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """See `repeats.Rounds`."""
@@ -361,7 +362,12 @@ class _Rounds:
 
         begin, self._begin = self._begin, 0
         plan = Plan(run, begin, self._signals.is_asked)
-        return receive_chunks(self._comm, plan, run.layout.width, begin)
+        times = yield from receive_chunks(self._comm, plan, run.layout.width, begin)
+        self._times = times.T.tolist()
+
+    def times(self) -> list[list[float]] | None:
+        """See `repeats.Rounds`."""
+        return self._times
 
 
 def _die_in(seconds: float) -> None:

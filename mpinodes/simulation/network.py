@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,13 @@ def make_wait(world: MPI.Comm, ranks: int) -> Wait:
 
     def wait(requests: Sequence[MPI.Request]) -> None:
         test, pause = MPI.Request.Testall, os.sched_yield  # not Waitall, in which no signal would reach Python
+        begun = time.perf_counter()
         for _ in range(polls):
             if test(requests):
+                PRESENT.waited += time.perf_counter() - begun
                 return
             pause()
+        PRESENT.waited += time.perf_counter() - begun
         patient_wait(requests, world, None)
 
     return wait
@@ -193,15 +196,20 @@ class Channel:
         end, keeps, stops, forget = self._word.tolist()
         return Order(end, bool(keeps), bool(stops), forget)
 
-    def close(self, t: int) -> None:
+    def close(self, t: int, times: Vector) -> None:
         """Round t was the last; a chunk shorter than was asked for, though empty, tells the logger.
 
         By then an agent has written down what it was asked to.
+
+        Args:
+            t: the round.
+            times: this rank's seconds at work and waiting, (2,).
         """
         self._send(t - self._begin if t < self._order.end else 0)
         patient_wait(self._sending, self._comm, [self._logger, self._logger])
         while self._heard().end != OVER:
             pass
+        patient_wait([self._comm.Isend(times, dest=self._logger)], self._comm, [self._logger])
 
 
 def run_agent(
@@ -228,6 +236,7 @@ def run_agent(
         Whether it was stopped.
     """
     PRESENT.busy = False
+    clock = _Clock()
     frame = np.zeros(setup.frame_width)
     network = Network(agents, setup, frame, wait)
     links = Held(network, setup, agents.rank) if setup.links else network
@@ -258,18 +267,32 @@ def run_agent(
         if order.stops:
             break
     PRESENT.here = None
-    channel.close(t)
+    channel.close(t, clock.read())
     network.close()
     PRESENT.busy = True
     return order is not None and order.stops
 
 
-def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Iterator[Chunk]:
+class _Clock:
+    """From now on, what this rank does and waits for."""
+
+    def __init__(self) -> None:
+        self._begun, PRESENT.waited = time.perf_counter(), 0.0
+
+    def read(self) -> Vector:
+        """Seconds at work and waiting: (2,)."""
+        return np.array([time.perf_counter() - self._begun - PRESENT.waited, PRESENT.waited])
+
+
+def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Generator[Chunk, None, Vector]:
     """The logger's end of all channels: chunks in order, each valid until the next one.
 
     A chunk shorter than was asked for is the last.
+
+    Returns:
+        Seconds at work and waiting of every rank, the logger last: (ranks, 2).
     """
-    agents = comm.size - 1
+    agents, clock = comm.size - 1, _Clock()
     buffers = np.empty((2, agents, plan.longest, width))
     asked: deque[Order] = deque()
 
@@ -309,7 +332,11 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> It
         if order is None or is_last:
             break
         k, before = k + 1, order
+    times = np.empty((comm.size, 2))
+    times[agents] = clock.read()
+    patient_wait([comm.Irecv(times[i], source=i) for i in range(agents)], comm, range(agents))
     PRESENT.busy = True
+    return times
 
 
 def patient_wait(
@@ -326,6 +353,7 @@ def patient_wait(
         ranks: the one that each request waits for; None: the neighbors of this round.
         statuses: to be filled in.
     """
+    begun = time.perf_counter()
     PRESENT.waiting = Waiting(requests, ranks)
     test = MPI.Request.Testall
     for pause in _pauses(comm):
@@ -333,6 +361,7 @@ def patient_wait(
             break
         time.sleep(pause)
     PRESENT.waiting = None
+    PRESENT.waited += time.perf_counter() - begun
 
 
 def _pauses(comm: MPI.Comm) -> Iterator[float]:

@@ -62,15 +62,17 @@ class Present:
         steps: counts what was done: rounds, chunks, phases.
         here: an agent's place in its round; None: before its rounds, and after them.
         waiting: for others, patiently; None: it does something itself.
+        waited: seconds so far.
         busy: is doing what may take long: nothing is expected of it but that it lives.
     """
 
-    __slots__ = ("busy", "here", "steps", "waiting")
+    __slots__ = ("busy", "here", "steps", "waited", "waiting")
 
     def __init__(self) -> None:
         self.steps = 0
         self.here: Neighborhood | None = None
         self.waiting: Waiting | None = None
+        self.waited = 0.0
         self.busy = True
 
 

@@ -323,7 +323,7 @@ def _live(step: Step, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, clock: Clo
         state = speak(state, None, frame, channel.row(t))
         channel.done(t)
         state = hear(state, exchange(state.here), step.losses(t))
-    channel.close(e.rounds)
+    channel.close(e.rounds, np.zeros(2))
     network.close()
 
 

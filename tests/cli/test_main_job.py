@@ -46,6 +46,10 @@ def test_its_summary_says_what_the_contract_lists(main_job):
         assert loss["claimed"] == loss["proven_pure"] == 1  # every sample is used once
     assert summary["accuracy"]["test"] > 0.9
     assert summary["versions"].keys() >= {"mpinodes", "python", "numpy", "mpi"}
+    ranks = summary["timing"]["ranks"]
+    for work, wait in zip(ranks["working"], ranks["waiting"], strict=True):
+        assert 0 < work < work + wait < 1.5 * summary["timing"]["total"]
+    assert len(ranks["working"]) == 8
 
 
 def test_xarray_opens_its_record_with_the_names_of_the_contract(main_job):
@@ -73,6 +77,7 @@ def test_the_page_is_self_contained_and_the_report_can_be_drawn_again(main_job, 
     page = main_job[1] / "report.html"
     text = page.read_text()
     assert text.count("data:image/png;base64,") == 4
+    assert text.index("rounds, by rank") < text.index("<td>agent 6</td>") < text.index("<td>logger</td>")
     assert not re.search(r"(src|href)=\"(?!data:)", text)
     page.unlink()
     done = run_alone(str(main_job[1]), cwd=tmp_path, module="mpinodes.report")

@@ -122,12 +122,18 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
                 orders += [order] if (order := channel.done(t)) else []
             if last < rounds:
                 channel.row(last + 1)  # an agent finds that it is over when it is about to speak
-            channel.close(last)
+            channel.close(last, np.array([world.rank, last], float))
             assert channel._chunks.nbytes == 2 * 8 * width * longest
             assert [order.end for order in orders if order.keeps] == [end for end in (30, 103) if end <= last]
         else:
             seen, plan = [], Cut(longest, rounds, keeps=(30, 103))
-            for rows, order in receive_chunks(comm, plan, width):
+
+            def chunks():
+                times = yield from receive_chunks(comm, plan, width)
+                assert times[:-1].tolist() == [[rank, last] for rank in range(world.size - 1)]
+                assert times[-1, 0] >= 0.02 * slow * len(seen)
+
+            for rows, order in chunks():
                 if slow:
                     time.sleep(0.02)
                 assert (rows == rows[:, :, :1]).all()

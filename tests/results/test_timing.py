@@ -29,7 +29,8 @@ def test_all_seconds_of_a_command_are_recorded_and_printed(words, tmp_path):
     result = run_alone("--lockstep", *words, "output.dir=run", cwd=tmp_path)
     clock = time.perf_counter() - begun
     seconds = summary_of(tmp_path / "run")["timing"]
-    assert set(seconds) == {*PARTS, "total"}
+    assert set(seconds) == {*PARTS, "total", "ranks"}
+    assert seconds["ranks"] is None
     assert seconds["total"] == pytest.approx(sum(seconds[part] for part in PARTS))
     assert 0.6 * clock < seconds["total"] <= clock  # what is left is the end of the process
     assert f"{seconds['total']:.1f} s in all: start-up {seconds['start_up']:.1f}" in result.out

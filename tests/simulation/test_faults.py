@@ -357,7 +357,7 @@ def test_an_agent_of_the_network_holds_what_is_under_way_and_goes_on_from_it(fau
         def done(self, t):
             return Order(t, keeps=t == 10)
 
-        def close(self, t):
+        def close(self, t, times):
             pass
 
     monkeypatch.setattr("mpinodes.simulation.network.Network", Carried)

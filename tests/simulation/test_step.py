@@ -130,8 +130,10 @@ def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(m
         def done(self, t):
             return None
 
-        def close(self, t):
+        def close(self, t, times):
             assert t == 6
+            assert times.shape == (2,)
+            assert times.min() >= 0
 
     monkeypatch.setattr(network, "Network", Carried)
     for i in range(7):

@@ -41,6 +41,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
         remarks=_remarks(s), privacy=_privacy(s["privacy"], s.get("checked")),
         figures=[_figure(title, file) for title, file in figures.items()], live=live,
         timing=[(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in PARTS if part != "report"],
+        ranks=_ranks(s["timing"].get("ranks")),
         again=SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in s["versions"].items()),
         script=Markup((HERE / "page.js").read_text("utf-8")),
@@ -117,6 +118,23 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> Json | None:
         f"{' '.join(privacy_words.remarks(privacy))}"
     )
     return {"head": head, "rows": cells, "note": note}
+
+
+def _ranks(seconds: Json | None) -> list[Json]:
+    """What the rounds took of every rank, the logger last; nothing where all were done in one."""
+    if seconds is None:
+        return []
+    pairs = list(zip(seconds["working"], seconds["waiting"], strict=True))
+    longest = max(map(sum, pairs)) or 1.0
+    names = [*(f"agent {i}" for i in range(len(pairs) - 1)), "logger"]
+    return [
+        {
+            "name": name,
+            "seconds": (f"{work:.2f}", f"{wait:.2f}"),
+            "shares": (100 * work / longest, 100 * wait / longest),
+        }
+        for name, (work, wait) in zip(names, pairs, strict=True)
+    ]
 
 
 def _figure(title: str, path: Path) -> Json:
