@@ -28,6 +28,7 @@ import h5py
 from mpinodes.simulation.launching import mpirun
 
 RUNS = ("moved", "run", "small/run", "r\udcffn")  # where the record may be
+DONE = "had been done"
 LIMIT = 40.0  # seconds, after which a run counts as hung
 RANKS, LOGGER = 4, 3
 ROUNDS = 280
@@ -130,6 +131,7 @@ class Fault:
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
 STOPS = (0, 1, 5)  # what asks the run to stop: it has ended before; so Open MPI's mpirun; it may go on
+LAUNCHERS = (0, 255)  # MPICH's cannot write its output; Open MPI's does not mind
 KILL_SELF = "os.kill(os.getpid(), signal.SIGKILL)"
 STOP_SELF = "os.kill(os.getpid(), signal.SIGSTOP)"
 LOOP = "while True: pass"
@@ -194,8 +196,8 @@ FAULTS = [
     Fault("a run directory below a file", words=("output.dir=planted.py/run",), codes=(2,)),
     Fault("data that are not there", words=("data.file=none.csv",), codes=(2,)),
     Fault("data that break off", words=("data.file=half.npz",), codes=(2,)),
-    Fault("stdout closed", shell="{command} >&-"),
-    Fault("stdout is full", shell="{command} > /dev/full"),
+    Fault("stdout closed", shell="{command} >&-", codes=LAUNCHERS),
+    Fault("stdout is full", shell="{command} > /dev/full", codes=LAUNCHERS),
     Fault("a disk of 300 kB", words=("output.dir=small/run",)),
 ]  # fmt: skip
 
@@ -321,7 +323,7 @@ def _rounds(record: Path) -> int | None:
 def _resumed(run: Path, place: Path, python: str) -> str:
     """Whether it goes on without the fault, all agents in one process."""
     if (run / "summary.json").exists():
-        return "had been done"
+        return DONE
     if not (run / "checkpoint").exists():
         return "nothing to resume"
     if run.parent.is_mount():  # it gets the room that it lacked
@@ -347,7 +349,9 @@ def wrong(fault: Fault, seen: Seen) -> str:
         return "hung"
     if seen.code not in fault.codes if fault.codes else seen.code == 0:
         return f"exit code {seen.code}"
-    if not seen.line and not fault.quiet:
+    if seen.code == 0 and seen.resumed != DONE:
+        return "exit code 0, and it is not done"
+    if not (seen.line or seen.logged or fault.quiet):
         return "nothing was said"
     if seen.rounds is None:
         return "the record does not open"

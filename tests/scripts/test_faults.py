@@ -37,16 +37,19 @@ def test_a_fault_ends_the_job_soon_with_a_line_and_a_record(name, place, said, f
 
 
 def test_what_the_table_calls_wrong(faults, tmp_path):
-    fault = faults.Fault("one", codes=(3,))
+    fault, closed = faults.Fault("one", codes=(3,)), faults.Fault("two", codes=(0, 255))
     good = faults.Seen(3, 0.1, "said", "logged", 10, "unknown")
     bad = {
         "hung": good._replace(code=None),
         "exit code 0": good._replace(code=0),
-        "nothing was said": good._replace(line=""),
+        "nothing was said": good._replace(line="", logged=""),
         "the record does not open": good._replace(rounds=None),
         "is not resumed": good._replace(resumed="no: it is another"),
     }
     assert faults.wrong(fault, good) == ""
+    done = good._replace(code=0, resumed=faults.DONE)
+    assert faults.wrong(closed, done) == ""
+    assert faults.wrong(closed, done._replace(resumed="yes")) == "exit code 0, and it is not done"
     assert {faults.wrong(fault, seen) for seen in bad.values()} == bad.keys()
     faults.write([faults._columns(fault, seen) for seen in bad.values()], tmp_path)
     assert (tmp_path / "faults.md").read_text().count("\n") == 7
