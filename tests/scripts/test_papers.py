@@ -181,6 +181,20 @@ def test_at_equal_proven_epsilon_runs_keep_their_budgets(out):
     assert re.search(r"ε = 4: (dola|dpps)", least["ours"])
 
 
+def test_who_is_told_less_regrets_more_and_tells_no_more_than_is_counted(out):
+    *_, gradients = numbers(out, "told_less", "gradients: p =")
+    *_, estimates = numbers(out, "told_less", "two points: p =")
+    assert estimates > 2 * gradients > 0
+    at_most, tried, *_ = numbers(out, "told_less", "dola: realised/claimed at most")
+    assert 0 < at_most <= 1
+    assert tried > 100
+    assert (
+        said(out, "dpsda", "Future work: bandit feedback")["no message moves by more than is claimed"]["verdict"]
+        == SPREAD
+    )
+    assert len(said(out, "dola", "Future work: delays")) == 2
+
+
 def test_the_attack_finds_the_sample_and_the_growth_of_private_penalties(out):
     dvp, known, assumed, fitted, *_, growth = numbers(out, "admm_attack", "600 ")
     assert dvp > 0.9
