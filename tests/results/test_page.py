@@ -71,6 +71,7 @@ def test_nothing_in_an_experiment_or_a_noise_free_run_reaches_the_page_as_markup
     silent = json.loads((run / "noise_free.json").read_text("utf-8"))
     page = (run / "report.html").read_text("utf-8")
     assert MARK not in page
+    assert "--noise-free" not in page
     assert f"{silent['summary']['accuracy']['test']:.1%}" in page
     for path in [("horizon", 1), ("accuracy", 2), *(path for path in told(silent) if path[0] == "summary")][:12]:
         doctored = json.loads(json.dumps(silent))
@@ -91,6 +92,7 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert "; does not apply" not in page[:fold]
     assert "; does not apply" in page[fold : page.index("</details>", fold)]
     assert "blocks of different agents" in page
+    assert "mpinodes report --noise-free RUN" in page
 
 
 def doctored(run, **changes) -> list[str]:

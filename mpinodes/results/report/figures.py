@@ -218,7 +218,7 @@ def views(data: Drawn, summary: Json) -> Figure | None:
         left.plot(far, [v.max() for v in found], color=colour, marker="o", ms=4, label=label)
     if before > 0:
         since = summary["privacy"]["views"]["relayed_from"]
-        left.axhline(before, color=AGENT, label=f"before round {since}, on all links")
+        left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
     links = float(_worst(data["epsilon_proven_network"])[-1])
     left.axhline(links, color="black", ls=":", label="in all, on all links")
     left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node", ylim=(0, None))

@@ -37,6 +37,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
     text = _template().render(
         name=s["name"], what=_what(s), partial=_partial(s), warnings=findings.warnings(s),
         found=findings.found(s, silent and silent["summary"]),
+        comparable=s["privacy"]["noise"] is not None and not silent and not s.get("partial"),
         measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
         remarks=_remarks(s), privacy=_privacy(s["privacy"], s.get("checked")),
         figures=[_figure(title, file) for title, file in figures.items()], live=live,
