@@ -34,7 +34,9 @@ def clicked(page: Any) -> list[str]:
     table.locator("th button").first.click()
     check("a table sorts", cells.all_inner_texts() == sorted(cells.all_inner_texts(), key=str.casefold))
     table.locator("th button").first.click()
-    check("and the other way", table.locator("th").first.get_attribute("aria-sort") == "descending")
+    words = cells.all_inner_texts()
+    check("and the other way", words == sorted(words, key=str.casefold, reverse=True))
+    check("and says so", table.locator("th").first.get_attribute("aria-sort") == "descending")
     for k in range(page.locator("#quantity option").count()):
         page.select_option("#quantity", str(k))
         boxes = page.locator("#series input")
