@@ -254,7 +254,7 @@ class Record:
         except OSError:
             draft.unlink(missing_ok=True)
             draft = self._path
-        self._file = h5py.File(draft, "r+", locking=False)
+        self._file = h5py.File(draft, "r+", locking=False, rdcc_nbytes=0)
         self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
         self._growing = {name: self._file[name] for name in self._growing}
         yield
