@@ -249,6 +249,8 @@ def require_fit(setup: Setup, ranks: int | None) -> int:
         replace(setup.algorithm, run=setup.run).validate()
     except ValueError as error:
         raise BadInput(f"{name}: {error}") from error
+    except OverflowError as error:
+        raise BadInput(f"{name}: rounds, or a setting of it, is too large to compute its steps with") from error
     if setup.algorithm.solves and setup.dimension > LARGEST_SOLVE:
         raise BadInput(
             f"d = {setup.dimension}: {name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
