@@ -40,6 +40,7 @@ let picked = new Set();
 function choose(k) {
   shown = live.quantities[k];
   picked = new Set(shown.curves.map((_, i) => i).filter((i) => shown.curves[i].agent === null || shown.curves.length < 5));
+  if (!picked.size) picked = new Set(shown.curves.keys());
   el("horizon").max = shown.rounds.length - 1;
   el("horizon").value = shown.rounds.length - 1;
   el("series").replaceChildren(...shown.curves.map((curve, i) => {
