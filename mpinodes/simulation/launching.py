@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
 LEAVE_TAKING = 60  # seconds
+DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 LONGEST = 480  # characters of a line that is said
 
 
@@ -43,6 +44,14 @@ def launcher() -> Launcher | None:
         if size in os.environ and rank in os.environ:
             return Launcher(name, int(os.environ[size]), int(os.environ[rank]))
     return None
+
+
+def end_with_parent(number: int) -> None:
+    """Ask the kernel (Linux) for a signal to this process when its parent ends, however it ends; elsewhere, nothing."""
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
 
 
 def first_of_host(unknown: bool = True) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import traceback
@@ -20,9 +21,11 @@ from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output, parse
 from mpinodes.core.parts import Setup
+from mpinodes.results import sources
 from mpinodes.results.record import write_text
 from mpinodes.results.runs import summary_of
 from mpinodes.results.siblings import DIGITS, noise_of
+from mpinodes.results.versions import require_version
 from mpinodes.simulation import alone
 from mpinodes.simulation.launching import in_words
 from mpinodes.simulation.setup import kept_in_budget, set_up_again
@@ -92,8 +95,9 @@ def _planned(point: Point, runs: Path) -> Plan:
         Plan, digits=digits, settings=point.settings, connected_over=setup.connected_over,
         agents=setup.topology.agents, rounds=setup.experiment.rounds,
     )  # fmt: skip
-    for place in sorted(runs.glob(f"*-{digits[:SHORT]}*")):  # of another study's words, perhaps
+    for place in sorted(runs.glob(f"*{digits[:SHORT]}*")):  # of another study's words, perhaps
         if is_done(place, setup.experiment):
+            _require_same_sources(place, setup.experiment)
             noise = _own_noise(setup, noise_of(place / "experiment.toml"))
             return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
     is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
@@ -102,6 +106,14 @@ def _planned(point: Point, runs: Path) -> Plan:
     encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
     near = ready.experiment.epsilon if is_ready else 0.0
     return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
+
+
+def _require_same_sources(place: Path, e: Experiment) -> None:
+    for key, path in sources.files(e):
+        if sources.changed_since(place, key, path):
+            raise BadInput(
+                f"{place}: done when {key} = {str(path)!r} was another file; delete that run, or set output.dir"
+            )
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
@@ -123,7 +135,18 @@ def _free_name(settings: dict[str, Any], digits: str, runs: Path) -> str:
     """Words that people read, and as many digits as no other run has."""
     words = "-".join(word_of(key, value) for key, value in settings.items())[:LONGEST].strip("-.")
     short = f"{words}-{digits[:SHORT]}".lstrip("-")
-    return short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
+    name = short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
+    _require_no_other_version(runs / name)
+    return name
+
+
+def _require_no_other_version(place: Path) -> None:
+    """Results are not deleted because this mpinodes cannot read them."""
+    try:
+        version = json.loads((place / "summary.json").read_text("utf-8"))["version"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    require_version(version, f"{place}, to be deleted or kept elsewhere")
 
 
 def is_done(place: Path, e: Experiment) -> bool:

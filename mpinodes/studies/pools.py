@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -20,7 +21,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mpinodes.core.experiment import Experiment
-from mpinodes.simulation.launching import mpirun
+from mpinodes.simulation.launching import end_with_parent, mpirun
 from mpinodes.studies.plans import FAILED, Plan
 
 Item = TypeVar("Item")
@@ -132,9 +133,11 @@ def by_mpirun(plan: Plan, place: Path) -> str:
         file = Path(there) / "experiment.toml"
         file.write_text(msgspec.msgpack.decode(plan.experiment, type=Experiment).toml(), "utf-8")
         words = ["-n", str(plan.agents + 1), sys.executable, "-m", "mpinodes.run", str(file), f"output.dir={place}"]
+        line, follow = [*mpirun(), *words], partial(end_with_parent, signal.SIGTERM)
         done = subprocess.run(
-            [*mpirun(), *words], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False
-        )
+            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+            preexec_fn=follow,
+        )  # fmt: skip
     if done.returncode == 0:
         return ""
     said = [line for line in done.stderr.splitlines() if line.startswith("mpinodes: ")]

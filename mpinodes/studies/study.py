@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,23 +20,26 @@ import tomli_w
 
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SECTIONS, Tree, merge, parse
+from mpinodes.core.experiment import Tree, merge, parse
 
 FILE = "study.toml"
 FOLDER = "studies"
 KEYS = ("seeds", "grid", "zip", "cases", "exclude")
 WHOLE = "problem.preset"  # a key whose value may be a table
 SEED, NAME = "seed", "name"
+MOST_RUNS = 100_000  # each is composed before the first begins
 
 
 class Axis(NamedTuple):
     """What is varied at once.
 
     Attributes:
+        table: of the study that it is written in.
         key: that tells its points apart.
         points: of each, its settings by dotted key.
     """
 
+    table: str
     key: str
     points: tuple[dict[str, Any], ...]
 
@@ -203,6 +207,8 @@ def _is_toml(text: str) -> bool:
 def _split(text: str) -> list[str]:
     """At commas that are in no bracket and no quotes."""
     pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\"']", text)
+    if "".join(pieces) != text:
+        raise BadInput(f"{text!r}: a quote that does not end")
     parts, depth = [""], 0
     for piece in pieces:
         depth += (piece in "[{") - (piece in "]}")
@@ -230,14 +236,14 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
         keys = {key for point in axis.points for key in point}
         for key in sorted(keys):
             if key in found:
-                raise BadInput(f"study: {key} is varied twice, along {found[key]} and along {axis.key}")
+                raise BadInput(f"study: {key} is varied twice, in {found[key]} and in {axis.table}; leave one out")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
                 raise BadInput(f"study: {key} is no axis; seeds take the place of repeats, and runs find their places")
-            found[key] = axis.key
+            found[key] = axis.table
     if fixed := [key for key, _ in flat(_base(tree)) if key in found and key not in (SEED, NAME)]:
-        raise BadInput(
-            f"study: {fixed[0]} is given once and for all, and varied along {found[fixed[0]]}; leave one out"
-        )
+        raise BadInput(f"study: {fixed[0]} is given once and for all, and varied in {found[fixed[0]]}; leave one out")
+    if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
+        raise BadInput(f"study: {runs} runs, and {MOST_RUNS} are the most; fewer values, or fewer seeds")
     if "repeats" in tree:
         raise BadInput("repeats: a study has seeds in their place: study.seeds = 5")
     return tuple(axes)
@@ -248,7 +254,7 @@ def _grid(study: Tree) -> Iterator[Axis]:
         _require_list(values, f"study.grid.{key}", key)
         if len({repr(value) for value in values}) < len(values):
             raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
-        yield Axis(key, tuple({key: value} for value in values))
+        yield Axis("study.grid", key, tuple({key: value} for value in values))
 
 
 def _zip(study: Tree) -> Iterator[Axis]:
@@ -265,7 +271,7 @@ def _zip(study: Tree) -> Iterator[Axis]:
     if not distinct:
         raise BadInput("study.zip: no key has another value in every place, to tell its runs by; use [[study.cases]]")
     rows = zip(*columns.values(), strict=True)
-    yield Axis(distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
+    yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
 
 def _cases(study: Tree) -> Iterator[Axis]:
@@ -278,7 +284,7 @@ def _cases(study: Tree) -> Iterator[Axis]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"study.cases: two are called {twice[0]!r}; give each a name of its own (name = ...)")
     if points:
-        yield Axis(NAME, tuple(points))
+        yield Axis("study.cases", NAME, tuple(points))
 
 
 def _named(settings: Mapping[str, Any]) -> str:
@@ -303,12 +309,14 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
         first = tree.get(SEED, 0)
         if not isinstance(first, int):
             raise BadInput(f"seed = {first!r}: expected a number")
+        if seeds > MOST_RUNS:
+            raise BadInput(f"study.seeds = {seeds}: {MOST_RUNS} runs are the most")
         seeds = list(range(first, first + seeds))
     elif SEED in tree:
         raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
     if not isinstance(seeds, list) or not seeds or len({repr(s) for s in seeds}) < len(seeds):
         raise BadInput(f"study.seeds = {study['seeds']!r}: expected how many, or a list of different seeds")
-    yield Axis(SEED, tuple({SEED: seed} for seed in seeds))
+    yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
 
 
 def _table(value: Any, key: str) -> Tree:
@@ -319,9 +327,9 @@ def _table(value: Any, key: str) -> Tree:
 
 def _require_list(values: Any, where: str, key: str) -> None:
     if not isinstance(values, list) or not values:
-        wanted = "expected a list of values"
-        section = f"[{key.rpartition('.')[0]}]" if "." in key and key.partition(".")[0] in SECTIONS else "the top"
-        raise BadInput(f"{where} = {values!r}: {wanted}; what is the same in all runs goes to {section} of the file")
+        section = f"[{key.rpartition('.')[0]}]" if "." in key else "the top"
+        same = "" if isinstance(values, list) else f"; what is the same in all runs goes to {section} of the file"
+        raise BadInput(f"{where} = {values!r}: expected a list of values{same}")
 
 
 # --------------------------------------------------------------------------------------------------------- exclusions

@@ -8,7 +8,7 @@ import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,23 +103,27 @@ def _ready(study: Study, pool: Pool, part: Part) -> Iterator[list[Plan]]:
     is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
     if place.is_dir() and not is_ours and any(place.iterdir()):
         raise BadInput(f"{study.place}: not empty, and no study's (no {FILE} in it); set output.dir to another place")
-    plans = _plans(study, points, pool, place / RUNS)
-    try:
-        (place / RUNS).mkdir(parents=True, exist_ok=True)
-        if part.of == 1:
-            write_text(place / FILE, study.toml())
-    except OSError as error:
-        raise BadInput(
-            f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
-        ) from error
-    with _locked(place, alone=part.of == 1):
+    with ExitStack() as held:
+        if is_ours:
+            held.enter_context(_locked(study.place, alone=part.of == 1))
+        plans = _plans(study, points, pool, place / RUNS)
+        try:
+            (place / RUNS).mkdir(parents=True, exist_ok=True)
+            if not is_ours:
+                held.enter_context(_locked(study.place, alone=part.of == 1))
+            if part.of == 1:
+                write_text(place / FILE, study.toml())
+        except OSError as error:
+            raise BadInput(
+                f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
+            ) from error
         yield plans
 
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
     """One sweep at a time, or parts of one."""
-    with (place / LOCK).open("w") as lock:
+    with (place.absolute() / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
@@ -251,6 +255,9 @@ def text(study: Study, swept: Swept) -> str:
     if len(failed) > MOST_NAMED:
         lines.append(f"  and {len(failed) - MOST_NAMED} more: see {study.place / TABLE}")
     lines += [f"  {line}" for line in shared_noise(swept.plans)]
+    runs_here, names = study.place / RUNS, {plan.name for plan in swept.plans}
+    if others := [each for each in runs_here.glob("*") if each.name not in names and summary_of(each)]:
+        lines.append(f"  {len(others)} finished runs in {runs_here} are of another study, and not in {TABLE}")
     return "\n".join([*lines, f"  study: {study.place}"])
 
 

@@ -91,7 +91,10 @@ def test_a_study_written_down_is_the_same_study(tmp_path):
         ("rounds = 5\n[study.grid]\nrounds = [3, 4]", "once and for all"),
         ("[study.zip]\nrounds = [3, 4]\nseed = [1]", "rounds 2, seed 1"),
         ("[study.zip]\nrounds = [3, 3]\nseed = [1, 1]", "no key has another value"),
-        ("[study.grid]\nrounds = [3]\n[study.zip]\nrounds = [3]", "varied twice"),
+        ("[study.grid]\nrounds = [3]\n[study.zip]\nrounds = [3]", "varied twice, in study.grid and in study.zip"),
+        ('[study.grid]\nalgorithm.name = "dola"', r"goes to \[algorithm\] of the file"),
+        ("[study]\nseeds = 2000000000", "100000 runs are the most"),
+        ("[study]\nseeds = 60000\n[study.grid]\nrounds = [3, 4]", "120000 runs"),
         ("[study]\ncases = 3", "expected a list of tables"),
         ('[[study.cases]]\nname = "a"\n[[study.cases]]\nname = "a"', "two are called 'a'"),
         ("repeats = 3", "study.seeds"),
@@ -109,7 +112,7 @@ def test_a_mistake_is_said(text, says, tmp_path):
         study_of(tmp_path, text).points()
 
 
-@pytest.mark.parametrize("word", ["rounds=3,,4", "repeats=2,3", "study.seeds=1,2", "study.seds=3"])
+@pytest.mark.parametrize("word", ["rounds=3,,4", "repeats=2,3", "study.seeds=1,2", "study.seds=3", "name='a,b"])
 def test_a_mistake_on_the_command_line_is_said(word):
     with pytest.raises(BadInput):
         Study.of([word])

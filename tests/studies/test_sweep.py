@@ -146,8 +146,9 @@ def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
     assert (again.code, "2 were there before, 4 failed" in again.out) == (1, True)
 
 
-def test_a_sweep_that_is_killed_leaves_no_process_behind(tmp_path):
-    words = [*SMALL, "algorithm.name=dola", "data.epochs=400", "rounds=4000", "seed=0,1,2", "output.dir=study"]
+@pytest.mark.parametrize("way", [[], ["--mpi"]])
+def test_a_sweep_that_is_killed_leaves_no_process_behind(tmp_path, way):
+    words = [*SMALL, "algorithm.name=dola", "data.epochs=9000", "rounds=800000", "seed=0,1,2", "output.dir=study", *way]
     line = [sys.executable, "-m", "mpinodes.sweep", *words]
     process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True)
     until = time.monotonic() + 120
@@ -155,20 +156,23 @@ def test_a_sweep_that_is_killed_leaves_no_process_behind(tmp_path):
         time.sleep(0.05)
     process.kill()
     process.wait()
-    while (left := _of_session(process.pid)) and time.monotonic() < until:
+    until = time.monotonic() + 4  # without its parent, mpirun ends by itself after five
+    while (left := _of_sweep(process.pid, tmp_path)) and time.monotonic() < until:
         time.sleep(0.05)
     assert left == []
 
 
-def _of_session(leader: int) -> list[int]:
+def _of_sweep(leader: int, place: Path) -> list[int]:
+    """Processes of its session, or at a run of its place: mpirun may give its ranks a session of their own."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                words = (entry / "cmdline").read_text()
             except OSError:
                 continue
-            if int(fields[3]) == leader and fields[0] != "Z":
+            if (int(fields[3]) == leader or str(place) in words) and fields[0] != "Z":
                 found.append(int(entry.name))
     return found
 
@@ -192,6 +196,47 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").touch()
     with pytest.raises(BadInput, match=r"no study.toml in it"):
         swept(tmp_path, "seed=0,1")
+
+
+def test_a_sweep_leaves_the_study_of_another_that_is_at_it_as_it_is(tmp_path):
+    swept(tmp_path / "study", "algorithm.name=dola")
+    before = (tmp_path / "study" / "study.toml").read_text()
+    with sweeping._locked(tmp_path / "study", alone=True), pytest.raises(BadInput, match="another sweep is at it"):
+        swept(tmp_path / "study", "algorithm.name=dpps")
+    assert (tmp_path / "study" / "study.toml").read_text() == before
+
+
+def test_runs_of_another_study_in_its_place_are_told_of(tmp_path):
+    place = tmp_path / "study"
+    assert "of another study" not in told(place, "seed=0,1")
+    assert "of another study" not in told(place, "seed=0,1,2")
+    assert f"1 finished runs in {place}/runs are of another study" in told(place, "seed=1,2")
+
+
+def told(place: Path, *words: str) -> str:
+    found = swept(place, "algorithm.name=dola", *words)
+    return sweeping.text(Study.of([f"output.dir={place}"]), found)
+
+
+def test_results_that_cannot_be_read_are_not_deleted(tmp_path):
+    swept(tmp_path / "study", "algorithm.name=dola")
+    (run,) = (tmp_path / "study" / "runs").iterdir()
+    summary = run / "summary.json"
+    summary.write_text(summary.read_text().replace('"version": 3', '"version": 2'))
+    with pytest.raises(BadInput, match=r"its record has version 2, older"):
+        swept(tmp_path / "study", "algorithm.name=dola")
+    assert summary.exists()
+
+
+def test_a_file_of_the_users_that_changed_is_no_more_what_runs_were_done_with(tmp_path):
+    mine = tmp_path / "mine.py"
+    shutil.copyfile(DOOMED, mine)
+    words = [f"algorithm.path={mine}", "algorithm.fate=live"]
+    assert swept(tmp_path / "study", *words).failed == {}
+    assert swept(tmp_path / "study", *words).before == 1
+    mine.write_text(mine.read_text() + "# another\n")
+    with pytest.raises(BadInput, match=r"done when algorithm.path = .* was another file"):
+        swept(tmp_path / "study", *words)
 
 
 def test_noise_that_is_shared_is_said(tmp_path):

@@ -6,7 +6,6 @@ process, which holds the link to the launcher as well as its parent would.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import select
@@ -18,14 +17,13 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from mpinodes.simulation.doctor.report import NOTHING, SOMETHING, Line
-from mpinodes.simulation.launching import INTERRUPTED, Launcher, first_of_host
+from mpinodes.simulation.launching import INTERRUPTED, Launcher, end_with_parent, first_of_host
 
 __all__ = ["Stage", "supervised"]
 
 BEGINNING = "starting MPI"
 
 Stage = Callable[[str], None]  # what is told what the work is at
-DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 PATIENCE = 2.0  # seconds for a killed process: one that waits for a dead file system does not go
 
 
@@ -74,8 +72,7 @@ def supervised(work: Callable[[Stage], int], limit: float, started: Launcher | N
 
 def _work(work: Callable[[Stage], int], writing: int, said: int) -> int:
     """The child's life; an empty stage is the end of it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.dup2(said, 2)
 
