@@ -21,7 +21,7 @@ from mpinodes.results.accounting import Accounting
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.reading import Reader, Variable, events_in
-from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, versions, write_text
+from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
 
@@ -118,8 +118,7 @@ class Logger:
         """Take the next rounds of every agent: (agents, rounds, row)."""
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
-        if not self._directory.is_dir():
-            raise FileNotFoundError(f"{self._directory} is gone: a run directory stays where it is until the run ends")
+        require_there(self._directory)
         told = self._evaluator.take(estimates)
         self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})
         self._done += len(estimates)

@@ -128,6 +128,12 @@ def draft_of(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
+def require_there(directory: Path) -> None:
+    """Raise `FileNotFoundError` where a run directory was removed or renamed."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{directory} is gone: a run directory stays where it is until the run ends")
+
+
 Variables = Mapping[str, Variable]
 
 
@@ -246,6 +252,7 @@ class Record:
 
         Where there is no room for a copy, it is made in the file itself.
         """
+        require_there(self._path.parent)
         self._file.close()
         os.close(self._lock)
         draft = draft_of(self._path)

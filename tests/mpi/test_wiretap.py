@@ -76,7 +76,7 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
     errors = []
     for name, method, args, kwargs in calls:
         if kwargs.get("tag") == pulse.SIGN:  # of life
-            if name != "world" or (method == "Isend" and list(args[0][0]) not in ([pulse.LEAST], [np.inf])):
+            if name != "world" or (method == "Isend" and list(args[0][0]) not in ([pulse.LEAST], [pulse.LAST])):
                 errors.append(f"a sign that tells something: {method} of {args} on {name}")
         elif method == "Send_init":
             if args[0] is not frame or name != "world.Split":

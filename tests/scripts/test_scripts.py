@@ -140,7 +140,7 @@ def test_faults_are_drawn_beside_runs_without(tmp_path):
     out = run("simulated_faults.py", str(tmp_path), "--quick", cwd=tmp_path).out
     assert (tmp_path / "faults.png").read_bytes().startswith(b"\x89PNG")
     rows = re.findall(r"^([\w-]+) +(.+?) +regret per round ([-\d.e]+), accuracy ([\d.]+)$", out, re.MULTILINE)
-    assert len(rows) == 4
+    assert len(rows) == 5
     found = {(algorithm, case): float(regret) for algorithm, case, regret, _ in rows}
     for algorithm, case in found:
         assert case == "no faults" or found[algorithm, case] != found[algorithm, "no faults"]
