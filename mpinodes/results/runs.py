@@ -72,6 +72,12 @@ class Run:
         found |= {RULE: network["rule"], DELTA: privacy["delta"]}
         return found | {label: self.summary.get(key) for key, label in FACTS.items()}
 
+    @cached_property
+    def bits(self) -> Hashable:
+        """Equal for one run done twice: all that can change what it says, and what it said."""
+        asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
+        return repr((asked, [result for result in self.results.items() if result[0] != FACTS["seconds"]]))
+
 
 def summary_of(place: Path) -> Json | None:
     """The summary of a run that is done; None: it is not, or another version of mpinodes did it."""
@@ -105,8 +111,8 @@ def _below(place: Path) -> Iterator[Path]:
         yield from repeats
     elif (place / "summary.json").is_file():
         yield place
-    elif (place / TABLE).is_file():
-        yield from (one for one in members(place) if (one / "summary.json").is_file())
+    elif named := members(place):
+        yield from (one for one in named if (one / "summary.json").is_file())
     elif not place.name.startswith("repeat-"):
         for parent in (place / RUNS, place):
             for one in sorted(parent.glob("*/summary.json")):
@@ -114,9 +120,15 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def members(study: Path) -> list[Path]:
-    """The directories of a study's runs, done or not: there may be those of an earlier one beside them."""
-    with (study / TABLE).open(newline="", encoding="utf-8") as file:
-        return [study / RUNS / row["run"] for row in csv.DictReader(file)]
+    """The directories of a study's runs, done or not: there may be those of an earlier one beside them.
+
+    Empty: its table is not there, or is none.
+    """
+    try:
+        with (study / TABLE).open(newline="", encoding="utf-8") as file:
+            return [study / RUNS / row["run"] for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError):
+        return []
 
 
 def _read(place: Path) -> Run:

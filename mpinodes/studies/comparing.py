@@ -15,10 +15,12 @@ from scipy.stats import t as student
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.results import runs as tables
-from mpinodes.results.runs import TABLE, Run, differing, frozen
-from mpinodes.studies.study import FILE, SEED, Study
+from mpinodes.results.runs import RUNS, TABLE, Run, differing, frozen
+from mpinodes.studies.study import FILE, SEED, Axis, Study
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-12  # a standard deviation of so little of the mean is that of equal values
+MOST_NAMED = 3
 PROBLEM = ("problem", "data", "step", "privacy")  # sections that make two runs one problem, or two
 
 
@@ -41,7 +43,7 @@ class Estimate(NamedTuple):
     def of(cls, values: Sequence[float]) -> Estimate:
         """From one value a seed."""
         mean, half = interval(np.array(values, float))
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
+        std = float(_deviation(np.array(values, float))) if len(values) > 1 else np.nan
         return cls(float(mean), std, float(half), len(values))
 
 
@@ -50,8 +52,13 @@ def interval(values: np.ndarray) -> tuple[Any, Any]:
     number = len(values)
     if number < 2:
         return values.mean(axis=0), np.full(values.shape[1:], np.nan)
-    half = student.ppf((1 + CONFIDENCE) / 2, number - 1) * values.std(axis=0, ddof=1) / np.sqrt(number)
+    half = student.ppf((1 + CONFIDENCE) / 2, number - 1) * _deviation(values) / np.sqrt(number)
     return values.mean(axis=0), half
+
+
+def _deviation(values: np.ndarray) -> np.ndarray:
+    std = values.std(axis=0, ddof=1)
+    return np.where(std <= ROUNDING * np.abs(values.mean(axis=0)), 0.0, std)
 
 
 class Difference(NamedTuple):
@@ -77,15 +84,19 @@ class Comparison:
 
     Attributes:
         title: what they are.
-        runs: all of them.
+        runs: all of them, each once.
         axes: keys, the one whose values are compared first; no seed among them.
-        missing: runs of the study that are not done.
+        listed: values of axes, as the study has them.
+        again: runs that are one of the others, done twice.
+        remarks: on which runs these are, in whole sentences.
     """
 
     title: str
     runs: list[Run]
     axes: list[str]
-    missing: int = 0
+    listed: dict[str, list[Hashable]]
+    again: list[Run]
+    remarks: list[str]
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None) -> Comparison:
@@ -98,20 +109,21 @@ class Comparison:
         Raises:
             BadInput: there are no finished runs, or no such axis.
         """
-        runs, missing = tables.found(places), 0
+        runs, again = _once(tables.found(places))
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
-        keys = _inferred(runs)
+        keys, remarks, listed = _inferred(runs), _done_again(again), {}
         if study:
-            declared = [axis.key for axis in Study.of([str(study)]).axes]
-            told = [key for key in declared if key != SEED and len(set(_values(runs, key))) > 1]
-            keys = told if _tell_apart(runs, told) else keys
-            missing = len(tables.members(study)) - len(runs) if (study / TABLE).is_file() else 0
+            declared, unread = _axes_of(study)
+            listed = {axis.key: [frozen(point[axis.key]) for point in axis.points] for axis in declared}
+            told = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
+            keys = told if not unread and _tell_apart(runs, told) else keys
+            remarks += [*unread, *_missing(study, len(runs) + len(again))]
         if by is not None and by not in keys:
             raise BadInput(f"--by {by}: the runs differ along {', '.join(keys) or 'no axis'}; {suggest(by, keys)}")
         first = by or next((key for key in keys if not _is_numeric(runs, key)), keys[0] if keys else None)
         title = study.absolute().name if study else ", ".join(place.name for place in places[:3])
         axes = [first, *(key for key in keys if key != first)] if first else []
-        return cls(title, runs, axes, missing)
+        return cls(title, runs, axes, listed, again, remarks)
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[Run]]:
@@ -136,9 +148,10 @@ class Comparison:
         return tuple(frozen(run.keys.get(axis)) for axis in self.axes)
 
     def points(self, axis: str) -> list[Any]:
-        """The values along an axis: numbers ascending, words as they come."""
+        """The values along an axis: numbers ascending, words as the study has them, or as they come."""
         values = list(dict.fromkeys(_values(self.runs, axis)))
-        return sorted(values) if self.is_numeric(axis) else values
+        listed = [*self.listed.get(axis, []), *values]
+        return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
 
     def is_numeric(self, axis: str) -> bool:
         """Whether all its values are numbers."""
@@ -169,14 +182,18 @@ class Comparison:
                 pair = self._by_seed((one, *rest)), self._by_seed((other, *rest))
                 seeds = [seed for seed in pair[0] if seed in pair[1]]
                 for name in names:
-                    values = [(pair[0][s].results.get(name), pair[1][s].results.get(name)) for s in seeds]
+                    values = [(_mean(pair[0][s], name), _mean(pair[1][s], name)) for s in seeds]
                     there = [a - b for a, b in values if a is not None and b is not None]
                     if there:
                         found.append(Difference(rest, one, other, name, Estimate.of(there)))
         return found
 
-    def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, Run]:
-        return {run.keys.get(SEED): run for run in self.groups.get(values, [])}
+    def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, list[Run]]:
+        """Of one seed there are several where their noise is secret."""
+        found: dict[Any, list[Run]] = {}
+        for run in self.groups.get(values, []):
+            found.setdefault(run.keys.get(SEED), []).append(run)
+        return found
 
     def beyond(self) -> list[tuple[str, str]]:
         """The keys, beside the axes, in which the runs differ, those that make it another problem first, and how."""
@@ -186,22 +203,69 @@ class Comparison:
 
     def _how(self, key: str) -> str:
         """By the values of the one axis that decides it, where there is one."""
+        all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
+        if key in _chosen_by_budgets(self.runs):
+            return f"what privacy.budget asks for ({len(all_values)} values)"
         for axis in self.axes:
-            decided: dict[Hashable, set[Hashable]] = {}
+            decided: dict[Hashable, set[Hashable]] = {point: set() for point in self.points(axis)}
             for run in self.runs:
-                decided.setdefault(frozen(run.keys.get(axis)), set()).add(shown(run.keys.get(key)))
+                decided[frozen(run.keys.get(axis))].add(shown(run.keys.get(key)))
             if all(len(values) == 1 for values in decided.values()):
                 by_value: dict[Hashable, list[str]] = {}
                 for point, values in decided.items():
                     by_value.setdefault(next(iter(values)), []).append(shown(point))
                 return "; ".join(f"{value} ({', '.join(those)})" for value, those in by_value.items())
-        all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
         return f"{', '.join(all_values[:6])}{', ...' if len(all_values) > 6 else ''} ({len(all_values)} values)"
 
 
 def shown(value: Any) -> str:
     """A setting in a table or a figure."""
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _once(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """The runs, and those that are another one of them, done again."""
+    kept: dict[Hashable, Run] = {}
+    again = [run for run in runs if kept.setdefault(run.bits, run) is not run]
+    return list(kept.values()), again
+
+
+def _done_again(runs: Sequence[Run]) -> list[str]:
+    if not runs:
+        return []
+    named = ", ".join(str(run.place) for run in runs[:MOST_NAMED])
+    more = f", and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
+    return [f"A run done again, to the same bits, counts once: {named}{more}."]
+
+
+def _axes_of(study: Path) -> tuple[tuple[Axis, ...], list[str]]:
+    """As its file has them; or none, and why."""
+    try:
+        return Study.of([str(study)]).axes, []
+    except BadInput as error:
+        return (), [f"{error}; axes are the keys that tell the runs apart."]
+
+
+def _missing(study: Path, runs: int) -> list[str]:
+    """Which runs of a study are not there, as far as its table tells."""
+    members = tables.members(study)
+    if members and len(members) > runs:
+        return [f"{len(members) - runs} runs of the study are not done, and missing here."]
+    if not members and (study / TABLE).is_file():
+        return [f"{study / TABLE}: not the table of a study; here are all runs in {study / RUNS}."]
+    return []
+
+
+def _mean(runs: Sequence[Run], name: str) -> float | None:
+    """Of a result; None: some run has none."""
+    there = [float(x) for run in runs if (x := run.results.get(name)) is not None]
+    return sum(there) / len(there) if len(there) == len(runs) else None
+
+
+def _chosen_by_budgets(runs: Sequence[Run]) -> set[str]:
+    """The keys whose values follow from a budget, and are none of the user's."""
+    noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
+    return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
 
 def _values(runs: Sequence[Run], key: str) -> list[Any]:
@@ -223,7 +287,7 @@ def _inferred(runs: Sequence[Run]) -> list[str]:
     keys: list[str] = []
     parts: Callable[[], list[Hashable]] = lambda: [tuple(frozen(run.keys.get(key)) for key in keys) for run in runs]  # noqa: E731
     for key in differing(runs):
-        if key == SEED:
+        if key == SEED or key in _chosen_by_budgets(runs):
             continue
         decided: dict[Hashable, set[Hashable]] = {}
         for part, run in zip(parts(), runs, strict=True):

@@ -194,21 +194,21 @@ def _panels(comparison: Comparison, plot: Plot, first: str | None, sides: Sequen
             group = tuple(point if axis == first else here.get(axis) for axis in comparison.axes)
             line, label = LINES[k // len(COLOURS) % len(LINES)], "all" if first is None else shown(point)
             plot.draw(panels[r, c], group, COLOURS[k % len(COLOURS)], line, label)
-        panels[r, c].set_title(", ".join(f"{short(axis)} {shown(here[axis])}" for axis in sides), fontsize=9)
+        panels[r, c].set_title(", ".join(f"{word(comparison, axis)} {shown(here[axis])}" for axis in sides), fontsize=9)
     for axes in panels.flat:
         plot.arrange(axes)
     for axes in panels[-1]:
         axes.set_xlabel(plot.x)
     figure.supylabel(plot.y, fontsize=10)
-    _legend(figure, panels.flat, first)
+    _legend(figure, panels.flat, word(comparison, first) if first else "")
     return figure
 
 
-def _legend(figure: Figure, panels: Iterable[Axes], first: str | None) -> None:
+def _legend(figure: Figure, panels: Iterable[Axes], first: str) -> None:
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    title = f"{short(first)}; " if first else ""
+    title = f"{first}; " if first else ""
     figure.legend(
         list(handles.values()), list(handles), loc="outside upper center", ncols=min(len(handles), 4) or 1,
         title=f"{title}mean over seeds, and its 95 % interval", title_fontsize=9,
@@ -229,10 +229,15 @@ def _against(comparison: Comparison, axis: str, name: str) -> Plot:
             axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
             axes.plot(x, mean, color=colour, ls=line, marker="o", ms=4, label=label)
 
-    file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{short(axis)}"
+    file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
     seen = [np.array(run.results[name], float) for run in comparison.runs if run.results.get(name) is not None]
     reach = Reach.of([share * each for each in seen])
     return Plot(file, axis, name + " (%)" * (share > 1), reach, draw, tuple(points))
+
+
+def word(comparison: Comparison, axis: str) -> str:
+    """What tells an axis from the others: a word of its key, or all of it."""
+    return axis if [short(other) for other in comparison.axes].count(short(axis)) > 1 else short(axis)
 
 
 def short(key: str) -> str:

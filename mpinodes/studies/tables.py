@@ -54,13 +54,13 @@ def of_differences(comparison: Comparison, differences: Sequence[Difference]) ->
     rows = []
     for d in differences:
         mean, half = d.estimate.mean, d.estimate.half
-        within = "" if isnan(half) else f"[{mean - half:.3g}, {mean + half:.3g}]"
+        within = "" if isnan(half) else f"[{mean - half:.4g}, {mean + half:.4g}]"
         rows.append(
             [
                 *map(shown, d.at),
                 f"{shown(d.one)} − {shown(d.other)}",
                 d.result,
-                f"{mean:.3g}",
+                f"{mean:.4g}",
                 within,
                 str(d.estimate.number),
             ]
@@ -80,7 +80,7 @@ def in_words(estimate: Estimate | None, none: str) -> str:
         return f"{mean:,.0f}" if mean == round(mean) and abs(mean) >= 1 else f"{mean:.4g}"
     places = 1 - floor(log10(std))
     if abs(mean) >= 1e6 or places > 8:
-        return f"{mean:.3g} ± {std:.1g}"
+        return f"{mean:.4g} ± {std:.1g}"
     return f"{mean:,.{max(places, 0)}f} ± {std:,.{max(places, 0)}f}"
 
 

@@ -44,13 +44,13 @@ def _written(comparison: Comparison, target: Path) -> str:
     left_out = tables.write(comparison, differences, names, target)
     drawn = figures.draw_all(comparison, target)
     means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
-    remarks = [f"{comparison.missing} runs of the study are not done, and missing here."] * (comparison.missing > 0)
-    remarks += [*_beyond(comparison), NORMALIZED, *left_out]
+    remarks = [*comparison.remarks, *_beyond(comparison), NORMALIZED, *left_out]
     cost = _cost(comparison)
+    along = [f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] if paired.rows else []
     page = [
         f"# {comparison.title}: {len(comparison.runs)} runs", "",
         tables.markdown(means), f"Mean ± standard deviation over seeds. {NORMALIZED}", "",
-        *([f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] * bool(paired.rows)),
+        *(line for remark in comparison.remarks for line in (remark, "")), *along,
         "## Beyond the axes", "", *(_beyond(comparison) or ["The runs differ in nothing else."]), "",
         "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
     ]  # fmt: skip
@@ -80,7 +80,8 @@ def _cost(comparison: Comparison) -> str:
     if len(comparison.runs) > MOST_ROWS:  # some tenths of a second each
         print(f"{comparison.title}: adding up what {len(comparison.runs)} runs cost", file=sys.stderr, flush=True)
     try:
-        loss, said, delta = spent.in_all(spent.read([run.place for run in comparison.runs]), None)
+        runs = [*comparison.runs, *comparison.again]  # there, whether two are one is told by all of their bits
+        loss, said, delta = spent.in_all(spent.read([run.place for run in runs]), None)
     except BadInput as error:
         return f"To publish all {len(comparison.runs)} runs costs what nobody can tell: {error}"
     total = proven(loss)

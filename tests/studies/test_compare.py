@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -16,7 +18,7 @@ import mpinodes
 from mpinodes.core.errors import BadInput
 from mpinodes.results import spent
 from mpinodes.results.runs import CLAIMED, PROVEN
-from mpinodes.studies import tables, telling
+from mpinodes.studies import figures, tables, telling
 from mpinodes.studies.comparing import Comparison
 from mpinodes.studies.pools import OneByOne
 from mpinodes.studies.study import Study
@@ -164,6 +166,8 @@ def test_a_run_without_a_seed_beside_it_has_no_interval(study):
     [
         ([1.234, 1.466], "1.35 ± 0.16"), ([0.5, 0.5], "0.5"), ([152320, 152320], "152,320"), ([2.5], "2.5"),
         ([1e7, 3e7], "2e+07 ± 1e+07"), ([120.0, 160.0], "140 ± 28"), ([0.0, 0.0], "0"),
+        ([0.1 + 0.2, 0.3], "0.3"), ([0.49968, 0.49968 + 1e-15], "0.4997"),
+        ([0.49968, 0.49968 + 1e-10], "0.4997 ± 7e-11"),
     ],
 )  # fmt: skip
 def test_a_mean_is_as_precise_as_its_deviation(values, said):
@@ -207,3 +211,78 @@ def test_cases_are_told_apart_by_their_names_and_what_goes_together_by_one_key(t
     assert dict(comparison.beyond()) == {
         "problem.radius": "1 (near); 9 (far)", "data.batch": "1 (near); 2 (far)", "privacy.clip": "3 (1); 4 (2)",
     }  # fmt: skip
+    (tmp_path / "study" / "table.csv").unlink()  # directories are read by their names, which sort otherwise
+    assert list(Comparison.of([tmp_path / "study"], None).groups) == list(comparison.groups)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_page_of_runs_along_no_axis_has_no_differences(study, tmp_path, runs):
+    said = telling.compare(sorted((study / "runs").iterdir())[:runs], None, tmp_path)
+    assert f"{runs} runs in 1 settings" in said
+    page = (tmp_path / "compare.md").read_text()
+    assert "## Beyond the axes" in page
+    assert "## Differences" not in page
+
+
+def test_a_run_done_again_counts_once(study, tmp_path):
+    runs = sorted((study / "runs").glob("*-epsilon1-*"))
+    shutil.copytree(runs[0], tmp_path / "again")
+    alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "again"], None)
+    assert both.estimates(REGRET) == alone.estimates(REGRET)
+    assert both.remarks == [f"A run done again, to the same bits, counts once: {tmp_path / 'again'}."]
+    said = telling.compare([*runs, tmp_path / "again"], None, tmp_path / "out")
+    assert "6 runs in 2 settings" in said
+    assert both.remarks[0] in (tmp_path / "out" / "compare.md").read_text()
+
+
+def test_runs_of_one_seed_with_other_noise_are_paired_by_their_mean(study, tmp_path):
+    runs = sorted((study / "runs").glob("*-epsilon1-*"))
+    (before,) = Comparison.of(runs, None).differences([REGRET])
+    shutil.copytree(runs[0], tmp_path / "other")
+    summary = json.loads((runs[0] / "summary.json").read_text())
+    summary["network_regret_per_round"] += 18  # of three agents
+    (tmp_path / "other" / "summary.json").write_text(json.dumps(summary))
+    comparison = Comparison.of([*runs, tmp_path / "other"], None)
+    assert [e.number for e in comparison.estimates(REGRET).values()] == [4, 3]
+    (after,) = comparison.differences([REGRET])
+    assert (after.estimate.number, after.estimate.mean) == (3, pytest.approx(before.estimate.mean + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("study.toml", b"[study", "not TOML"), ("study.toml", b"study.grid = 3", "axes are the keys that tell"),
+        ("table.csv", b"\xff\xfe,run\n", "not the table of a study"), ("table.csv", b"x\ny\n", "here are all runs in"),
+        ("table.csv", b"", "not the table of a study"),
+    ],
+)  # fmt: skip
+def test_a_study_whose_files_were_broken_is_read_from_its_runs(study, tmp_path, name, content, said):
+    shutil.copytree(study, tmp_path / "study")
+    (tmp_path / "study" / name).write_bytes(content)
+    comparison = Comparison.of([tmp_path / "study"], None)
+    assert comparison.groups.keys() == Comparison.of([study], None).groups.keys()
+    (remark,) = comparison.remarks
+    assert str(tmp_path / "study" / name) in remark or name == "study.toml"
+    assert said in remark
+    assert len(mpinodes.runs(tmp_path / "study")) == 12
+
+
+def test_axes_with_one_last_word_are_told_by_their_whole_keys(study, tmp_path):
+    comparison = Comparison.of(sorted((study / "runs").glob("*-epsilon1-*-seed0-*")), None)
+    axes = ["algorithm.name", "faults.delay", "feedback.delay"]
+    clash = replace(comparison, axes=axes)
+    assert [figures.word(clash, axis) for axis in axes] == ["algorithm", "faults.delay", "feedback.delay"]
+    assert figures.word(replace(clash, axes=axes[:2]), "faults.delay") == "delay"
+    drawn = [path.name for path in figures.draw_all(clash, tmp_path)]
+    assert {"result-by-faults.delay.png", "result-by-feedback.delay.png"} <= set(drawn)
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_what_a_budget_chooses_is_no_axis_and_is_said_to_be_chosen(tmp_path):
+    words = ["rounds=5", "topology.agents=3", "algorithm.name=dola", "privacy.budget.epsilon=1,2", "seed=0,1"]
+    sweep(Study.of([*words, f"output.dir={tmp_path}/study"]), OneByOne(), OneByOne())
+    runs = sorted((tmp_path / "study" / "runs").iterdir())
+    for places in ([tmp_path / "study"], runs):
+        comparison = Comparison.of(places, None)
+        assert comparison.axes == ["privacy.budget.epsilon"]
+        assert dict(comparison.beyond())["privacy.epsilon"].startswith("what privacy.budget asks for (")
