@@ -177,7 +177,7 @@ def _multiples(comparison: Comparison, plot: Plot, left_out: str | None = None) 
     sides, others = rest[:2], rest[2:]
     for values in product(*(comparison.points(axis) for axis in others)):
         at = dict(zip(others, values, strict=True))
-        words = [word_of(axis, value) for axis, value in at.items()]
+        words = [word_of(word(comparison, axis).replace(".", "-"), value) for axis, value in at.items()]
         yield "-".join([plot.file, *words]), _panels(comparison, plot, first, sides, at)
 
 
