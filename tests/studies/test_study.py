@@ -131,3 +131,7 @@ def test_the_study_of_the_documentation_is_one(tmp_path):
     assert len(points) == 180
     for point in points[:: 180 // 3 + 7]:
         assert resolved(point.asked).rounds == 200
+    further = re.search(r"```toml\n(rounds.*?)```", page, re.DOTALL)[1]
+    points = study_of(tmp_path, further).points()
+    assert len(points) == 2 * 3
+    assert {resolved(point.asked).faults.loss for point in points} == {0, 0.2}
