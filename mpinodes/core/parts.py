@@ -412,6 +412,7 @@ class SampleLoss(Loss):
     regularizer: float = 0.0
 
     needs_labels: ClassVar[bool] = False  # targets are ±1
+    predicts: ClassVar[bool] = True  # whether a_k·x is meant to be near b_k, where targets are real
     per_class: ClassVar[bool] = False  # targets are classes 0, 1, ..., and x has a row of coordinates for each of them
     has_prox: ClassVar[bool] = False  # whether `prox` is there: ℓ is twice differentiable
     sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
@@ -599,6 +600,10 @@ class Stream(ABC):
 
     def labelled(self) -> Mapping[str, Any]:
         """The "train" and "test" sets, each a `formats.Source` of labels ±1 or classes; empty where there are none."""
+        return {}
+
+    def real_valued(self) -> Mapping[str, Any]:
+        """The "train" and "test" sets with real targets, as `labelled`; empty where there are none."""
         return {}
 
     def forget(self) -> None:  # noqa: B027 (most have nothing to let go of)
@@ -803,6 +808,7 @@ class Judged:
         judged: (h, k, d) the decisions that an offline method is judged by.
         whole: (h, k) the mean over rounds and agents of all losses of the run, there.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
+        rmse: by set of real targets, (h, 2, k) the root of the mean squared error of theirs.
         least: (h,) what the best fixed decision would have lost up to there.
         best: (h, d) that decision.
         within: (h,) it may be above the minimum by this.
@@ -820,6 +826,7 @@ class Judged:
     judged: Vector
     whole: Vector
     accuracy: Mapping[str, Vector]
+    rmse: Mapping[str, Vector]
     least: Vector
     best: Vector
     within: Vector

@@ -18,6 +18,7 @@ __all__ = ["SquaredDistance"]
 class SquaredDistance(SmoothLoss):
     """As if of a linear prediction in all but this: a sample's gradient is x − a, its Hessian I."""
 
+    predicts = False
     sample_modulus = 1.0
 
     @classmethod

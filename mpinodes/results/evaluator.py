@@ -84,7 +84,7 @@ class Evaluator:
         self._judged = judged = Judged(
             horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
             total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
-            accuracy=meter.accuracy, least=np.array([c.value for c in fixed]),
+            accuracy=meter.accuracy, rmse=meter.rmse, least=np.array([c.value for c in fixed]),
             best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
             best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
             losses=cast(Any, meter.everything.upto),
@@ -99,13 +99,16 @@ class Evaluator:
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
     def _without_learning(self) -> Json:
-        """What is had for nothing: by always naming the largest class, and by staying where the first round began."""
+        """What is had for nothing: by naming the largest class or the mean target, and by staying at the start."""
         meter, start = self._meter, self._judged.last[0]
-        accuracy = {name: float(found[0, 1].mean()) for name, found in meter.accuracy.items()}
+        accuracy, rmse = (
+            {name: float(found[0, 1].mean()) for name, found in sets.items()} for sets in (meter.accuracy, meter.rmse)
+        )
         lost = float(meter.everything.upto(self._done).value(start)) / self._done
         return {
             "majority": meter.majorities() or None,
-            "start": {"average_fitness": lost, "accuracy": accuracy or None},
+            "mean_target": meter.means() or None,
+            "start": {"average_fitness": lost, "accuracy": accuracy or None, "rmse": rmse or None},
         }
 
     def variables(self) -> Variables:
@@ -138,7 +141,8 @@ def rules(metrics: Sequence[type[Metric]]) -> Rules:
     """How the keys of metrics combine over repeats."""
     found = {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _told(metric, None, 1)}
     of_sets = {"train": mean, "test": mean}
-    baselines = {"majority": of_sets, "start": {"average_fitness": mean, "accuracy": of_sets}}
+    start = {"average_fitness": mean, "accuracy": of_sets, "rmse": of_sets}
+    baselines = {"majority": of_sets, "mean_target": of_sets, "start": start}
     return nested(found) | {"baselines": baselines, "metrics": longest}
 
 

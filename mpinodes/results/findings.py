@@ -13,13 +13,13 @@ LARGEST_ODDS = 1e4  # above which odds tell nothing any more
 
 
 def found(s: Json, silent: Json | None) -> list[str]:
-    """Accuracy, regret and privacy, a sentence or two each.
+    """Accuracy or error, regret and privacy, a sentence or two each.
 
     Args:
         s: summary.json.
         silent: the summary of the same run without noise; None: it was not made.
     """
-    return [*_accuracy(s, silent), *_regret(s, silent), *_privacy(s)]
+    return [*_accuracy(s, silent), *_error(s, silent), *_regret(s, silent), *_privacy(s)]
 
 
 def warnings(s: Json) -> list[str]:
@@ -27,7 +27,7 @@ def warnings(s: Json) -> list[str]:
     baselines = s.get("baselines")
     if not baselines:  # a partial or an older run
         return []
-    which, share = _share(s)
+    which, share = _marks(s, "accuracy")
     majority, start = (baselines["majority"] or {}).get(which), (baselines["start"]["accuracy"] or {}).get(which)
     said = []
     if share is not None and majority is not None and share < majority:
@@ -36,6 +36,7 @@ def warnings(s: Json) -> list[str]:
         )
     if share is not None and start is not None and share < start:
         said.append(f"Worse than doing nothing: {share:.1%} of the {SETS[which]}, against {start:.1%} at the start.")
+    said += _error_warnings(s, baselines)
     stayed, lost = baselines["start"]["average_fitness"], s.get("average_fitness")
     if s.get("judged"):
         return said + _gap_warning(s, stayed)
@@ -49,12 +50,24 @@ def warnings(s: Json) -> list[str]:
 SETS = {"test": "test samples", "train": "training samples"}
 
 
-def _share(s: Json) -> tuple[str, float | None]:
-    """Of which samples how many are told right, by the running mean or the decision that a method is judged by."""
-    key = "accuracy_last_decision" if s.get("judged") == "last" else "accuracy"
-    shares = s.get(key) or {}
-    which = "test" if "test" in shares else "train"
-    return which, shares.get(which)
+def _marks(s: Json, of: str) -> tuple[str, float | None]:
+    """Accuracy or RMSE on which samples, of the running mean or the decision that a method is judged by."""
+    marks = s.get(f"{of}_last_decision" if s.get("judged") == "last" else of) or {}
+    which = "test" if "test" in marks else "train"
+    return which, marks.get(which)
+
+
+def _error_warnings(s: Json, baselines: Json) -> list[str]:
+    which, error = _marks(s, "rmse")
+    if error is None:
+        return []
+    mean, start = ((tree or {}).get(which) for tree in (baselines.get("mean_target"), baselines["start"].get("rmse")))
+    against = {"always naming the mean target": mean, "doing nothing": start}
+    return [
+        f"Worse than {what}: an RMSE of {error:.4g} on the {SETS[which]}, against {value:.4g}."
+        for what, value in against.items()
+        if value is not None and error > value
+    ]
 
 
 def _gap_warning(s: Json, stayed: float | None) -> list[str]:
@@ -69,17 +82,34 @@ def _gap_warning(s: Json, stayed: float | None) -> list[str]:
 
 
 def _accuracy(s: Json, silent: Json | None) -> list[str]:
-    which, share = _share(s)
+    which, share = _marks(s, "accuracy")
     if share is None:
         return []
-    what = "last decision" if s.get("judged") == "last" else "running mean of its decisions"
+    what = _decision(s)
     beside = []
     if majority := ((s.get("baselines") or {}).get("majority") or {}).get(which):
         beside.append(f"always naming the largest class gets {majority:.1%}")
-    if silent and (quiet := _share(silent)[1]) is not None:
+    if silent and (quiet := _marks(silent, "accuracy")[1]) is not None:
         beside.append(f"the same run without noise {quiet:.1%}")
     compared = f" ({', '.join(beside)})" if beside else ""
     return [f"The {what} gets {share:.1%} of the {SETS[which]} right{compared}."]
+
+
+def _error(s: Json, silent: Json | None) -> list[str]:
+    which, error = _marks(s, "rmse")
+    if error is None:
+        return []
+    beside = []
+    if (mean := ((s.get("baselines") or {}).get("mean_target") or {}).get(which)) is not None:
+        beside.append(f"always naming the mean target is off by {mean:.4g}")
+    if silent and (quiet := _marks(silent, "rmse")[1]) is not None:
+        beside.append(f"the same run without noise by {quiet:.4g}")
+    compared = f" ({', '.join(beside)})" if beside else ""
+    return [f"The {_decision(s)} is off by {error:.4g} on the {SETS[which]}, root mean squared{compared}."]
+
+
+def _decision(s: Json) -> str:
+    return "last decision" if s.get("judged") == "last" else "running mean of its decisions"
 
 
 def _regret(s: Json, silent: Json | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -65,22 +66,46 @@ def blocks(total: int, width: int) -> list[slice]:
     return [slice(*ends) for ends in pairwise(edges)]
 
 
-class Labelled:
-    """A set of samples with labels ±1, or of so many classes.
+class Examined(ABC):
+    """A set of samples that decisions are tried on.
 
     Sparse ones are read once, for as numbers they take no more than as text.
     """
 
-    def __init__(self, source: Source, classes: int = 0) -> None:
-        self._source, self._classes = source, classes
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._kept: dict[int, Features] = {}
 
-    def majority(self) -> float:
+    @abstractmethod
+    def naive(self) -> float:
+        """What is had without features, by always naming the same."""
+
+    @abstractmethod
+    def marks(self, points: Vector) -> Vector:
+        """What every point is worth, each a column: (d, k) -> (k,)."""
+
+    def _rows(self, start: int, end: int) -> Features:
+        if start in self._kept:
+            return self._kept[start]
+        features = self._source.features(np.arange(start, end))
+        if not isinstance(features, np.ndarray):
+            self._kept[start] = features
+        return features
+
+
+class Labelled(Examined):
+    """A set of samples with labels ±1, or of so many classes."""
+
+    def __init__(self, source: Source, classes: int = 0) -> None:
+        super().__init__(source)
+        self._classes = classes
+
+    def naive(self) -> float:
         """Share of samples in the largest class."""
         _, counts = np.unique(self._source.targets, return_counts=True)
         return float(counts.max() / counts.sum())
 
-    def accuracy(self, points: Vector) -> Vector:
+    def marks(self, points: Vector) -> Vector:
         """Share of samples whose label is the sign of a·x, or whose class has the largest W_c·a, for every point x.
 
         Args:
@@ -100,10 +125,36 @@ class Labelled:
                 right += ((np.asarray(features @ points) > 0) == (wanted > 0)).sum(axis=0)
         return right / len(targets)
 
-    def _rows(self, start: int, end: int) -> Features:
-        if start in self._kept:
-            return self._kept[start]
-        features = self._source.features(np.arange(start, end))
-        if not isinstance(features, np.ndarray):
-            self._kept[start] = features
-        return features
+
+class RealValued(Examined):
+    """A set of samples with real targets.
+
+    Args:
+        source: the set.
+        mean: of the targets that are trained on.
+    """
+
+    def __init__(self, source: Source, mean: float) -> None:
+        super().__init__(source)
+        self._mean = mean
+
+    def naive(self) -> float:
+        """RMSE of the mean."""
+        return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
+
+    def marks(self, points: Vector) -> Vector:
+        """√ of the mean of (a·x − b)² over the samples, for every point x.
+
+        Args:
+            points: (d, k), each a column.
+
+        Returns:
+            (k,).
+        """
+        targets, squares = self._source.targets, np.zeros(points.shape[1])
+        for start in range(0, len(targets), ROWS_AT_ONCE):
+            features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
+            wanted = targets[start : start + ROWS_AT_ONCE, None]
+            for some in blocks(points.shape[1], len(wanted)):
+                squares[some] += ((np.asarray(features @ points[:, some]) - wanted) ** 2).sum(axis=0)
+        return np.sqrt(squares / len(targets))

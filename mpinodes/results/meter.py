@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
-from mpinodes.results.gathered import Labelled, values_at
+from mpinodes.results.gathered import Examined, Labelled, RealValued, values_at
 from mpinodes.results.totals import Total
 
 NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
@@ -75,6 +75,7 @@ class Meter:
         total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
         last, mean: (h, d) last and average decision, averaged over the deciders.
         accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
+        rmse: by set of real targets, (h, 2, k) the root of the mean squared error of theirs.
         judged: (h, k, d) the decisions that an offline method is judged by.
         whole: (h, k) F there, F the mean over rounds and agents; once the run has ended.
     """
@@ -86,11 +87,9 @@ class Meter:
         self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
         self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled = {
-            name: Labelled(source, setup.stream.classes) for name, source in setup.stream.labelled().items()
-        }
+        self._labelled, self._real_valued = _labelled(setup), _real_valued(setup)
         self._judged_by = setup.algorithm.judged_by
-        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose accuracy is still to be found
+        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose marks are still to be found
         self._seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
         self._latest = np.zeros((k, d))
@@ -99,6 +98,7 @@ class Meter:
         self.total = np.zeros((h, 2 + n))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
         self.accuracy = {name: np.zeros((h, 2, k)) for name in self._labelled}
+        self.rmse = {name: np.zeros((h, 2, k)) for name in self._real_valued}
         self.judged = np.zeros((h if self._judged_by else 0, k, d))
         self.whole = np.zeros((h, k))
 
@@ -109,7 +109,11 @@ class Meter:
 
     def majorities(self) -> dict[str, float]:
         """By set of labelled samples, the share of the largest class."""
-        return {name: labelled.majority() for name, labelled in self._labelled.items()}
+        return {name: labelled.naive() for name, labelled in self._labelled.items()}
+
+    def means(self) -> dict[str, float]:
+        """By set of samples with real targets, the RMSE of always naming the mean of those that are trained on."""
+        return {name: real.naive() for name, real in self._real_valued.items()}
 
     def take(self, estimates: Vector) -> Rounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
@@ -133,6 +137,7 @@ class Meter:
         """Add the next rounds, of which nothing is known but what the network lost: (r,)."""
         first, last = self._seen + 1, self._seen + len(losses)
         self._labelled, self.accuracy = {}, {}
+        self._real_valued, self.rmse = {}, {}
         self._sum_x[:] = self._latest[:] = self._sum_f[1:] = np.nan
         totals = self._sum_f[0] + np.cumsum(losses)
         self._seen, self._weight, self._sum_f[0] = last, np.nan, totals[-1]
@@ -147,6 +152,7 @@ class Meter:
             **{name: getattr(self, name) for name in _SUMS},
             **{name: getattr(self, name)[reached] for name in _BY_HORIZON},
             "accuracy": {name: of[reached] for name, of in self.accuracy.items()},
+            "rmse": {name: of[reached] for name, of in self.rmse.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -161,6 +167,7 @@ class Meter:
             setattr(self, name, _continued(state[name], h if len(getattr(self, name)) else 0))
         self.horizons[reached:] = ahead
         self.accuracy = {name: _continued(of, h) for name, of in state["accuracy"].items()}
+        self.rmse = {name: _continued(of, h) for name, of in state["rmse"].items()}
 
     def _decisions(self, estimates: Vector) -> Vector:
         """(rounds, agents, d) -> (rounds, k, d)."""
@@ -220,11 +227,12 @@ class Meter:
         if self.horizons[at] != self._seen:
             self.horizons[at], self.total[at] = self._seen, self._sum_f
             self._keep(at, self._latest)
-        self._judge_labels()
+        self._examine()
         kept = slice(at + 1)
         self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
         self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
         self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
+        self.rmse = {name: found[kept] for name, found in self.rmse.items()}
         if self._judged_by:
             self._judge_whole()
 
@@ -232,20 +240,24 @@ class Meter:
         """What is judged at a horizon, which has just been reached."""
         average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
-        if self._labelled:
+        if self._labelled or self._real_valued:
             self._unjudged.append((at, np.concatenate([average, last])))
             if len(self._unjudged) * self._unjudged[-1][1].size > NUMBERS_AT_ONCE:
-                self._judge_labels()
+                self._examine()
         if self._judged_by:
             self.judged[at] = last if self._judged_by == "last" else average
 
-    def _judge_labels(self) -> None:
-        """Accuracies of many horizons at once: the samples are read, unpacked or drawn for all together."""
+    def _examine(self) -> None:
+        """Accuracies, or errors, of many horizons at once: the samples are read, unpacked or drawn for all together."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)
-            for name, labelled in self._labelled.items():
-                self.accuracy[name][at] = labelled.accuracy(points).reshape(len(at), 2, -1)
+            examined: list[tuple[Mapping[str, Examined], dict[str, Vector]]] = [
+                (self._labelled, self.accuracy), (self._real_valued, self.rmse),
+            ]  # fmt: skip
+            for sets, marks in examined:
+                for name, one in sets.items():
+                    marks[name][at] = one.marks(points).reshape(len(at), 2, -1)
         self._unjudged.clear()
 
     def _judge_whole(self) -> None:
@@ -253,6 +265,19 @@ class Meter:
         rounds = 1 if self.everything.is_constant else self._rounds
         values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
         self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
+
+
+def _labelled(setup: Setup) -> dict[str, Labelled]:
+    return {name: Labelled(source, setup.stream.classes) for name, source in setup.stream.labelled().items()}
+
+
+def _real_valued(setup: Setup) -> dict[str, RealValued]:
+    """Of a loss that predicts; without a training set, the mean that is named is of the test set's own targets."""
+    sets = setup.stream.real_valued()
+    if not sets or not setup.stream.make_loss(np.zeros((1, setup.dimension)), np.zeros(1)).predicts:
+        return {}
+    mean = float(sets.get("train", sets.get("test")).targets.mean())
+    return {name: RealValued(source, mean) for name, source in sets.items()}
 
 
 def _continued(values: NDArray[Any], length: int) -> NDArray[Any]:

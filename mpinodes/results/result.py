@@ -102,6 +102,10 @@ class Plots:
         """Accuracy against rounds."""
         return self._drawn("accuracy")
 
+    def rmse(self) -> Figure:
+        """Root mean squared error against rounds, where targets are real."""
+        return self._drawn("rmse")
+
     def topology(self) -> Figure:
         """The graph."""
         return self._drawn("topology")

@@ -23,7 +23,7 @@ from mpinodes.simulation.lockstep import simulate
 
 Json = dict[str, Any]
 
-CURVES = ("network_regret", "accuracy", "accuracy_train")
+CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
 
 
 def make(directory: Path) -> None:

@@ -312,8 +312,15 @@ class LabelledStream(Stream):
 
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
+        return self._by_name() if self.has_labels or self.classes else {}
+
+    def real_valued(self) -> Mapping[str, Source]:
+        """Likewise."""
+        return {} if self.has_labels or self.classes else self._by_name()
+
+    def _by_name(self) -> Mapping[str, Source]:
         train, test = self._sources
-        return {} if not (self.has_labels or self.classes) else {"train": train} | ({"test": test} if test else {})
+        return {"train": train} | ({"test": test} if test else {})
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:

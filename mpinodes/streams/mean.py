@@ -45,6 +45,10 @@ class Mean(LabelledStream):
         (points,) = self.once(self._drawn, self.agents * self.points, self.dimension, self.radius)
         return in_memory(points, np.zeros(len(points))), None
 
+    def real_valued(self) -> dict[str, Source]:
+        """Nothing: points have no targets."""
+        return {}
+
     def _drawn(self) -> list[Vector]:
         draws = Draws(self.seed, Purpose.DATA).at(0)
         points: Vector = np.empty((self.agents * self.points, self.dimension))

@@ -11,13 +11,19 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from msgspec import Meta
 
-from mpinodes.core import Loss, Stream
+from mpinodes.core import Loss, Stream, Vector
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.streams.labelled import Batch
+from mpinodes.formats import Source
+from mpinodes.streams.labelled import Batch, in_memory
 
 __all__ = ["OLR"]
+
+TEST_SAMPLES = 10_000
+TEST_NUMBERS = 2_000_000  # 16 MB: of wide samples there are fewer
+FEWEST = 10
 
 
 def every_round(t: int) -> range:
@@ -54,17 +60,21 @@ class OLR(Stream):
 
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses by round."""
-        truth = Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+        truth = self._truth()
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
-        deviation = sqrt(self.variance)
+        return lambda t: self.make_loss(*self._drawn(data.at(t), self.batch, truth))
 
-        def loss(t: int) -> Loss:
-            draw = data.at(t)
-            features = draw.uniform(-0.5, 0.5, (self.batch, self.dimension))
-            targets = features @ truth + deviation * draw.standard_normal(self.batch)
-            return self.make_loss(features, targets)
+    def real_valued(self) -> dict[str, Source]:
+        """A test set of the same law."""
+        number = max(FEWEST, min(TEST_SAMPLES, TEST_NUMBERS // self.dimension))
+        return {"test": in_memory(*self._drawn(Draws(self.seed, Purpose.TEST).at(0), number, self._truth()))}
 
-        return loss
+    def _truth(self) -> Vector:
+        return Draws(self.seed, Purpose.TRUTH).at(0).standard_normal(self.dimension)
+
+    def _drawn(self, draw: np.random.Generator, number: int, truth: Vector) -> tuple[Vector, Vector]:
+        features = draw.uniform(-0.5, 0.5, (number, self.dimension))
+        return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
         """Every round has samples of its own."""

@@ -298,10 +298,11 @@ def _inferred(runs: Sequence[Run]) -> list[str]:
 
 
 def chosen_results(comparison: Comparison) -> list[str]:
-    """What tables and figures for people show: regret or gap, accuracy, disagreement, privacy, bytes."""
+    """What tables and figures for people show: regret or gap, accuracy or error, disagreement, privacy, bytes."""
     wanted = (
         "network regret per round, R(T)/T", "optimality gap, mean over agents", "training loss L(T)",
-        "accuracy, running mean, test data", "consensus error", tables.CLAIMED, tables.PROVEN, "bytes sent",
+        "accuracy, running mean, test data", "RMSE, running mean, test data", "consensus error", tables.CLAIMED,
+        tables.PROVEN, "bytes sent",
     )  # fmt: skip
     there = [name for name in wanted if name in comparison.results]
     return [name for name in there if any(run.results.get(name) is not None for run in comparison.runs)]
@@ -309,6 +310,5 @@ def chosen_results(comparison: Comparison) -> list[str]:
 
 def compared_results(comparison: Comparison) -> list[str]:
     """Those of them that a difference is told of."""
-    return [
-        name for name in chosen_results(comparison)[:5] if name not in (tables.CLAIMED, tables.PROVEN, "bytes sent")
-    ]
+    others = (tables.CLAIMED, tables.PROVEN, "bytes sent")
+    return [name for name in chosen_results(comparison) if name not in others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -35,6 +35,7 @@ def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str
     """
     drawers: dict[str, tuple[str, Callable[[Drawn, Json], Figure | None]]] = {
         "accuracy": ("Accuracy", accuracy),
+        "rmse": ("Root mean squared error", rmse),
         "regret": ("Regret per round", regret),
         "gap": ("Optimality gap", gap),
         "error": ("Distance to the best decision", error),
@@ -245,24 +246,55 @@ def _worst(epsilon: Values) -> np.ndarray:
 
 def accuracy(data: Drawn, summary: Json) -> Figure | None:
     """Accuracy of the running mean and of the last decision against rounds, on test data where there are some."""
-    if "accuracy_train" not in data:
+    naive = ("majority", "always the largest class")
+    return _marks(data, summary, Marks("accuracy", "Accuracy", "accuracy (%)", *naive, factor=100.0))
+
+
+def rmse(data: Drawn, summary: Json) -> Figure | None:
+    """The same of the error, where targets are real."""
+    naive = ("mean_target", "always the mean target")
+    return _marks(data, summary, Marks("rmse", "Root mean squared error", "root mean squared error", *naive))
+
+
+class Marks(NamedTuple):
+    """What decisions are worth on samples.
+
+    Attributes:
+        name: of the variable.
+        title, label: of the figure and its ordinate.
+        baseline: what is had for nothing, by its name in summary.json.
+        naive: what people call that.
+        factor: from what is recorded to what is drawn.
+    """
+
+    name: str
+    title: str
+    label: str
+    baseline: str
+    naive: str
+    factor: float = 1.0
+
+
+def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
+    test, train = of.name, f"{of.name}_train"
+    if test not in data and train not in data:
         return None
     figure, axes = drawing.axes()
     t = data["horizon"].values
-    if "accuracy" in data:
-        drawing.line(
-            axes, t, 100 * data["accuracy"], NETWORK, marker="o", ms=3, label="running mean of the decisions, test"
-        )
-        drawing.line(axes, t, 100 * data["accuracy_last"], AVERAGE, marker="s", ms=3, label="last decision, test")
-    drawing.line(axes, t, 100 * data["accuracy_train"], NETWORK, ls=":", label="running mean, training")
-    if silent := summary.get("noise_free"):
-        shares = silent["accuracy" if "accuracy" in data else "accuracy_train"]
-        axes.plot(silent["horizon"], 100 * np.array(shares), color="black", ls="-.", lw=1, label=SILENT)
-    majority = ((summary.get("baselines") or {}).get("majority") or {}).get("test" if "accuracy" in data else "train")
-    if majority is not None:
-        axes.axhline(100 * majority, color=AGENT, ls=":", label="always the largest class")
+    if test in data:
+        running, last = of.factor * data[test], of.factor * data[f"{of.name}_last"]
+        drawing.line(axes, t, running, NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
+        drawing.line(axes, t, last, AVERAGE, marker="s", ms=3, label="last decision, test")
+    if train in data:
+        drawing.line(axes, t, of.factor * data[train], NETWORK, ls=":", label="running mean, training")
+    if silent := (summary.get("noise_free") or {}).get(test if test in data else train):
+        without = of.factor * np.array(silent)
+        axes.plot(summary["noise_free"]["horizon"], without, color="black", ls="-.", lw=1, label=SILENT)
+    naive = ((summary.get("baselines") or {}).get(of.baseline) or {}).get("test" if test in data else "train")
+    if naive is not None:
+        axes.axhline(of.factor * naive, color=AGENT, ls=":", label=of.naive)
     drawing.log(axes, "x")
-    axes.set(xlabel="rounds", ylabel="accuracy (%)")
-    drawing.title(axes, summary, "Accuracy")
+    axes.set(xlabel="rounds", ylabel=of.label)
+    drawing.title(axes, summary, of.title)
     drawing.legend(axes)
     return figure

@@ -35,6 +35,9 @@ QUANTITIES = (
         ("running mean, test", "accuracy"), ("last decision, test", "accuracy_last"),
         ("running mean, training", "accuracy_train"), ("agent", "accuracy_agents"),
     ), factor=100.0),
+    Quantity("root mean squared error", (
+        ("running mean, test", "rmse"), ("last decision, test", "rmse_last"), ("running mean, training", "rmse_train"),
+    )),
     Quantity("regret per round", (
         ("network", "network_regret"), ("running average", "network_regret_average_iterate"),
         ("dynamic", "dynamic_regret"), ("agent", "agent_regret"),
