@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events, Layout, Unread
+from mpinodes.results.atomic import Pages, log_of
 from mpinodes.results.versions import require_version
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ class Reader:
             _wait_for(self._lock, self.path)
             self._as_opened = self._state()
             with self._reading():
-                self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=CACHED)
+                log = log_of(self._lock)
+                whole = Pages(self._lock, log) if log else self.path
+                self._file = h5py.File(whole, "r", locking=False, rdcc_nbytes=CACHED)
                 self.attrs = {name: _plain(value) for name, value in self._file.attrs.items()}
             require_version(self.attrs.get("version"), str(run))
             with self._reading():

@@ -14,8 +14,9 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from mpinodes import __version__
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.results import long_names
+from mpinodes.results.atomic import AtomicFile
 from mpinodes.results.packing import pack
 from mpinodes.results.reading import DIMS, PATIENCE, Reader, Variable, write_words
 from mpinodes.results.versions import VERSION
@@ -37,7 +39,6 @@ DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
 SECONDS_BETWEEN_WRITES = 1.0  # HDF5 takes as long for ten rounds of a variable as for a thousand
 BYTES_AT_ONCE = 4_000_000
 MOST_BYTES = 4 * BYTES_AT_ONCE  # kept while somebody reads
-MADE, INDEXED, SPARE = 6_000, 300, 16_384  # bytes that HDF5 takes for a variable, for a chunk, for itself
 LEAST_CHUNK, LARGEST_CHUNK = 1 << 14, 1 << 17  # bytes
 CHUNKS = 64  # of a variable in a whole run, of whatever size between
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -118,7 +119,7 @@ def _commit() -> str:
         return ""
 
 
-def fresh_file(path: Path) -> h5py.File:
+def fresh_file(path: Path | AtomicFile) -> h5py.File:
     """A new HDF5 file whose variables keep the order they are made in, and no chunk is kept that was written."""
     return h5py.File(path, "w", track_order=True, locking=False, rdcc_nbytes=0)
 
@@ -140,15 +141,16 @@ Variables = Mapping[str, Variable]
 class Record:
     """`record.h5`, open for appending.
 
-    Every chunk stays where it was first put, as it is, so that a kill at any moment leaves all that was flushed. Where
-    many `rounds` are expected chunks are larger, for HDF5 has some 300 bytes in memory for each.
+    A kill at any moment leaves all that was written. Where many `rounds` are expected chunks are larger, for HDF5 has
+    some 300 bytes in memory for each.
     """
 
     def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any], rounds: int = 0) -> None:
         draft, self._path = draft_of(path), path
         self._expected = rounds
-        self._file = fresh_file(draft)
-        self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
+        self._disk = AtomicFile(draft)
+        self._file = fresh_file(self._disk)
+        self._leave = weakref.finalize(self, _leave, self._file, self._disk)
         write_words(self._file, {k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._file.attrs["version"] = VERSION
         self._rounds = 0
@@ -158,7 +160,7 @@ class Record:
         self._growing = {"round": add_dimension(self._file, "round", np.arange(0), self._chunk(8))}
         add_dimension(self._file, "agent", np.arange(agents))
         add_dimension(self._file, "coordinate", np.arange(dimension))
-        self._file.flush()
+        self._commit()
         os.replace(draft, path)
 
     def _chunk(self, row: int) -> int:
@@ -208,7 +210,7 @@ class Record:
     def _has_lock(self) -> bool:
         """Take the file's lock, unless somebody reads."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._disk.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:  # a file system without locks
@@ -230,78 +232,57 @@ class Record:
         self._waiting.clear()
         start, end = self._rounds, self._rounds + len(next(iter(whole.values())).values)
         whole["round"] = Variable(("round",), np.arange(start + 1, end + 1))
-        with nullcontext() if whole.keys() <= self._growing.keys() else self._in_a_copy():
-            self._reserve(sum(self._growth(name, v.values[:1].nbytes, end) for name, v in whole.items()))
-            self._has_lock()
-            for name, variable in whole.items():
-                if name not in self._growing:
-                    self._growing[name] = add_variable(
-                        self._file, name, variable, self._chunk(variable.values[:1].nbytes)
-                    )
-                dataset = self._growing[name]
-                dataset.resize(end, axis=0)
-                dataset[start:] = variable.values
-            self._file.flush()
-        with suppress(OSError):
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._has_lock()
+        for name, variable in whole.items():
+            if name not in self._growing:
+                chunk = self._chunk(variable.values[:1].nbytes)
+                self._growing[name] = add_variable(self._file, name, variable, chunk)
+            dataset = self._growing[name]
+            dataset.resize(end, axis=0)
+            dataset[start:] = variable.values
+        self._commit()
         self._rounds, self._bytes, self._written = end, 0, time.monotonic()
 
-    @contextmanager
-    def _in_a_copy(self) -> Iterator[None]:
-        """For what takes HDF5 milliseconds to make: a run that is killed meanwhile leaves the file as it was.
-
-        Where there is no room for a copy, it is made in the file itself.
-        """
-        require_there(self._path.parent)
-        self._file.close()
-        os.close(self._lock)
-        draft = draft_of(self._path)
-        try:
-            shutil.copyfile(self._path, draft)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            draft = self._path
-        self._file = h5py.File(draft, "r+", locking=False, rdcc_nbytes=0)
-        self._lock = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
-        self._growing = {name: self._file[name] for name in self._growing}
-        yield
-        os.replace(draft, self._path)
-
-    def _growth(self, name: str, row: int, end: int) -> int:
-        """Bytes by which the file may grow with the next rounds of a variable, of `row` bytes each."""
-        chunk = self._chunk(row)
-        new = -(-end // chunk) - (-(-self._rounds // chunk))
-        return new * (chunk * row + INDEXED) + (0 if name in self._growing else MADE)
-
-    def _reserve(self, size: int) -> None:
-        """Have the file system keep room before HDF5 begins, which would leave half of what it has no room for.
+    def _commit(self) -> None:
+        """Have on file what HDF5 was given, and leave the lock.
 
         Raises:
-            OSError: there is none.
+            OSError: there is no room.
         """
+        if self._file:
+            self._file.flush()
         try:
-            os.posix_fallocate(self._lock, self._file.id.get_filesize(), size + SPARE)
+            self._disk.commit()
         except OSError as error:
             if error.errno in NO_ROOM:
                 why = f"{os.strerror(error.errno)}; the record ends with round {self._rounds}"
                 raise OSError(error.errno, why, str(self._path)) from None
+            raise
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._disk.fd, fcntl.LOCK_UN)
 
     def finish(self, horizons: Any, variables: Variables) -> None:
         """Add what is known at the end, close, and pack."""
         self.write()
-        with self._in_a_copy():
-            self._reserve(sum(MADE + v.values.nbytes for v in variables.values()))
-            self._has_lock()
-            add_dimension(self._file, "horizon", np.asarray(horizons))
-            for name, variable in variables.items():
-                add_variable(self._file, name, variable)
-            self._file.flush()
-        size = self._file.id.get_filesize()
+        require_there(self._path.parent)
+        self._has_lock()
+        add_dimension(self._file, "horizon", np.asarray(horizons))
+        for name, variable in variables.items():
+            add_variable(self._file, name, variable)
         self._file.close()
-        os.truncate(self._lock, size)
-        os.close(self._lock)
-        if size > PACKED_FROM:
+        self._commit()
+        self._disk.cut()
+        self._leave()
+        if self._path.stat().st_size > PACKED_FROM:
             pack(self._path)
+
+
+def _leave(file: h5py.File, disk: AtomicFile) -> None:
+    """Close a file as it is; left to the end of the interpreter, HDF5 would call Python when there is none."""
+    disk.give_up()
+    file.close()
+    disk.release()
 
 
 def add_dimension(file: h5py.File, name: str, values: NDArray[Any], chunk: int = 0) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ from mpinodes.results.accounting import Accounting, together_section
 from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.reading import RECORD, Reader, Variable, events_in, write_words
-from mpinodes.results.record import add_dimension, add_variable, fresh_file, write_text
+from mpinodes.results.record import add_dimension, add_variable, draft_of, fresh_file, write_text
 from mpinodes.results.siblings import headed
 from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
@@ -124,7 +125,7 @@ def _combine_records(path: Path, places: dict[int, Path], metrics: set[str]) -> 
         places: run directories of the repeats, by seed.
         metrics: their names.
     """
-    with fresh_file(path) as whole, ExitStack() as opened:
+    with fresh_file(draft := draft_of(path)) as whole, ExitStack() as opened:
         sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
         words = {name: word for name, word in first.attrs.items() if isinstance(word, str)}
@@ -153,3 +154,4 @@ def _combine_records(path: Path, places: dict[int, Path], metrics: set[str]) -> 
                 values = [source.read(name, slice(rounds)).values for source in sources]
             add_variable(whole, name, found._replace(dims=("repeat", *found.dims), values=np.stack(values)))
         add_variable(whole, "seed", Variable(("repeat",), np.array(list(places))))
+    os.replace(draft, path)

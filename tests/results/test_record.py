@@ -20,7 +20,6 @@ import xarray as xr
 
 import mpinodes
 from mpinodes.core.errors import BadInput
-from mpinodes.results import record as place
 from mpinodes.results.reading import Reader, Variable, read_all
 from mpinodes.results.record import Record
 from mpinodes.simulation.launching import in_words
@@ -54,24 +53,58 @@ def test_a_killed_run_keeps_all_that_was_written(seconds, size, kept, tmp_path):
     assert record["round"].values.tolist() == list(range(1, 10 * kept + 1))
 
 
-def test_a_run_killed_while_variables_are_made_leaves_the_file_as_it_was(tmp_path, monkeypatch):
-    """Which takes HDF5 some milliseconds, after the first rounds and at the end."""
-    path, kept, make = tmp_path / "record.h5", [], place.add_variable
+class Moments:
+    """Every moment of a record's life at which a kill leaves another file, halves of writes among them."""
 
-    def watched(file: h5py.File, *words: object, **options: bool) -> object:
-        made = make(file, *words, **options)
-        file.flush()
-        with Reader(tmp_path) as other:
-            kept.append(other.rounds)
-        return made
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.last, self.seen = path, b"", 0
+        self.least = 0  # rounds that are on file for good
+        self.plain = 0  # moments at which HDF5 reads it as it is
+        for name in ("pwrite", "ftruncate", "replace"):
+            monkeypatch.setattr(os, name, self.watched(getattr(os, name)))
 
-    monkeypatch.setattr(place, "add_variable", watched)
-    record = Record(path, 2, 3, {})
-    for _ in range(2):
-        record.append(losses(5))
+    def watched(self, call):
+        def watching(first, second, *at):
+            if at and len(second) > 1:
+                call(first, second[: len(second) // 2], *at)
+                self.look()
+            done = call(first, second, *at)
+            self.look()
+            return done
+
+        return watching
+
+    def look(self) -> None:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        if content == self.last:
+            return
+        self.last, self.seen = content, self.seen + 1
+        copy = self.path.parent / "copy" / "record.h5"
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(content)
+        found = mpinodes.load(copy.parent)
+        rounds = found.sizes["round"]
+        assert rounds >= self.least
+        if "loss" in found:
+            np.testing.assert_array_equal(found.loss, np.arange(rounds) % 700)
+        try:
+            with h5py.File(copy) as file:
+                self.plain += all(dataset[...].size >= 0 for dataset in file.values())
+        except (OSError, KeyError, RuntimeError):
+            pass
+
+
+def test_a_kill_at_any_moment_leaves_a_record_that_opens(tmp_path, monkeypatch):
+    """As it is made, with its first rounds, with more, where chunks are filled or begun, and as it is closed."""
+    moments = Moments(tmp_path / "record.h5", monkeypatch)
+    record = Record(moments.path, 2, 3, {"a": "b"})
+    for _ in range(4):
+        record.append(losses(700))
         record.write()
-    record.finish([1, 2], {"regret": Variable(("horizon",), np.zeros(2))})
-    assert kept == [*[0] * 6, 10]
+        moments.least = record.rounds
+    record.finish([1, 2], {"regret": Variable(("horizon",), np.zeros(2)), "gap": Variable(("agent",), np.ones(2))})
+    assert moments.seen > 100
+    assert moments.plain > 0.8 * moments.seen
     assert mpinodes.load(tmp_path).regret.shape == (2,)
 
 

@@ -65,7 +65,7 @@ def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, writes:
         if writes:
             on_file(self)
         else:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            fcntl.flock(self._disk.fd, fcntl.LOCK_UN)
         writes = max(writes - 1, 0)
 
     with monkeypatch.context() as patched:
