@@ -83,13 +83,6 @@ MUSHROOMS = (
         "mushrooms",
     ),
 )
-DIGITS = (
-    _uci(
-        "optdigits/optdigits.tes",
-        "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8",
-        "80/optical+recognition+of+handwritten+digits",
-    ),
-)
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 RCV1 = (
     Wanted(

@@ -1,6 +1,7 @@
 """The handwritten digits 6 and 8 of UCI's optical digits, 8 × 8 pixels of 0..16.
 
-From UCI's optdigits.tes, fetched once, or the copy of the same bytes that scikit-learn brings where it is installed.
+digits.csv.gz has the rows of these two in UCI's optdigits.tes, as they stand there: E. Alpaydin, C. Kaynak, "Optical
+Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998, doi:10.24432/C50P49, under CC BY 4.0.
 
 181 + 174 = 355 rows, 284 to train and 71 to test; label +1 = eight, as in the papers' MNIST task.
 """
@@ -8,40 +9,19 @@ From UCI's optdigits.tes, fetched once, or the copy of the same bytes that sciki
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core import Vector
-from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source, fetch
+from mpinodes.formats import Source
 from mpinodes.formats.shelf import once
 from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 
 __all__ = ["Digits"]
 
 
-def _file() -> Path:
-    # Importing scikit-learn costs each rank over a second and 115 MB; finding it costs neither.
-    package = find_spec("sklearn")
-    if package is not None and package.submodule_search_locations:
-        return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    try:
-        return fetch.locate(fetch.DIGITS, None)[0]
-    except BadInput as error:
-        raise BadInput(f"{error}; or: pip install scikit-learn, which brings a copy") from error
-
-
-def _table(path: Path) -> Vector:
-    try:
-        table = np.loadtxt(path, delimiter=",")  # packed or not
-    except (OSError, EOFError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read as the digits: {error}") from error
-    if table.ndim != 2 or table.shape[1] != 65:
-        raise BadInput(f"{path}: rows of 64 pixels and a digit expected, found shape {table.shape}")
-    return table
+FILE = Path(__file__).with_name("digits.csv.gz")
 
 
 @dataclass(frozen=True)
@@ -65,14 +45,7 @@ class Digits(LabelledStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Rows of 64 pixels in [0, 1], split 80/20.
-
-        Raises:
-            BadInput: the file is not to be had, or not what it should be.
-        """
-        path = _file()
-        (table,) = once(path, "", lambda: [_table(path)])
-        digit = table[:, -1]
-        rows = table[(digit == 6) | (digit == 8)]
+        """Rows of 64 pixels in [0, 1], split 80/20."""
+        (rows,) = once(FILE, "", lambda: [np.loadtxt(FILE, delimiter=",")])
         labels = np.where(rows[:, -1] == 8, 1.0, -1.0)
         return split(in_memory(scaled(rows[:, :-1], 16), labels), train=0.8)
