@@ -31,11 +31,13 @@ def clicked(page: Any) -> list[str]:
     check("and unfolds", fold.get_attribute("open") is not None)
     table = page.locator("table.sortable").first
     cells = table.locator("tbody td:first-child")
+    before = cells.all_inner_texts()
     table.locator("th button").first.click()
-    check("a table sorts", cells.all_inner_texts() == sorted(cells.all_inner_texts(), key=str.casefold))
+    ascending = cells.all_inner_texts()
+    by_words = "words => words.sort(new Intl.Collator('en', {numeric: true}).compare)"  # "‖" among letters: by no code
+    check("a table sorts", ascending == page.evaluate(by_words, cells.all_inner_texts()) != before)
     table.locator("th button").first.click()
-    words = cells.all_inner_texts()
-    check("and the other way", words == sorted(words, key=str.casefold, reverse=True))
+    check("and the other way", cells.all_inner_texts() == ascending[::-1])
     check("and says so", table.locator("th").first.get_attribute("aria-sort") == "descending")
     for k in range(page.locator("#quantity option").count()):
         page.select_option("#quantity", str(k))
@@ -49,7 +51,8 @@ def clicked(page: Any) -> list[str]:
     first = page.locator("#values tbody").inner_text()
     page.locator("#horizon").focus()
     page.keyboard.press("Home")
-    check("another horizon has other values", page.locator("#values tbody").inner_text() != first)
+    only = page.locator("#horizon").get_attribute("max") == "0"
+    check("another horizon has other values", only or page.locator("#values tbody").inner_text() != first)
     check("and says which", page.locator("#at").inner_text() == "1")
     box = page.locator("#chart").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

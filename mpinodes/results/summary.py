@@ -159,7 +159,7 @@ def _solver(solver: Json | None) -> list[Row]:
         return []
     residual = solver["largest_residual"]
     reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"
-    shown = f"{solver['steps']:10.3g}    at most {solver['most_steps']}, {reached}"
+    shown = f"{solver['steps']:10.3g}    (at most {solver['most_steps']}, {reached})"
     failed = f"; {solver['unsolved']} short of the tolerance {solver['tolerance']:g}" if solver["unsolved"] else ""
     return [Row("steps of a local solve", shown + failed, "solver.steps")]
 

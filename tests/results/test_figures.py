@@ -72,7 +72,8 @@ def test_every_privacy_curve_is_named_at_its_end_and_no_name_hides_another(drawn
     network = drawn["privacy"].axes[0]
     words = [text.get_text() for text in network.texts]
     known = [privacy["network"][key] for key in ("claimed", "proven_pure", "proven")]
-    assert len(words) == sum(value is not None for value in known)
+    assert len(words) == len(known)
+    assert sum(each.endswith((": none", ": unproven")) for each in words) == known.count(None)
     assert any(f": {privacy['network']['proven']:.4g}" in each or f"{privacy['network']['proven']:.0f}" in each
                for each in words)  # fmt: skip
     for axes in drawn["privacy"].axes:
@@ -102,3 +103,14 @@ def test_labels_are_apart_even_where_all_curves_end_at_the_top():
     heights = np.sort([text.xyann[1] for text in axes.texts])
     assert np.diff(heights).min() >= 1 / 14 - 1e-9
     assert heights[-1] <= 1 + 1e-9
+
+
+def test_a_curve_that_leaves_logarithmic_axes_says_how_far_down_it_goes():
+    _, axes = drawing.axes()
+    axes.plot([1, 2, 3], [5.0, 1e-20, 4.0])
+    axes.set_yscale("log")
+    drawing.log(axes, "y")
+    foot = axes.lines[-1]
+    assert (foot.get_xdata().tolist(), foot.get_marker()) == ([2.0], "v")
+    assert "1e-20" in foot.get_label()
+    assert axes.get_ylim()[0] > 1e-9

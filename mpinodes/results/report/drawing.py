@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.results.report.reading import Values
@@ -75,11 +76,14 @@ def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -
     Args:
         axes: theirs, with the limits that they keep.
         t: where they end.
-        labels: where each curve ends, its words and its colour.
+        labels: where each curve ends, its words and its colour; not above 0: there is none to be seen, and its words
+            stand at the bottom.
     """
     height = 1.0 / 14  # of a line of words, as a share of the axes
     transform = axes.transData + axes.transAxes.inverted()
-    wanted = sorted((float(transform.transform((t, y))[1]), y, words, colour) for y, words, colour in labels)
+    wanted = sorted(
+        (float(transform.transform((t, y))[1]) if y > 0 else 0.0, y, words, colour) for y, words, colour in labels
+    )
     places: list[float] = []
     for share, *_ in wanted:
         places.append(max(share, places[-1] + height if places else share))
@@ -89,7 +93,8 @@ def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -
     for place, (_, y, words, colour) in zip(places, wanted, strict=True):
         axes.annotate(
             words, (t, y), (1.03, place), textcoords="axes fraction", color=colour, fontsize=8, va="center",
-            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6},
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6} if y > 0 else None,
         )  # fmt: skip
 
 
@@ -111,6 +116,7 @@ PLAIN = 30.0  # times as large: what spans less is shown on plain axes from 0 on
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
     """Logarithmic, with plain numbers and three of them at least: no text of a figure is read as mathematics."""
     for name in names:
+        curves = list(axes.lines)
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
         low, high = axis.get_view_interval()
@@ -121,6 +127,20 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
         axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
+        if name == "y":
+            _tell_of_what_is_below(axes, low, curves)
+            axes.set_ylim(low, high)
+
+
+def _tell_of_what_is_below(axes: Axes, low: float, curves: Sequence[Line2D]) -> None:
+    """Triangles at the foot of the axes where a curve leaves them, and how far down it goes."""
+    for curve in curves:
+        t, values = np.asarray(curve.get_xdata(), float), np.asarray(curve.get_ydata(), float)
+        under = values < low
+        if under.any():
+            label = f"below, at the least {values[under].min():.2g}"
+            foot = np.full(np.count_nonzero(under), low)
+            axes.plot(t[under], foot, ls="", marker="v", ms=6, color=curve.get_color(), clip_on=False, label=label)
 
 
 def log_or_plain(axes: Axes, values: np.ndarray) -> None:

@@ -89,9 +89,11 @@ def regret(data: Drawn, summary: Json) -> Figure:
     """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
     figure, axes = drawing.axes()
     t = data["horizon"].values
+    least = np.inf
     if "agent_regret" in data and summary["agents"] > 1:
         agents = data["agent_regret"] / data["horizon"]
         drawing.band(axes, t, agents, label=f"agents, least to most{estimated(summary)}")
+        least = float(agents.min())
     drawing.line(axes, t, data["network_regret"] / data["horizon"], NETWORK, marker="o", ms=3, label="network")
     if "network_regret_average_iterate" in data:
         average = data["network_regret_average_iterate"] / data["horizon"]
@@ -103,11 +105,14 @@ def regret(data: Drawn, summary: Json) -> Figure:
     if silent := summary.get("noise_free"):
         t0, values = np.array(silent["horizon"]), np.array(silent["network_regret"])
         axes.plot(t0, values / t0, color="black", ls="-.", lw=1, label="network, same run without noise")
+    shown = np.concatenate([np.asarray(curve.get_ydata(), float) for curve in axes.lines])
+    least = min(least, float(np.nanmin(shown)))
+    if plain := not 0 < drawing.PLAIN * least < float(np.nanmax(shown)):
+        axes.axhline(0, color="black", lw=0.8)
+    drawing.log(axes, "x", *(() if plain else ("y",)))
     _bounds(axes, data, summary)
-    axes.axhline(0, color="black", lw=0.8)
-    drawing.log(axes, "x")
     axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")
-    drawing.title(axes, summary, "Regret per round, against the best fixed decision (0)")
+    drawing.title(axes, summary, f"Regret per round, against the best fixed decision{' (0)' * plain}")
     drawing.legend(axes)
     return figure
 
@@ -192,8 +197,12 @@ def privacy(data: Drawn, summary: Json) -> Figure | None:
         known = everything[everything > 0]
         axes.set_ylim(low if low == 0 else 0.8 * known.min(), high if low == 0 else 1.25 * known.max())
         drawing.log(axes, "x")
-        ends = [(float(e[-1]), f"{words}: {privacy_words.number(float(e[-1]))}", c) for words, e, c, _ in curves]
-        drawing.at_the_end(axes, float(t[-1]), [end for end in ends if end[0] > 0])
+        ends = []
+        for words, epsilon, colour, _ in curves:
+            last = float(epsilon[-1]) if np.isfinite(epsilon[-1]) else None
+            said = privacy_words.number(last, "none" if words == "claimed" else "unproven")
+            ends.append((last or 0.0, f"{words}: {said}", colour))
+        drawing.at_the_end(axes, float(t[-1]), ends)
         unproven = "" if curves[-1][1][-1] > 0 else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
         axes.set(xlabel="rounds", ylabel="privacy loss ε")
@@ -286,7 +295,9 @@ def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
         drawing.line(axes, t, running, NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
         drawing.line(axes, t, last, AVERAGE, marker="s", ms=3, label="last decision, test")
     if train in data:
-        drawing.line(axes, t, of.factor * data[train], NETWORK, ls=":", label="running mean, training")
+        drawing.line(
+            axes, t, of.factor * data[train], NETWORK, ls=":" if test in data else "-", label="running mean, training"
+        )
     if silent := (summary.get("noise_free") or {}).get(test if test in data else train):
         without = of.factor * np.array(silent)
         axes.plot(summary["noise_free"]["horizon"], without, color="black", ls="-.", lw=1, label=SILENT)

@@ -10,6 +10,14 @@ const svg = (name, attributes, words) => {
 const short = (x) => (x === null ? "unknown" : Number(x.toPrecision(4)).toString());
 document.documentElement.classList.add("scripted");
 
+// In every browser alike: numbers first, by size; then words, agent 2 before agent 10.
+const words = new Intl.Collator("en", { numeric: true });
+function order(a, b) {
+  const [x, y] = [parseFloat(a), parseFloat(b)];
+  if (isNaN(x) !== isNaN(y)) return isNaN(x) ? 1 : -1;
+  return (isNaN(x) ? 0 : x - y) || words.compare(a, b);
+}
+
 // Tables: a click on a head sorts by its column, another one the other way.
 for (const table of document.querySelectorAll("table.sortable")) {
   table.querySelectorAll("th").forEach((head, column) => {
@@ -22,11 +30,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       const key = (row) => row.cells[column]?.textContent.trim() ?? "";
-      const sign = up ? 1 : -1;
-      const rows = [...table.tBodies[0].rows].sort((a, b) => {
-        const [x, y] = [parseFloat(key(a)), parseFloat(key(b))];
-        return sign * (isNaN(x) || isNaN(y) ? key(a).localeCompare(key(b)) : x - y);
-      });
+      const rows = [...table.tBodies[0].rows].sort((a, b) => (up ? 1 : -1) * order(key(a), key(b)));
       table.tBodies[0].append(...rows);
     });
   });
@@ -34,6 +38,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 // Values: curves to pick, a horizon to pick, and the nearest point under the pointer.
 const place = { left: 70, right: 785, top: 12, bottom: 335 };
+const margin = 15;
 const colour = (k) => `var(--c${k % 7})`;
 let shown = null;
 let picked = new Set();
@@ -79,7 +84,11 @@ function scale() {
   return { y, ticks };
 }
 function draw() {
-  const chart = el("chart"), { y, ticks } = scale(), at = Number(el("horizon").value);
+  // As wide as it is shown, so that its words stay as large as others, on a phone too.
+  const chart = el("chart"), wide = Math.max(320, chart.clientWidth || 800);
+  place.right = wide - margin;
+  chart.setAttribute("viewBox", `0 0 ${wide} 380`);
+  const { y, ticks } = scale(), at = Number(el("horizon").value);
   chart.replaceChildren();
   for (const tick of ticks) {
     chart.append(svg("line", { x1: place.left, x2: place.right, y1: y(tick), y2: y(tick), stroke: "var(--line)" }));
@@ -91,7 +100,7 @@ function draw() {
     chart.append(svg("text", { x: x(t), y: place.bottom + 18, "text-anchor": "middle" }, t));
     free = x(t) + 40;
   }
-  chart.append(svg("text", { x: 430, y: place.bottom + 38, "text-anchor": "middle" }, "rounds"));
+  chart.append(svg("text", { x: (place.left + place.right) / 2, y: place.bottom + 38, "text-anchor": "middle" }, "rounds"));
   chart.append(svg("line", { x1: x(shown.rounds[at]), x2: x(shown.rounds[at]), y1: place.top, y2: place.bottom, stroke: "var(--faint)", "stroke-dasharray": "4 3" }));
   for (const i of picked) {
     let path = "", pen = "M";
@@ -117,7 +126,8 @@ if (live.quantities.length) {
   el("horizon").addEventListener("input", draw);
   el("chart").addEventListener("pointermove", (event) => {
     const box = el("chart").getBoundingClientRect(), { y } = scale();
-    const [px, py] = [((event.clientX - box.left) * 800) / box.width, ((event.clientY - box.top) * 380) / box.height];
+    const wide = place.right + margin;
+    const [px, py] = [((event.clientX - box.left) * wide) / box.width, ((event.clientY - box.top) * 380) / box.height];
     let [near, words] = [Infinity, ""];
     for (const i of picked) shown.rounds.forEach((t, k) => {
       const v = shown.curves[i].values[k];
@@ -127,6 +137,8 @@ if (live.quantities.length) {
     });
     if (words) el("tip").textContent = words;
   });
+  addEventListener("resize", draw);
+  el("chart").closest("details").addEventListener("toggle", draw);
   choose(0);
 } else el("chart").closest("details").remove();
 
@@ -138,7 +150,7 @@ function spot(k) {
 }
 function sketch() {
   const k = Number(el("round").value) - 1, picture = el("graph");
-  const again = graph.period ? `, ${k + 1 + graph.period}, …` : "";
+  const again = graph.period ? `, ${k + 1 + graph.period}, …` : ` of the first ${graph.rounds.length}`;
   el("roundat").textContent = graph.period === 1 ? "every round" : `${k + 1}${again}`;
   picture.replaceChildren();
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" });
@@ -150,7 +162,7 @@ function sketch() {
     const both = there.has(`${i} ${j}`);
     if (both && j > i) continue;
     const [[x1, y1], [x2, y2]] = [spot(j), spot(i)], s = 1 - radius / Math.hypot(x2 - x1, y2 - y1);
-    const line = svg("line", { x1, y1, x2: x1 + s * (x2 - x1), y2: y1 + s * (y2 - y1), stroke: "var(--faint)", "stroke-width": 1.3 });
+    const line = svg("line", { x1, y1, x2: x1 + s * (x2 - x1), y2: y1 + s * (y2 - y1), stroke: "var(--faint)", "stroke-width": radius > 4 ? 1.3 : 0.3 });
     if (!both) line.setAttribute("marker-end", "url(#arrow)");
     picture.append(line);
   }
