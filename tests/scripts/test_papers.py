@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -179,6 +180,21 @@ def test_theorems_hold_as_mended_and_not_as_printed(out):
 def test_at_equal_proven_epsilon_runs_keep_their_budgets(out):
     (least,) = said(out, "beyond", "Equal proven ε").values()
     assert re.search(r"ε = 4: (dola|dpps)", least["ours"])
+
+
+def test_the_frontier_compares_all_methods_within_their_budget(out):
+    told = said(out, "beyond", "The frontier")
+    assert all(each["ours"].startswith("ε = 2: ") for each in told.values() if each["verdict"] == "order only")
+    assert len(told) == 5
+    with (out / "frontier.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["method"] for row in rows}) == 12
+    assert {row["tuned_on"] for row in rows} == {"public", "oracle"}
+    assert all(float(row["proven"]) <= float(row["epsilon"]) for row in rows)
+    noisy = [row for row in rows if row["epsilon"] == "2.0"]
+    assert all(float(row["proven"]) > 1.98 for row in noisy)
+    assert all(float(row["accuracy"]) > float(row["majority"]) + 0.05 for row in noisy if row["tuned_on"] == "public")
+    assert {row["method"] for row in rows if row["regret"]} == {"dola", "dpps", "dpsr", "weight-balancing"}
 
 
 def test_who_is_told_less_regrets_more_and_tells_no_more_than_is_counted(out):

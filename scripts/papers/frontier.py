@@ -1,0 +1,579 @@
+"""The frontier: which private method to take, and what privacy costs.
+
+`frontier.toml` is the study: the same number of trials of every method, each at the same proven ε of the network
+(δ = 1e-6, one replaced sample, all links seen), its noise chosen by `privacy.budget.epsilon`. What is scored is a model
+that the ledger covers: the mean over agents of what they said last, or in the second half of the rounds, and never a
+hidden x_i(T). (a) A method's trial, and which of the two, are those that do best on public data; (b) oracle-tuned: on
+the validation rows of the private data themselves, which is optimistic, for the tuning is not in ε.
+
+Baselines are in the same ledger: each agent alone, and the mean of their models (one shot), by the two-stage method
+with one agent, whose releases are the steps of noisy gradient descent; a trusted curator, by the same with all samples;
+and without privacy: no noise, the majority's label, and the best linear model.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import os
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tomli_w
+from desk import HERE, NO_DATA, ORDER, Desk, Verdict, not_done, panels
+from frontier_data import Field, Json, Rows, Split, Vector, shares
+from frontier_data import field as data_of
+from frontier_runs import Noise, Priced, accuracy, best_within, models, priced
+from matplotlib.axes import Axes
+from scipy import stats
+from threadpoolctl import threadpool_limits
+
+from mpinodes.core.experiment import Tree
+from mpinodes.studies.study import Study
+
+NEEDS = ("adult", "mnist")
+SETTINGS = ("frontier.toml", "frontier_data.py", "frontier_runs.py")
+PAPER, ITEM = "beyond", "The frontier"
+READINGS = ("last", "second half")
+ONE_AGENT = "two-stage-gaussian"  # whose trials are those of one agent, too
+CURATOR, ALONE, ONE_SHOT = "curator", "alone", "one shot"
+ONLINE = ("dola", "dpps", "dpsr", "weight-balancing")
+COVERS = "covers convex linear models on these data alone"
+TITLES = {"adult": "Adult", "mnist": "MNIST, 6 against 8", "synthetic": "synthetic"}
+LOOKS = {
+    "dola": ("#0072B2", "o"), "dpps": ("#56B4E9", "s"), "dpsr": ("#999999", "v"), "weight-balancing": ("#CC79A7", "^"),
+    "two-stage-gaussian": ("#D55E00", "o"), "huang-dp": ("#F0E442", "s"), "gossip-averaging": ("#E69F00", "D"),
+    "pp-admm": ("#009E73", "o"), "pvp-admm": ("#44AA99", "s"), ONE_SHOT: ("#882255", "P"), ALONE: ("#bbbbbb", "x"),
+    CURATOR: ("#000000", "*"),
+}  # fmt: skip
+QUICK = {
+    "data": ["synthetic"], "splits": 2, "train": 2000, "validation": 400, "test": 1000, "seeds_tuning": 1,
+    "seeds_oracle": 1, "seeds": 2,
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where methods are compared."""
+
+    data: str
+    share: str
+    agents: int
+
+    @property
+    def title(self) -> str:
+        return f"{TITLES[self.data]}, {self.agents} agents, {self.share} shares"
+
+
+@dataclass
+class Work:
+    """What is asked for, and what is at hand.
+
+    Attributes:
+        desk: where.
+        design: of the study file.
+        trials: by method, the experiments that are its trials.
+        budgets: ε; inf first.
+        agents: how many there may be.
+        cells: directory of what is done, a file for each place and ε.
+    """
+
+    desk: Desk
+    design: Json
+    trials: dict[str, list[Tree]]
+    budgets: list[float]
+    agents: list[int]
+    cells: Path
+    _fields: dict[str, Field] = field(default_factory=dict)
+    _priced: dict[Any, Priced] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, desk: Desk) -> Work:
+        text = (HERE / "frontier.toml").read_text()
+        tree = tomllib.loads(text)
+        design = tree.pop("design")
+        if desk.quick:
+            design |= QUICK
+            tree["data"]["columns"] = 6
+            tree["study"]["grid"] = {"privacy": {"budget": {"epsilon": [2]}}, "topology": {"agents": [4]}}
+            tree["study"]["cases"] = tree["study"]["cases"][::4]
+        design |= {"dimension": tree["data"]["columns"], "radius": tree["problem"]["radius"]}
+        texts = [text, *((HERE / name).read_text() for name in SETTINGS[1:]), str(desk.quick)]
+        digest = hashlib.sha256(repr(texts).encode()).hexdigest()[:8]
+        place = desk.output / "studies" / f"frontier-{digest}"
+        (place / "cells").mkdir(parents=True, exist_ok=True)
+        (place / "study.toml").write_text(tomli_w.dumps(tree))
+        study = Study.of([str(place / "study.toml")])
+        trials: dict[str, list[Tree]] = {}
+        first = study.points()[0].settings
+        for point in study.points():
+            if all(point.settings[key] == first[key] for key in ("privacy.budget.epsilon", "topology.agents")):
+                trials.setdefault(point.settings["algorithm.name"], []).append(point.asked)
+        assert len({len(each) for each in trials.values()}) == 1, "as many trials of each method"
+        grid = {axis.key: [point[axis.key] for point in axis.points] for axis in study.axes}
+        budgets = [np.inf, *map(float, grid["privacy.budget.epsilon"])]
+        return cls(desk, design, trials, budgets, grid["topology.agents"], place / "cells")
+
+    @property
+    def data(self) -> list[str]:
+        return [name for name in self.design["data"] if name == "synthetic" or self.desk.folder(name)]
+
+    def places(self) -> list[Place]:
+        return [Place(*each) for each in itertools.product(self.data, self.design["shares"], self.agents)]
+
+    def field_of(self, name: str) -> Field:
+        if name not in self._fields:
+            self._fields[name] = data_of(name, self.desk.folder(name), self.design)
+        return self._fields[name]
+
+    def price(self, trial: Tree, epsilon: float, agents: int, samples: int) -> Priced:
+        """Of a trial; what it costs hangs on no data."""
+        key = trial["name"], epsilon, agents, samples
+        if key not in self._priced:
+            parts = self.cells.parent / f"parts-{agents}x{samples}"
+            if not parts.exists():
+                parts.mkdir()
+                rows = self.field_of("synthetic").public.train
+                for i in range(agents):
+                    some = rows.at(slice(i * samples, (i + 1) * samples))
+                    np.savez(parts / f"part-{i}.npz", features=some.features, targets=some.targets)
+            self._priced[key] = priced(trial, epsilon, agents, samples, str(parts / "part-{agent}.npz"))
+        return self._priced[key]
+
+
+# -------------------------------------------------------------------------------------------------------------- cells
+class Outcome(NamedTuple):
+    """What came of some seeds of a trial.
+
+    Attributes:
+        models: by reading, (agents, d, s).
+        lost: (s,) by an online method, by round and agent; None: it is none.
+        price: of the trial.
+    """
+
+    models: list[Vector]
+    lost: Vector | None
+    price: Priced
+
+
+@dataclass(frozen=True)
+class Method:
+    """One that is compared, or several that are made of the same runs.
+
+    Attributes:
+        trials: its own.
+        names: of what is made of its runs.
+        kind: "network"; "apart", each agent by itself; or "curator".
+    """
+
+    trials: list[Tree]
+    names: tuple[str, ...]
+    kind: str
+
+    def run(self, work: Work, k: int, epsilon: float, own: Sequence[Rows], noise: Noise) -> Outcome:
+        if self.kind == "network":
+            price = work.price(self.trials[k], epsilon, len(own), len(own[0].targets))
+            found, lost = models(price.setup, own, noise)
+            return Outcome(found, lost, price)
+        if self.kind == "curator":
+            own = [Rows(*map(np.concatenate, zip(*own, strict=True)))]
+        price = work.price(self.trials[k], epsilon, 1, len(own[0].targets))
+        each = [models(price.setup, [rows], noise)[0] for rows in own]
+        found = [np.concatenate(parts) for parts in zip(*each, strict=True)]
+        return Outcome(found, None, self._repriced(price, len(own), own[0]))
+
+    def _repriced(self, price: Priced, agents: int, rows: Rows) -> Priced:
+        """Bytes: a curator is sent all samples; agents alone that average once send their models around."""
+        samples = rows.features.size + rows.targets.size
+        rounds = agents.bit_length() - 1
+        sent = 8 * samples if self.kind == "curator" else agents * rounds * price.setup.frame_width * 8
+        return price._replace(bytes=sent, seconds=price.seconds * agents)
+
+
+def score(name: str, model: Vector, rows: Rows) -> Vector:
+    """(s,) accuracy of (agents, d, s): of the mean model, or of agents alone their mean accuracy."""
+    if name == ALONE:
+        return np.asarray(np.mean([accuracy(each, rows) for each in model], axis=0))
+    return accuracy(model.mean(axis=0), rows)
+
+
+def methods(work: Work) -> list[Method]:
+    one = work.trials[ONE_AGENT]
+    network = [Method(trials, (name,), "network") for name, trials in work.trials.items()]
+    return [*network, Method(one, (ALONE, ONE_SHOT), "apart"), Method(one, (CURATOR,), "curator")]
+
+
+def cell(work: Work, place: Place, epsilon: float) -> Json:
+    """All methods at one place and ε."""
+    begun = time.process_time()
+    data = work.field_of(place.data)
+    skew = work.design["skew"] if place.share == "skewed" else 0.0
+
+    def dealt(split: Split) -> list[Rows]:
+        return shares(split.train, place.agents, skew)
+
+    public, private = dealt(data.public), [dealt(split) for split in data.splits]
+    told: Json = {"methods": {}, "majority": [_majority(split) for split in data.splits]}
+    for m, method in enumerate(methods(work)):
+        chosen = _chosen(work, method, epsilon, [(public, data.public.validation)], "seeds_tuning", (m, 0))
+        parts = [(own, split.validation) for own, split in zip(private, data.splits, strict=True)]
+        oracle = _chosen(work, method, epsilon, parts, "seeds_oracle", (m, 1))
+        for k in sorted({each[name][0] for each in (chosen, oracle) for name in method.names}):
+            seeds = _seeds(work, epsilon, "seeds")
+            found = [
+                method.run(work, k, epsilon, own, _noise(work, seeds, epsilon, (m, 2, k, s)))
+                for s, own in enumerate(private)
+            ]
+            for name in method.names:
+                for how, choice in (("public", chosen[name]), ("oracle", oracle[name])):
+                    if choice[0] == k:
+                        told["methods"].setdefault(name, {})[how] = _told(name, choice, found, method, data)
+    told["best"] = [_best(split, work.design["radius"]) for split in data.splits]
+    told["optimum"] = data.best
+    return told | {"cpu": time.process_time() - begun}
+
+
+def _noise(work: Work, seeds: int, epsilon: float, words: Sequence[int]) -> Noise:
+    level = 0 if np.isinf(epsilon) else round(1000 * epsilon)
+    return Noise(seeds, [18, level, *words])
+
+
+def _seeds(work: Work, epsilon: float, key: str) -> int:
+    return 1 if np.isinf(epsilon) else int(work.design[key])
+
+
+def _chosen(
+    work: Work, method: Method, epsilon: float, parts: list[tuple[list[Rows], Rows]], key: str, words: tuple[int, int]
+) -> dict[str, tuple[int, int, float]]:
+    """By name, the trial and the reading that do best on validation rows, and how well."""
+    found: dict[str, list[Vector]] = {name: [] for name in method.names}
+    for k in range(len(method.trials)):
+        values: dict[str, list[list[float]]] = {name: [] for name in method.names}
+        for s, (own, rows) in enumerate(parts):
+            noise = _noise(work, _seeds(work, epsilon, key), epsilon, (*words, k, s))
+            out = method.run(work, k, epsilon, own, noise)
+            for name in method.names:
+                values[name].append([float(score(name, model, rows).mean()) for model in out.models])
+        for name in method.names:
+            found[name].append(np.mean(values[name], axis=0))
+    best = {name: np.unravel_index(int(np.argmax(each)), (len(each), len(READINGS))) for name, each in found.items()}
+    return {name: (int(k), int(r), float(found[name][k][r])) for name, (k, r) in best.items()}
+
+
+def _told(name: str, choice: tuple[int, int, float], found: list[Outcome], method: Method, data: Field) -> Json:
+    k, reading, validated = choice
+    price = found[0].price
+    test = [
+        score(name, out.models[reading], split.test).tolist() for out, split in zip(found, data.splits, strict=True)
+    ]
+    lost = [out.lost.tolist() for out in found if out.lost is not None]
+    return {
+        "trial": method.trials[k]["name"], "reading": READINGS[reading], "validation": validated, "test": test,
+        "lost": lost, "proven": price.proven, "bytes": 0 if name == ALONE else price.bytes, "seconds": price.seconds,
+    }  # fmt: skip
+
+
+def _majority(split: Split) -> float:
+    word = 1.0 if split.train.targets.mean() > 0 else -1.0
+    return float(np.mean(split.test.targets == word))
+
+
+def _best(split: Split, radius: float) -> Json:
+    """The best linear model in the ball: what it gets right, and what it loses on the training rows."""
+    x = best_within(split.train, radius)
+    lost = np.logaddexp(0, -split.train.targets * (split.train.features @ x)).mean()
+    return {"test": float(accuracy(x[:, None], split.test)[0]), "lost": float(lost)}
+
+
+def done(work: Work) -> tuple[dict[tuple[Place, float], Json], list[tuple[Place, float]]]:
+    """All cells, made where they are not there; and those that the cap leaves out."""
+    found, left = {}, []
+    spent = 0.0
+    for epsilon, place in itertools.product(work.budgets, work.places()):
+        path = work.cells / f"{place.data}-{place.share}-{place.agents}-{epsilon:g}.json"
+        if not path.exists():
+            if spent > 60 * work.design["cpu_minutes"]:
+                left.append((place, epsilon))
+                continue
+            made = cell(work, place, epsilon)
+            half = path.with_suffix(".half")
+            half.write_text(json.dumps(made))
+            os.replace(half, path)
+        found[place, epsilon] = json.loads(path.read_text())
+        spent += found[place, epsilon]["cpu"]
+    return found, left
+
+
+# --------------------------------------------------------------------------------------------------------- statistics
+def by_split(entry: Json, key: str = "test") -> Vector:
+    """(splits,) means over the noise."""
+    return np.array([np.mean(each) for each in entry[key]])
+
+
+def interval(values: Vector) -> tuple[float, float]:
+    """Mean over splits, and half of its 95 % interval, by Student's t."""
+    return float(values.mean()), float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def differs(one: Vector, other: Vector) -> float:
+    """P of a difference, paired by split."""
+    between = one - other
+    if between.std(ddof=1) == 0:
+        return 1.0 if between.mean() == 0 else 0.0
+    return float(stats.ttest_1samp(between, 0.0).pvalue)
+
+
+def holm(p: Sequence[float], level: float = 0.05) -> list[bool]:
+    """Which of some hypotheses fall, all errors together at most `level`."""
+    order = np.argsort(p)
+    fall = [False] * len(p)
+    for rank, k in enumerate(order):
+        if p[k] > level / (len(p) - rank):
+            break
+        fall[int(k)] = True
+    return fall
+
+
+def leaders(values: dict[str, Vector]) -> list[str]:
+    """The one with the largest mean, and all that are not told apart from it (Holm, over all pairs)."""
+    pairs = list(itertools.combinations(values, 2))
+    told_apart = dict(zip(pairs, holm([differs(values[a], values[b]) for a, b in pairs]), strict=True))
+    first = max(values, key=lambda name: float(values[name].mean()))
+    return [
+        first,
+        *(n for n in values if n != first and not (told_apart.get((first, n)) or told_apart.get((n, first)))),
+    ]
+
+
+class Found:
+    """What the cells show."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.cells, self.left = done(work)
+        self.names = [name for method in methods(work) for name in method.names]
+        self.networks = [name for name in self.names if name not in (ALONE, CURATOR)]
+        self.budgets = sorted(e for e in work.budgets if np.isfinite(e))
+
+    def at(self, epsilon: float) -> Iterator[tuple[Place, Json]]:
+        for place in self.work.places():
+            if (place, epsilon) in self.cells:
+                yield place, self.cells[place, epsilon]
+
+    def accuracies(self, of: Json, names: Sequence[str], how: str = "public") -> dict[str, Vector]:
+        return {name: by_split(of["methods"][name][how]) for name in names}
+
+    def learns(self, of: Json, name: str) -> bool:
+        """Whether it is above the majority's label, by a 95 % interval of the difference by split."""
+        mean, half = interval(by_split(of["methods"][name]["public"]) - np.array(of["majority"]))
+        return mean - half > 0
+
+    def regret(self, of: Json, name: str) -> Vector:
+        best = np.array([each["lost"] for each in of["best"]])
+        return by_split(of["methods"][name]["public"], "lost") - best
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+def told(found: Found) -> list[Verdict]:
+    seeds = found.work.design["seeds"]
+
+    def verdict(claim: str, ours: str, because: str = COVERS) -> Verdict:
+        return Verdict(PAPER, ITEM, claim, ORDER, ours, seeds=seeds, because=because)
+
+    rows = [
+        verdict("most accurate at equal proven ε, tuned on public data; in how many settings", _winners(found)),
+        verdict(
+            "accuracy that privacy costs the best network method; that a trusted curator would save", _costs(found)
+        ),
+        verdict("where no network method is above the majority's label", _nothing(found)),
+        verdict("tuned on the private data instead, the best would gain (optimistic: not in ε)", _oracle(found)),
+        verdict("least regret among the online methods; in how many settings", _regrets(found)),
+    ]
+    gone = sorted({name for name in found.work.design["data"] if name not in found.work.data})
+    rows += [not_done(PAPER, ITEM, f"on {TITLES[name]}", NO_DATA) for name in gone]
+    if found.left:
+        which = "; ".join(f"ε = {epsilon:g}: {place.title}" for place, epsilon in found.left)
+        rows.append(not_done(PAPER, ITEM, which, f"the cap of {found.work.design['cpu_minutes']} CPU minutes"))
+    return rows
+
+
+def _each(found: Found, what: Callable[[float], str]) -> str:
+    return "; ".join(f"ε = {e:g}: {what(e)}" for e in found.budgets if any(True for _ in found.at(e)))
+
+
+def _counted(firsts: list[list[str]]) -> str:
+    """How often each leads, and how often it is not told apart from who does."""
+    leads = {name: sum(each[0] == name for each in firsts) for each in firsts for name in each}
+    among = {name: sum(name in each for each in firsts) for name in leads}
+    most = sorted(leads, key=lambda name: (-leads[name], -among[name]))[:4]
+    return ", ".join(f"{name} {leads[name]} ({among[name]} with ties)" for name in most) + f" of {len(firsts)}"
+
+
+def _winners(found: Found) -> str:
+    def what(e: float) -> str:
+        firsts = [
+            leaders(found.accuracies(of, found.networks))
+            for _, of in found.at(e)
+            if any(found.learns(of, name) for name in found.networks)
+        ]
+        return _counted(firsts) + " where something learns" if firsts else "nothing learns"
+
+    return _each(found, what)
+
+
+def _costs(found: Found) -> str:
+    def what(e: float) -> str:
+        costs, saved = [], []
+        for place, of in found.at(e):
+            best = max(v.mean() for v in found.accuracies(of, found.networks).values())
+            free = found.cells[place, np.inf]
+            costs.append(max(v.mean() for v in found.accuracies(free, found.networks).values()) - best)
+            saved.append(by_split(of["methods"][CURATOR]["public"]).mean() - best)
+        return f"{100 * np.mean(costs):.1f} and {100 * np.mean(saved):.1f} points"
+
+    return _each(found, what)
+
+
+def _nothing(found: Found) -> str:
+    def what(e: float) -> str:
+        where = [p.title for p, of in found.at(e) if not any(found.learns(of, n) for n in found.networks)]
+        return ", ".join(where) or "nowhere"
+
+    return _each(found, what)
+
+
+def _oracle(found: Found) -> str:
+    def what(e: float) -> str:
+        gains = []
+        for _, of in found.at(e):
+            both = [found.accuracies(of, found.networks, how).values() for how in ("oracle", "public")]
+            gains.append(float(np.subtract(*(max(v.mean() for v in each) for each in both))))
+        return f"{100 * np.mean(gains):+.1f} points"
+
+    return _each(found, what)
+
+
+def _regrets(found: Found) -> str:
+    def what(e: float) -> str:
+        online = [name for name in ONLINE if name in found.names]
+        return _counted([leaders({n: -found.regret(of, n) for n in online}) for _, of in found.at(e)])
+
+    return _each(found, what)
+
+
+def tables(found: Found) -> None:
+    """All of it in print; and frontier.csv, a line for each method, place, ε and way to tune it."""
+    for place in found.work.places():
+        print(f"\n{place.title}: accuracy in percent on test rows, tuned on public data (95 %: t over splits)")
+        print(f"{'':20s}" + "".join(f"{e:>13g}" for e in [*found.budgets, np.inf]))
+        for name in found.names:
+            cells = [found.cells.get((place, e)) for e in [*found.budgets, np.inf]]
+            shown = [interval(by_split(c["methods"][name]["public"])) if c else (np.nan, np.nan) for c in cells]
+            print(f"{name:20s}" + "".join(f"{100 * mean:7.1f} ± {100 * half:3.1f}" for mean, half in shown))
+        of = found.cells.get((place, np.inf))
+        if of:
+            print(f"majority {100 * np.mean(of['majority']):.1f}, best linear model in the ball ", end="")
+            print(f"{100 * np.mean([each['test'] for each in of['best']]):.1f}", end="")
+            print(f", the law itself {100 * np.mean(of['optimum']):.1f}" if of["optimum"] else "")
+    with (found.work.desk.output / "frontier.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["data", "shares", "agents", "epsilon", "method", "tuned_on", "trial", "reading", "accuracy", "half_of_95",
+             "majority", "regret", "proven", "bytes", "cpu_seconds"]
+        )  # fmt: skip
+        for (place, e), of in found.cells.items():
+            for name, both in of["methods"].items():
+                for how, entry in both.items():
+                    mean, half = interval(by_split(entry))
+                    lost = [each["lost"] for each in of["best"]]
+                    regret = float(np.mean(by_split(entry, "lost") - np.array(lost))) if entry["lost"] else ""
+                    writer.writerow(
+                        [place.data, place.share, place.agents, e, name, how, entry["trial"], entry["reading"], mean,
+                         half, np.mean(of["majority"]), regret, entry["proven"], entry["bytes"], entry["seconds"]]
+                    )  # fmt: skip
+    for n in found.work.agents:
+        print(f"\n{n} agents: kB on all links, and CPU seconds of all agents, least to most over chosen trials")
+        for name in found.names:
+            used = [of["methods"][name]["public"] for (p, e), of in found.cells.items() if p.agents == n]
+            sent, seconds = [u["bytes"] / 1000 for u in used], [u["seconds"] for u in used]
+            print(f"{name:20s}{min(sent):8.0f} to {max(sent):5.0f} kB {min(seconds):7.3f} to {max(seconds):.3f} s")
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+def draw(found: Found, name: str, title: str, one: Callable[[Axes, Place], None], verdicts: list[Verdict]) -> None:
+    """A panel for each place."""
+    rows, columns = len(found.work.data), len(found.work.design["shares"]) * len(found.work.agents)
+    figure, axes = panels(rows, columns, width=3.6, height=2.7)
+    for ax, place in zip(axes, found.work.places(), strict=True):
+        one(ax, place)
+        ax.set_title(place.title)
+        ticks = [*found.budgets, 2 * found.budgets[-1]]
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ticks, [*(f"{e:g}" for e in found.budgets), "∞"])
+        ax.minorticks_off()
+    for ax in axes[-columns:]:
+        ax.set_xlabel("proven ε of the network, δ = 1e-6")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(3, 2 * columns - 1))
+    found.work.desk.save(figure, name, title, verdicts)
+
+
+def curve(found: Found, ax: Axes, place: Place, name: str, values: Callable[[Json], Vector]) -> None:
+    points = [(e, *interval(values(of))) for e in found.budgets if (of := found.cells.get((place, e)))]
+    if free := found.cells.get((place, np.inf)):
+        points.append((2 * found.budgets[-1], *interval(values(free))))
+    colour, marker = LOOKS[name]
+    x, mean, half = np.array(points).T
+    style = {"ls": "--" if name in (ALONE, CURATOR, ONE_SHOT) else "-", "lw": 1.2, "ms": 4, "capsize": 2}
+    ax.errorbar(x, mean, half, color=colour, marker=marker, label=name, **style)
+
+
+def redraw(desk: Desk) -> list[Verdict]:
+    with threadpool_limits(1):
+        found = Found(Work.of(desk))
+    verdicts = told(found)
+
+    def accuracies(how: str) -> Callable[[Axes, Place], None]:
+        def one(ax: Axes, place: Place) -> None:
+            for name in found.names:
+                curve(found, ax, place, name, lambda of: 100 * by_split(of["methods"][name][how]))  # noqa: B023
+            of = next(of for (where, _), of in found.cells.items() if where == place)
+            ax.axhline(100 * np.mean(of["majority"]), color="#555555", lw=1, ls=":", label="majority's label")
+            best = 100 * np.mean([each["test"] for each in of["best"]])
+            ax.axhline(best, color="#555555", lw=1, ls="-.", label="best linear model, not private")
+            ax.set_ylim(top=best + 2)
+            ax.set_ylabel("accuracy, %")
+
+        return one
+
+    def regrets(ax: Axes, place: Place) -> None:
+        for name in (name for name in ONLINE if name in found.names):
+            curve(found, ax, place, name, lambda of: found.regret(of, name))  # noqa: B023
+        ax.set(yscale="log", ylabel="regret a round and agent")
+
+    design = found.work.design
+    many = f"{design['seeds']} seeds of the noise × {design['splits']} splits, 95 % intervals (t over splits)"
+    draw(
+        found, "frontier.png",
+        "Accuracy of models that the ledger covers against proven ε (all links seen, one sample replaced); steps, "
+        f"clip, batch and rounds chosen on public data; {many}",
+        accuracies("public"), [],
+    )  # fmt: skip
+    draw(
+        found, "frontier-oracle.png",
+        f"The same, oracle-tuned on the private data: optimistic, the tuning is not in ε; {many}",
+        accuracies("oracle"), [],
+    )  # fmt: skip
+    draw(
+        found, "frontier-regret.png",
+        f"Regret of playing the mix of what is heard, online methods only, tuned for accuracy on public data; {many}",
+        regrets, [],
+    )  # fmt: skip
+    tables(found)
+    return verdicts
