@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +82,24 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json
     }
 
 
-def conclude(experiment: Experiment, directory: Path, summary: Json, watch: Stopwatch) -> None:
-    """Write `summary.json` and, where asked for, draw the report, once the record is complete."""
+def conclude(
+    experiment: Experiment, directory: Path, summary: Json, watch: Stopwatch, beside: Callable[[], None]
+) -> None:
+    """Write `summary.json` and, where asked for, draw the report, once the record is complete.
+
+    Args:
+        experiment: the run's.
+        directory: the run's.
+        summary: of it.
+        watch: where its time went.
+        beside: makes what a report shows beside the run, where that takes no time to speak of.
+    """
     if experiment.report:
         from mpinodes.results.report import draw
 
         summary["timing"] = watch.seconds()
         _write(directory, summary)
+        beside()
         draw(directory)
     watch.lap("report")
     summary["timing"] = watch.seconds()

@@ -13,6 +13,7 @@ from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results.combining import RULES, Rules, longest, mean, nested
+from mpinodes.results.comparator import Comparator
 from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds
 from mpinodes.results.reading import Variable
 from mpinodes.results.record import Variables
@@ -75,11 +76,16 @@ class Evaluator:
         """The run, once it is closed."""
         return self._judged
 
-    def close(self, tell: Tell) -> None:
-        """No round will follow: judge the run at its horizons, and tell of how many comparators are found."""
+    def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
+        """No round will follow: judge the run at its horizons.
+
+        Args:
+            tell: is told how many comparators are found.
+            known: comparators by horizon, of another run on the same losses.
+        """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
-        fixed = best_fixed(meter, feasible, tell)
+        fixed = best_fixed(meter, feasible, tell, known or {})
         dynamic = self._setup.experiment.record.dynamic_regret
         self._judged = judged = Judged(
             horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,14 +14,24 @@ from mpinodes.results.totals import Total
 Tell = Callable[[int, int], None]  # how many of how many are done
 
 
-def best_fixed(meter: Meter, feasible: Set, tell: Tell) -> list[Comparator]:
-    """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon."""
+def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
+    """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon.
+
+    Args:
+        meter: of the run.
+        feasible: 𝒳.
+        tell: is told of progress.
+        known: by horizon, of another run on the same losses.
+    """
     everything = meter.everything
     if everything.is_constant:
         once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]))
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
     fixed: list[Comparator] = []
     for t, sums, mean in zip(meter.horizons.tolist(), meter.total, meter.mean, strict=True):
+        if t in known:
+            fixed.append(known[t])
+            continue
         total, mean = everything.upto(t), np.nan_to_num(mean)  # of a run whose decisions are not known
         start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
         # The start's value is no less than the least: no regret is smaller than this.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -152,8 +152,12 @@ class Logger:
                 found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
         return found
 
-    def finish(self) -> Json:
-        """Complete record, summary and report; returns the summary."""
+    def finish(self, beside: Callable[[], None]) -> Json:
+        """Complete record, summary and report; returns the summary.
+
+        Args:
+            beside: makes what the report shows beside the run.
+        """
         self._evaluator.close(partial(self._progress.finishing, "comparators"))
         self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
@@ -170,7 +174,7 @@ class Logger:
             "bounds": theorems.section(proven, told),
             **self.accounting.summary(self._sharing),
         }
-        closing.conclude(self._setup.experiment, self._directory, summary, self._watch)
+        closing.conclude(self._setup.experiment, self._directory, summary, self._watch, beside)
         return summary
 
 

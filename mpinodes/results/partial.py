@@ -59,7 +59,7 @@ def sum_up(setup: Setup, run: Path) -> Json:
         **accounting.summary(sharing(setup, run)),
         "partial": True,
     }
-    closing.conclude(setup.experiment, run, summary, watch)
+    closing.conclude(setup.experiment, run, summary, watch, lambda: None)
     return summary
 
 

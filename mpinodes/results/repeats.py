@@ -43,6 +43,9 @@ class Rounds(Protocol):
     def times(self) -> Sequence[Sequence[float]] | None:
         """What they took of each rank, the logger last: seconds at work, and waiting; None: all were done in one."""
 
+    def without_noise(self, run: Setup, place: Path) -> None:
+        """The same run, done again without noise, in its directory: where that takes no time to speak of."""
+
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Json:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
@@ -68,7 +71,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
         watch.of_ranks(rounds.times())
-        summary = logger.finish()
+        summary = logger.finish(lambda: rounds.without_noise(run, place))
         if same_data:
             logger.accounting.publish(together)
         if not e.checkpoint.are_asked_for:
@@ -107,7 +110,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         summary["privacy"]["together"] = together_section(together, e.privacy.delta)
     watch.add(summary["timing"])
     watch.lap("report")
-    conclude(e, directory, summary, watch)
+    conclude(e, directory, summary, watch, lambda: rounds.without_noise(setup, directory))
     return summary
 
 

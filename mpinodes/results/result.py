@@ -113,12 +113,12 @@ class Plots:
     def _drawn(self, name: str) -> Figure:
         import matplotlib as mpl
 
-        from mpinodes.results.report import drawing, figures, graph
+        from mpinodes.results.report import drawing, figures, graph, noise_free
         from mpinodes.results.report.reading import Drawn
 
         draw: Callable[[Drawn, Json], Figure | None] = getattr(graph if name == "topology" else figures, name)
         with Drawn(self._result.directory) as data, mpl.rc_context(drawing.STYLE):
-            figure = draw(data, self._result.summary)
+            figure = draw(data, self._result.summary | {"noise_free": noise_free(self._result.directory)})
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook without pyplot shows a figure by nothing else

@@ -19,6 +19,7 @@ from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import repeats
 from mpinodes.results.record import make_directory, unmake_directory
+from mpinodes.simulation import noise_free
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
@@ -154,3 +155,7 @@ class _Rounds:
 
     def times(self) -> None:
         """See `repeats.Rounds`: there is one rank."""
+
+    def without_noise(self, run: Setup, place: Path) -> None:
+        """See `repeats.Rounds`."""
+        noise_free.make_if_short(run, place)

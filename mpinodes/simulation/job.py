@@ -369,6 +369,12 @@ class _Rounds:
         """See `repeats.Rounds`."""
         return self._times
 
+    def without_noise(self, run: Setup, place: Path) -> None:
+        """See `repeats.Rounds`."""
+        from mpinodes.simulation import noise_free
+
+        noise_free.make_if_short(run, place)
+
 
 def _die_in(seconds: float) -> None:
     """End this process if it is still there: from a thread of C's, for MPI_Abort keeps Python's lock."""

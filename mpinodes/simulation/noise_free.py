@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from threadpoolctl import threadpool_limits
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
+from mpinodes.core.checkpoints import places
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse, single_run
+from mpinodes.core.messages import Diverged
 from mpinodes.results.combining import combine
+from mpinodes.results.comparator import Comparator
 from mpinodes.results.evaluator import Evaluator, rules
+from mpinodes.results.reading import Reader
 from mpinodes.results.record import write_text
 from mpinodes.results.report import NOISE_FREE
 from mpinodes.simulation.lockstep import simulate
@@ -24,6 +29,24 @@ from mpinodes.simulation.lockstep import simulate
 Json = dict[str, Any]
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
+SHORT, LIGHT = 2000, 1e6  # rounds of agents, and numbers of the samples that these look at: half a second
+
+
+def make_if_short(setup: Setup, directory: Path) -> None:
+    """The same where nobody has to wait for it; no reference is made of what cannot be done so, and none of own parts.
+
+    Args:
+        setup: of the run, the first of its repeats.
+        directory: the run's.
+    """
+    e = setup.experiment
+    steps, batch = e.repeats * e.rounds * setup.topology.agents, e.data.get("batch", "all")
+    if not e.private or e.sources or e.record.metrics or batch == "all":
+        return
+    if steps > SHORT or steps * batch * setup.dimension > LIGHT:
+        return
+    with suppress(BadInput, Diverged, OSError):
+        make(directory)
 
 
 def make(directory: Path) -> None:
@@ -39,7 +62,10 @@ def make(directory: Path) -> None:
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
         e = setup.experiment
-        found = [_evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup) for r in range(e.repeats)]
+        found = [
+            _evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup, place)
+            for r, place in enumerate(places(directory, e.repeats))
+        ]
     horizons = found[0][0]
     if any(other != horizons for other, *_ in found):
         raise BadInput(f"{directory}: without noise its repeats end in different rounds: there is no mean of them")
@@ -48,15 +74,28 @@ def make(directory: Path) -> None:
     write_text(directory / NOISE_FREE, json.dumps({"horizon": horizons, **curves, "summary": _plain(summary)}) + "\n")
 
 
-def _evaluated(setup: Setup, first: Setup) -> tuple[list[int], Json, Json]:
-    """Its horizons, curves and summary."""
+def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], Json, Json]:
+    """Its horizons, curves and summary; `place`: of the run with noise."""
     evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
-    evaluator.close(lambda done, of: None)
+    evaluator.close(lambda done, of: None, _comparators(place))
     told = evaluator.variables()
     curves = {name: told[name].values.tolist() for name in CURVES if name in told}
     return evaluator.judged.horizons.tolist(), curves, evaluator.summary()
+
+
+def _comparators(place: Path) -> dict[int, Comparator]:
+    """Of a run by horizon: what is best in hindsight does not depend on noise."""
+    names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
+    try:
+        with Reader(place) as record:
+            if any(name not in record for name in names):
+                return {}
+            horizons, *found = (record.read(name).values.tolist() for name in names)
+    except OSError:  # as the report of it will say
+        return {}
+    return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *found, strict=True)}
 
 
 def _plain(value: Any) -> Any:

@@ -36,7 +36,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
             f"{directory}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
         ) from error
     require_version(summary.get("version"), str(directory))
-    summary["noise_free"] = _noise_free(directory)
+    summary["noise_free"] = noise_free(directory)
     target = directory / "figures"
     try:
         target.mkdir(exist_ok=True)
@@ -52,8 +52,8 @@ def draw(directory: Path, vector: bool = False) -> Path:
         ) from error
 
 
-def _noise_free(directory: Path) -> dict[str, Any] | None:
-    """The same run without noise, where `mpinodes.report --noise-free` has made it."""
+def noise_free(directory: Path) -> dict[str, Any] | None:
+    """The same run without noise, where it was made: a short one by the run, others by `mpinodes.report`."""
     try:
         found = json.loads((directory / NOISE_FREE).read_text("utf-8"))
     except (OSError, ValueError):
