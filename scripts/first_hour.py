@@ -69,7 +69,7 @@ def page_of(text: str, clone: Path, shell: Shell) -> None:
     for kind, file, content in fences:
         if kind == "sh":
             lines = [line for line in content.splitlines() if line and not line.startswith(LEFT_OUT)]
-            for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            for line, following in zip(lines, [*lines, ""][1:], strict=True):
                 shell(line, wait=not following.startswith("mpinodes watch"))
         elif kind == "python" and not file:
             blocks.append(content)

@@ -289,9 +289,10 @@ def plain(message: str, expected: Any) -> str:
         return f"expected {asked_for(expected)}"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
-    if "enum" in message:  # a number or one of some words
-        words = [word for kind in get_args(_plain_type(expected)) for word in options(kind)]
-        return f"expected a number, or {' or '.join(words)}"
+    if "enum" in message:  # a number, or true or false, or one of some words
+        kinds = get_args(_plain_type(expected))
+        words = [word for kind in kinds for word in options(kind)]
+        return f"expected {'true or false' if bool in kinds else 'a number'}, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
 
 

@@ -56,6 +56,8 @@ def read(path: Path, stated: Stated = NOTHING) -> Source:
         BadInput: missing, empty, malformed, an entry that is not finite, not what is stated, or another kind; names
             file and place.
     """
+    if stated.header is not None and path.suffix != ".csv":
+        raise BadInput(f"{path}: data.header is for a .csv; leave it out")
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
     if stated.target and path.suffix not in (".csv", ".parquet"):
         raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
@@ -205,6 +207,8 @@ def _csv(path: Path, stated: Stated) -> Arrays:
         good = list(map(_finite, words))
         if not all(good):
             column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
+            if column == width - 1:
+                remedy += "; data.labels states labels that are words"
             entry = shown(words[column].strip())
             raise BadInput(f"{place}, column {_column(column, at, width)}: {entry} is not a finite number{remedy}")
         row = list(map(float, words))

@@ -26,6 +26,7 @@ from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 
 MOST_ROUNDS = 100_000  # of a period
+BRACKETS = {*"[]{}<>"}  # of other formats, GML's among them
 HEADS = {("source", "target"), ("from", "to")}  # of lists of edges
 WANTED = (
     '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
@@ -165,7 +166,7 @@ def _lines(path: Path, data: bytes) -> _Read:
         words = [word.strip() for word in line.split(",")] if "," in line else line.split()
         if not words or line.lstrip()[0] in "#%":
             continue
-        if len(words) < 2 or not all(words[:2]):
+        if len(words) < 2 or not all(words[:2]) or BRACKETS & {*words[0], *words[1]}:
             raise BadInput(f"{path}: line {number}: expected an edge, as `0 1` or `0,1`, and not {line.strip()[:40]!r}")
         if pairs or (words[0].lower(), words[1].lower()) not in HEADS:
             pairs.append((words[0], words[1]))

@@ -373,7 +373,7 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
     [
         ("x,y\n3,nan\n", r"own.csv: line 2, column 2: 'nan' is not a finite number"),
         ("a,b\n1,2\n\n3,x\n", r"own.csv: line 4, column 2: 'x' is not a finite number"),
-        ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number"),
+        ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number; data.header .*; data.labels states"),
         ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but 2 in the first line"),
         ("x,y\n3,\n", r"own.csv: line 2, column 2: '' is not"),
         ("1,2\n3,4\n", r"own.csv: line 1: numbers alone, which may be names or the first sample: set data.header"),
@@ -515,6 +515,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         ({"a": ["x", "y", "z"]}, {}, "column 'a' holds .*numbers expected; words become numbers by pandas.get_dummies"),
         ({"d": [1, None, 2]}, {}, r"column 'd', row 1 \(from 0\) is nan: it is not finite"),
         ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\) is 1e\+101: it is above"),
+        ({}, {"header": True}, "own.parquet: data.header is for a .csv"),
         ({}, {"columns": 3}, "3 columns, but data.columns = 3 and a target make 4"),
         ({}, {"target": "z"}, "data.target = 'z': no columns have that name; there are a, y, d"),
         (

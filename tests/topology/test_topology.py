@@ -221,7 +221,7 @@ def test_graphml_says_in_which_rounds_an_edge_is_there(tmp_path):
     [
         ("<graphml><graph>", "not GraphML"), ("<html></html>", "not GraphML"), ("", "empty: no edge"),
         ("# only this", "empty: no edge"), ("0 1\n2\n", "line 2: expected an edge"),
-        ("0,\n", "line 1: expected an edge"),
+        ("0,\n", "line 1: expected an edge"), ("graph [ directed 0 ]\n", "line 1: expected an edge"),
         ("0 1\n1 1\n", "agent 1 has an edge to itself"),
     ],
 )  # fmt: skip
