@@ -152,3 +152,9 @@ print(sorted(name for name in sys.modules if name.startswith(tuple(f"mpinodes.{{
     code = "import sys, numpy, mpi4py.MPI\nbefore = set(sys.modules)" + code  # what any of them imports
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     assert done.stdout.split() == ["[]", "[]"]
+
+
+def test_what_runs_in_one_process_starts_without_what_draws():
+    code = "import sys, mpinodes.simulation.alone; print({'matplotlib', 'jinja2', 'xarray'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert done.stdout == "set()\n"

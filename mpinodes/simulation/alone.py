@@ -19,7 +19,6 @@ from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import repeats
 from mpinodes.results.record import make_directory, unmake_directory
-from mpinodes.simulation import noise_free
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
@@ -158,4 +157,6 @@ class _Rounds:
 
     def without_noise(self, run: Setup, place: Path) -> None:
         """See `repeats.Rounds`."""
+        from mpinodes.simulation import noise_free  # it draws, and what draws takes long to import
+
         noise_free.make_if_short(run, place)
