@@ -25,14 +25,16 @@ def drawn(run: Path) -> list[Path]:
         return [draw(run, vector=True)]
     from mpinodes.core.experiment import parse
     from mpinodes.results import partial
+    from mpinodes.results.record import held
     from mpinodes.simulation.setup import set_up
 
     pages = []
-    for place in (record.parent for record in begun):
-        if not (place / "summary.json").exists():
-            asked = parse(str(place / "experiment.toml"), ["report=false"])
-            partial.sum_up(set_up(asked, ranks=None), place)
-        pages.append(draw(place, vector=True))
+    with held(run):
+        for place in (record.parent for record in begun):
+            if not (place / "summary.json").exists():
+                asked = parse(str(place / "experiment.toml"), ["report=false"])
+                partial.sum_up(set_up(asked, ranks=None), place)
+            pages.append(draw(place, vector=True))
     return pages
 
 

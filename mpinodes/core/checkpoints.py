@@ -1,6 +1,7 @@
 """The checkpoints of a run: what each of its participants needs to go on after a round, a file each.
 
-`checkpoint/<round>/agent-<i>` and `checkpoint/<round>/logger`. A checkpoint is one of them all; the one before is kept
+`checkpoint/<round>-agent-<i>` and `checkpoint/<round>-logger`: to make and remove a directory for each takes
+milliseconds. A checkpoint is one of them all; the one before is kept
 until the next is whole. An agent's holds what its messages hide: it is as private as the agent's data.
 """
 
@@ -99,8 +100,8 @@ class Keeper:
 
     def rounds(self) -> list[int]:
         """After which this one has kept something, the latest first."""
-        found = self._folder.glob(f"*/{self._name}")
-        return sorted((int(file.parent.name) for file in found if file.parent.name.isdecimal()), reverse=True)
+        found = (file.name.partition("-")[0] for file in self._folder.glob(f"*-{self._name}"))
+        return sorted((int(t) for t in found if t.isdecimal()), reverse=True)
 
     def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
         """Keep what there is after round t.
@@ -117,7 +118,7 @@ class Keeper:
         if not self._kept:
             self._folder.mkdir(mode=0o700, exist_ok=True)
         whole = {**content, "round": t, "layout": LAYOUT}
-        snapshot.save(self._folder / str(t) / self._name, whole, self._draft, lasting)
+        snapshot.save(self._path(t), whole, self._draft, lasting)
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class Keeper:
             BadInput: another version of mpinodes wrote it.
             OSError: it cannot be read.
         """
-        path = self._folder / str(t) / self._name
+        path = self._path(t)
         content = snapshot.load(path)
         if content.get("layout") != LAYOUT:
             raise BadInput(
@@ -150,10 +151,11 @@ class Keeper:
             self._forget(self._kept.pop())
 
     def _forget(self, t: int) -> None:
-        place = f"{self._folder}/{t}"
-        with suppress(OSError):  # the last to go takes the directory along
-            os.replace(f"{place}/{self._name}", self._draft)
-            os.rmdir(place)
+        with suppress(OSError):
+            os.replace(self._path(t), self._draft)
+
+    def _path(self, t: int) -> Path:
+        return self._folder / f"{t}-{self._name}"
 
 
 def keepers_of(run: Path, agents: int) -> list[Keeper]:

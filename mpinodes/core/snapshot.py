@@ -31,7 +31,7 @@ def save(path: Path, content: Mapping[str, Any], draft: str, lasting: bool = Fal
     """Write a file, whole or not at all.
 
     Args:
-        path: of the file; its directory is made if need be.
+        path: of the file.
         content: what to write.
         draft: where it is written first; a file that is there is used again, for to make one takes longer.
         lasting: whether to wait until it is where a loss of power cannot take it.
@@ -47,11 +47,7 @@ def save(path: Path, content: Mapping[str, Any], draft: str, lasting: bool = Fal
         file.truncate()
         if lasting:
             os.fsync(file.fileno())
-    try:
-        os.replace(draft, path)
-    except FileNotFoundError:
-        path.parent.mkdir(exist_ok=True)
-        os.replace(draft, path)
+    os.replace(draft, path)
 
 
 def load(path: Path) -> dict[str, Any]:

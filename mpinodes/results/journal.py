@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mpinodes.core import snapshot
 from mpinodes.core.checkpoints import FOLDER
-from mpinodes.results.record import Record, Variables
+from mpinodes.results.record import Record, Variables, joined
 
 NAME = "rounds"
 LENGTH = 8  # bytes in front of an entry, that say how long it is
@@ -42,10 +42,9 @@ class Journal:
         first = record.rounds + sum(map(rounds_in, record.waiting[: -len(new) or None]))
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         with self._path.open(mode) as file:
-            for variables in new:
-                entry = snapshot.dumps({"first": first, "variables": dict(variables)})
+            if new:
+                entry = snapshot.dumps({"first": first, "variables": joined(new)})
                 file.write(len(entry).to_bytes(LENGTH) + entry)
-                first += rounds_in(variables)
 
 
 def rounds_in(variables: Variables) -> int:

@@ -53,7 +53,8 @@ class Logger:
         self._sharing = sharing(setup, directory)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
-        attributes = {"experiment": e.toml(), "versions": self._versions, "topology": _drawing(setup)}
+        self._experiment = e.toml()
+        attributes = {"experiment": self._experiment, "versions": self._versions, "topology": _drawing(setup)}
         path = directory / "record.h5"
         if kept is None:
             write_text(directory / "experiment.toml", headed(setup))
@@ -103,10 +104,11 @@ class Logger:
         """What this one needs to go on after the rounds done: they have to be in the record, or written beside it."""
         if order.stops:
             self._record.write()
+            self._record.sync()
         self._journal.write(self._record)
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
-        state |= {"experiment": self._setup.experiment.toml(), "stops": order.stops, "files": self._files}
+        state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property

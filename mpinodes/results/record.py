@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import time
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from mpinodes.results.packing import pack
 from mpinodes.results.reading import DIMS, PATIENCE, Reader, Variable, write_words
 from mpinodes.results.versions import VERSION
 
-RUNS = "runs"
+RUNS, LOG = "runs", "log.txt"
 DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
 SECONDS_BETWEEN_WRITES = 1.0  # HDF5 takes as long for ten rounds of a variable as for a thousand
 BYTES_AT_ONCE = 4_000_000
@@ -81,7 +81,7 @@ def unmake_directory(path: Path) -> None:
 
 def _begin(path: Path, experiment: Experiment) -> None:
     """What `--resume` needs, however soon the run is killed."""
-    (path / "log.txt").touch()
+    (path / LOG).touch()
     write_text(path / "experiment.toml", experiment.toml())
 
 
@@ -135,7 +135,46 @@ def require_there(directory: Path) -> None:
         raise FileNotFoundError(f"{directory} is gone: a run directory stays where it is until the run ends")
 
 
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """For whoever writes to a run directory: two at once would each take away what the other has recorded.
+
+    Raises:
+        BadInput: somebody does already, and has not ended in `PATIENCE` seconds.
+    """
+    whole = run.absolute().parent if run.name.startswith("repeat-") else run
+    path = (whole if (whole / LOG).exists() else run) / LOG
+    if not path.exists():  # no run has begun here
+        yield
+        return
+    with path.open("a") as log:
+        end = time.monotonic() + PATIENCE
+        while not _locked(log.fileno()):
+            if time.monotonic() > end:
+                raise BadInput(f"{run}: another process is at work on it; mpinodes.watch shows how far it has come")
+            time.sleep(0.05)
+        yield
+
+
+def _locked(fd: int) -> bool:
+    """Whether a lock could be taken, or needs not be, where the file system has none."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 Variables = Mapping[str, Variable]
+
+
+def joined(parts: Sequence[Variables]) -> dict[str, Variable]:
+    """Rounds that follow each other, as one."""
+    return {
+        name: v._replace(values=np.concatenate([some[name].values for some in parts])) for name, v in parts[0].items()
+    }
 
 
 class Record:
@@ -209,13 +248,7 @@ class Record:
 
     def _has_lock(self) -> bool:
         """Take the file's lock, unless somebody reads."""
-        try:
-            fcntl.flock(self._disk.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            pass
-        return True
+        return _locked(self._disk.fd)
 
     def write(self) -> None:
         """Put on file what was added, whether somebody reads or not.
@@ -225,10 +258,7 @@ class Record:
         """
         if not self._waiting:
             return
-        whole = {
-            name: v._replace(values=np.concatenate([some[name].values for some in self._waiting]))
-            for name, v in self._waiting[0].items()
-        }
+        whole = joined(self._waiting)
         self._waiting.clear()
         start, end = self._rounds, self._rounds + len(next(iter(whole.values())).values)
         whole["round"] = Variable(("round",), np.arange(start + 1, end + 1))
@@ -261,6 +291,10 @@ class Record:
         finally:
             with suppress(OSError):
                 fcntl.flock(self._disk.fd, fcntl.LOCK_UN)
+
+    def sync(self) -> None:
+        """Wait until what was written is where a loss of power cannot take it."""
+        os.fsync(self._disk.fd)
 
     def finish(self, horizons: Any, variables: Variables) -> None:
         """Add what is known at the end, close, and pack."""

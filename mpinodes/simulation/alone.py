@@ -18,7 +18,7 @@ from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import repeats
-from mpinodes.results.record import make_directory, unmake_directory
+from mpinodes.results.record import held, make_directory, unmake_directory
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
@@ -62,7 +62,8 @@ def run_set_up(
         rehearse(setup)
         directory = make_directory(setup.experiment)
         try:
-            return directory, _logged(setup, directory, _Rounds(signals), begun)
+            with held(directory):
+                return directory, _logged(setup, directory, _Rounds(signals), begun)
         except BadInput:  # a file is found to be wrong where its rows are read
             unmake_directory(directory)
             raise
@@ -81,7 +82,7 @@ def go_on(directory: Path, words: list[str], begun: float, signals: Signals) -> 
         BadInput: it cannot go on.
         Stopped: a signal came.
     """
-    with threadpool_limits(1), np.errstate(all="ignore"):
+    with threadpool_limits(1), np.errstate(all="ignore"), held(directory):
         setup, done, found = reopen(directory, words, None)
         rehearse(setup)
         return directory, _logged(setup, directory, _Rounds(signals, done, found, goes_on=True), begun)

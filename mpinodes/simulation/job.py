@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -45,6 +46,7 @@ class Job:
         self._pulse = Pulse(world, self._watched)
         self._done, self._goes_on = 0, False
         self._found: list[Kept] | None = None
+        self._held = ExitStack()
 
     def guarded(self, work: Callable[[], int]) -> int:
         """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
@@ -248,19 +250,21 @@ class Job:
 
         from mpinodes.core.experiment import asked_for
         from mpinodes.formats import shelf
-        from mpinodes.results.record import make_directory
+        from mpinodes.results.record import held, make_directory
         from mpinodes.simulation.resuming import reopen
         from mpinodes.simulation.setup import set_up
 
         place = tempfile.mkdtemp(prefix="mpinodes-")
         shelf.put_up(Path(place))
         if resumed:
+            self._held.enter_context(held(resumed))
             setup, done, self._found = reopen(resumed, words, self._world.size)
             directory = resumed.absolute()
             (directory / FAILED_FILE).unlink(missing_ok=True)
         else:
             setup, done = set_up(asked_for(words), self._world.size), 0
             directory = make_directory(setup.experiment).absolute()
+            self._held.enter_context(held(directory))
         resolved = msgspec.msgpack.encode(setup.experiment)
         return setup, Told("", resolved, str(directory), place, done, self._found is not None)
 

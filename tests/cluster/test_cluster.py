@@ -185,7 +185,7 @@ def test_a_job_that_was_killed_goes_on_from_its_checkpoint(mpich, slurm, tmp_pat
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=100", "data.epochs=40", "rounds=200"]
     words += ["report=false", "checkpoint.every=10"]
     job = slurm.submit("-n", "4", str(TEMPLATES / "slurm-srun.sh"), *words, cwd=tmp_path, env=mpich.variables)
-    comes(tmp_path, f"runs/{job}/checkpoint/20/agent-0", job, slurm)
+    comes(tmp_path, f"runs/{job}/checkpoint/20-agent-0", job, slurm)
     assert slurm.run("scontrol", "requeue", str(job)).code == 0
     queued_again(job, slurm)
     assert slurm.wait(job) == "COMPLETED", output(tmp_path)

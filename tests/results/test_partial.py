@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes import compare, report, spent
+from mpinodes import compare, report, run, spent
+from mpinodes.results.record import held
 from tests.helpers.parts import run_of
 from tests.helpers.records import summary_of
 from tests.simulation.test_resuming import SMALL, differences, go_on, killed
@@ -38,6 +39,22 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert ">nan" not in page
     assert f"{rounds} rounds (of 24: ended before their time)" in page
     assert report.main([str(other)]) == 0
+
+
+@pytest.mark.parametrize("words", ["", " repeats=2"])
+def test_of_two_at_work_on_a_run_one_is_refused(words, monkeypatch, tmp_path, capfd):
+    """A page made of a run that goes on, or a second --resume, would take its record away."""
+    one, other = run_of(tmp_path / "one", SMALL + words), killed(monkeypatch, tmp_path / "other", SMALL + words, 18)
+    monkeypatch.setattr("mpinodes.results.record.PATIENCE", 0.1)
+    with held(other):
+        for command in (
+            report.main, lambda words: run.main(["--lockstep", "--resume", *words]),
+            *([lambda words: report.main([f"{words[0]}/repeat-0"])] if words else []),
+        ):  # fmt: skip
+            assert command([str(other)]) == 2
+            assert "another process is at work on it" in capfd.readouterr().err
+    go_on(other)
+    assert differences(one, other) == []
 
 
 def test_it_is_not_taken_for_a_finished_one_and_goes_on(monkeypatch, tmp_path, capsys):

@@ -141,7 +141,7 @@ def test_it_may_be_ended_any_number_of_times(monkeypatch, tmp_path):
             go_on(other, signals=Asked(looks))
         assert stop.value.in_words("SIGTERM").startswith("SIGTERM: stopped after round ")
         assert stop.value.in_words("").endswith(f"--resume {other}")
-        assert len(list((other / "checkpoint").glob("[0-9]*"))) <= 3
+        assert len(list((other / "checkpoint").glob("[0-9]*-logger"))) <= 3
     go_on(other)
     assert differences(one, other) == []
 
@@ -206,7 +206,7 @@ def flip(path: Path) -> None:
 def test_what_is_damaged_is_said_and_the_checkpoint_before_is_taken(hurt, monkeypatch, tmp_path, capfd):
     one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 18)
     for name, t in hurt.items():
-        flip(other / "checkpoint" / str(t) / name) if t else (other / "record.h5").write_bytes(b"nothing")
+        flip(other / "checkpoint" / f"{t}-{name}") if t else (other / "record.h5").write_bytes(b"nothing")
     go_on(other)
     assert differences(one, other) == []
     said = capfd.readouterr().err
@@ -328,10 +328,11 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
     one.forget_before(10)
     assert (one.rounds(), other.rounds()) == ([15, 10], [15, 10, 5])
     other.forget_before(10)
-    assert sorted(path.name for path in (tmp_path / "checkpoint").glob("[0-9]*")) == ["10", "15"]
+    kept = sorted(path.name for path in (tmp_path / "checkpoint").glob("[0-9]*"))
+    assert kept == ["10-agent-0", "10-logger", "15-agent-0", "15-logger"]
     Keeper(tmp_path, LOGGER).forget_after(10)
     assert other.rounds() == [10]
     assert other.load(10) == {"x": 10, "round": 10, "layout": checkpoints.LAYOUT}
-    (tmp_path / "checkpoint" / "10" / LOGGER).rename(tmp_path / "checkpoint" / "15" / LOGGER)
+    (tmp_path / "checkpoint" / f"10-{LOGGER}").rename(tmp_path / "checkpoint" / f"15-{LOGGER}")
     with pytest.raises(snapshot.Damaged, match="of another round"):
         other.load(15)
