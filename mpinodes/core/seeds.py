@@ -61,6 +61,11 @@ class Draws:
         self._ahead: list[NDArray[np.float64]] = []  # of the rounds from the next one on, that one last
         self._next, self._drawn, self._many = 1, ("", 0), 0
 
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """What makes these generators these: all else is what they have drawn ahead."""
+        return (self.agent, *self._state["state"]["key"], self._counter[3])
+
     def at(self, t: int) -> np.random.Generator:
         """The generator at the beginning of round t; the one object is set back at each call."""
         self._counter[2] = t

@@ -13,6 +13,7 @@ from mpinodes.auditing.checks import algorithms, alone
 from mpinodes.auditing.checks.faults import image
 from mpinodes.config import registry
 from mpinodes.core.experiment import merge
+from mpinodes.core.seeds import Draws, Purpose
 
 SOUND = """
 from __future__ import annotations
@@ -192,3 +193,13 @@ def test_image_is_to_the_last_bit():
     before = image(generator)
     generator.normal()
     assert image(generator) != before
+
+
+def test_image_of_draws_is_what_they_are_and_not_what_they_have_drawn_ahead():
+    draws = Draws(0, Purpose.GRADIENT_NOISE, agent=2)
+    before = image(draws)
+    for t in (1, 2, 3):
+        draws.standard("standard_normal", t, 4)
+    assert image(draws) == before
+    assert image(Draws(0, Purpose.GRADIENT_NOISE, agent=2, part=1)) != before
+    assert image(Draws(1, Purpose.GRADIENT_NOISE, agent=2)) != before

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpinodes.core.seeds import Draws
+
 SIMPLE = (type(None), bool, int, str, bytes, complex)
 DEPTH = 40
 
@@ -73,6 +75,8 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, np.generic):
         return ("array", value.dtype.str, (), value.tobytes())
+    if isinstance(value, Draws):  # the same at every round, whatever was asked of it
+        return ("Draws", value.origin)
     if depth == 0 or isinstance(value, (type, types.ModuleType)):
         return ("name", getattr(value, "__qualname__", type(value).__qualname__))
     return _inside(value, depth - 1)
