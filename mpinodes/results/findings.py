@@ -137,6 +137,8 @@ def _privacy(s: Json) -> list[str]:
     paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
     if proven is None:
         return [f"{paper}, and nothing is proven of what the messages tell of {one}."]
+    if proven == 0:
+        return [f"Whoever reads every message on every link learns nothing of {one}, as is proven.", f"{paper}."]
     text = f"Whoever reads every message on every link learns of {one} no more than ε = {number(proven)}, as is proven"
     if network["proven_pure"] is None or proven < network["proven_pure"]:
         text += f" at δ = {privacy['delta']:g}"

@@ -95,6 +95,13 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert "mpinodes report --noise-free RUN" in page
 
 
+def test_where_nothing_is_told_no_odds_are(summary):
+    summary["privacy"]["network"] |= {"proven": 0.0, "proven_pure": 0.0}
+    said = findings.found(summary, None)
+    assert any(each.endswith("learns nothing of one sample, as is proven.") for each in said)
+    assert not any("odds" in each for each in said)
+
+
 def doctored(run, **changes) -> list[str]:
     summary = json.loads((run / "summary.json").read_text("utf-8"))
     return findings.warnings(summary | changes)
