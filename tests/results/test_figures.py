@@ -114,3 +114,14 @@ def test_a_curve_that_leaves_logarithmic_axes_says_how_far_down_it_goes():
     assert (foot.get_xdata().tolist(), foot.get_marker()) == ([2.0], "v")
     assert "1e-20" in foot.get_label()
     assert axes.get_ylim()[0] > 1e-9
+
+
+def test_a_loss_that_is_proven_to_be_nothing_is_proven(tmp_path):
+    words = "algorithm.name=dola rounds=20 privacy.budget.epsilon=0.7 privacy.budget.kept_by=stopping"
+    run = run_of(tmp_path / "run", words)
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["privacy"]["network"]["proven"] == 0
+    with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
+        axes = figures.privacy(data, summary).axes[0]
+    assert axes.get_title() == "Network"
+    assert {text.get_text().rpartition(": ")[2] for text in axes.texts} == {"0", "1"}

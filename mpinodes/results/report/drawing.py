@@ -101,9 +101,8 @@ def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -
 def title(axes: Axes, summary: Json, what: str) -> None:
     """What it shows, of which run."""
     repeats = f", {summary['repeats']} seeds" if "repeats" in summary else ""
-    axes.set_title(
-        f"{what}\n{summary['algorithm']} on {summary['data']}, {summary['agents']} agents{repeats}", fontsize=9
-    )
+    agents = "1 agent" if summary["agents"] == 1 else f"{summary['agents']} agents"
+    axes.set_title(f"{what}\n{summary['algorithm']} on {summary['data']}, {agents}{repeats}", fontsize=9)
 
 
 LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding

@@ -203,7 +203,7 @@ def privacy(data: Drawn, summary: Json) -> Figure | None:
             said = privacy_words.number(last, "none" if words == "claimed" else "unproven")
             ends.append((last or 0.0, f"{words}: {said}", colour))
         drawing.at_the_end(axes, float(t[-1]), ends)
-        unproven = "" if curves[-1][1][-1] > 0 else ": nothing is proven"
+        unproven = "" if np.isfinite(curves[-1][1][-1]) else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
         axes.set(xlabel="rounds", ylabel="privacy loss ε")
     figure.suptitle(f"Privacy loss: {summary['algorithm']} on {summary['data']}", fontsize=10)

@@ -71,7 +71,7 @@ def _partial(s: Json) -> str:
 
 def _what(s: Json) -> str:
     return (
-        f"{s['algorithm']} on {s['data']}{words.partition(s)}: {s['agents']} agents, {words.rounds(s)}, "
+        f"{s['algorithm']} on {s['data']}{words.partition(s)}: {s['agents']} agent{'s' * (s['agents'] != 1)}, {words.rounds(s)}, "
         f"d = {s['dimension']}, {words.seeds(s)}; {words.graph(s)}"
     )
 
