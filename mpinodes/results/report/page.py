@@ -70,8 +70,9 @@ def _partial(s: Json) -> str:
 
 
 def _what(s: Json) -> str:
+    agents = "1 agent" if s["agents"] == 1 else f"{s['agents']} agents"
     return (
-        f"{s['algorithm']} on {s['data']}{words.partition(s)}: {s['agents']} agent{'s' * (s['agents'] != 1)}, {words.rounds(s)}, "
+        f"{s['algorithm']} on {s['data']}{words.partition(s)}: {agents}, {words.rounds(s)}, "
         f"d = {s['dimension']}, {words.seeds(s)}; {words.graph(s)}"
     )
 
