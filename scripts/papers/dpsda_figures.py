@@ -426,7 +426,7 @@ def draw_rivals(axes: Sequence[Axes], names: list[str], steps: list[float], curv
     for panel in axes:
         panel.axhline(np.log(2), color="black", lw=0.8, ls=":", label="always deciding 0")
         panel.set(yscale="log", ylabel="F(T)/T, of a sample")
-        panel.legend(fontsize=7)
+    axes[1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     axes[0].set(xscale="log", xlabel="a, step a/√t", title="at the end")
     axes[1].set(xlabel="T", title="each with its best step of these")
 
@@ -448,7 +448,7 @@ def outperforming(own: str, steps: list[float], ends: Mapping[tuple[str, float],
             PAPER, "Fig. 7", f"{own} outperforms {rival}, each with its best step",
             judged(bool(ours.mean() < theirs.mean() - NEAR * error)),
             f"{ours.mean():.3g} (a = {best[own]:g}) against {theirs.mean():.3g} (a = {best[rival]:g}), ± {error:.2g}; "
-            f"at equal steps it is lower for a = {shown(wins) or 'none'}", "lower", seeds=len(ours),
+            f"at equal steps it is lower {f'for a = {shown(wins)}' if wins else 'for none of them'}", "lower", seeds=len(ours),
             because="a subset of CIFAR-10; equal σ is not equal privacy; who is better depends on the step",
         )  # fmt: skip
 
