@@ -448,7 +448,8 @@ def outperforming(own: str, steps: list[float], ends: Mapping[tuple[str, float],
             PAPER, "Fig. 7", f"{own} outperforms {rival}, each with its best step",
             judged(bool(ours.mean() < theirs.mean() - NEAR * error)),
             f"{ours.mean():.3g} (a = {best[own]:g}) against {theirs.mean():.3g} (a = {best[rival]:g}), ± {error:.2g}; "
-            f"at equal steps it is lower {f'for a = {shown(wins)}' if wins else 'for none of them'}", "lower", seeds=len(ours),
+            f"at equal steps it is lower {f'for a = {shown(wins)}' if wins else 'for none of them'}", "lower",
+            seeds=len(ours),
             because="a subset of CIFAR-10; equal σ is not equal privacy; who is better depends on the step",
         )  # fmt: skip
 
