@@ -20,8 +20,10 @@ import json
 import os
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +51,7 @@ COVERS = "covers convex linear models on these data alone"
 TITLES = {"adult": "Adult", "mnist": "MNIST, 6 against 8", "synthetic": "synthetic"}
 LOOKS = {
     "dola": ("#0072B2", "o"), "dpps": ("#56B4E9", "s"), "dpsr": ("#999999", "v"), "weight-balancing": ("#CC79A7", "^"),
-    "two-stage-gaussian": ("#D55E00", "o"), "huang-dp": ("#F0E442", "s"), "gossip-averaging": ("#E69F00", "D"),
+    "two-stage-gaussian": ("#D55E00", "o"), "huang-dp": ("#B59F00", "s"), "gossip-averaging": ("#E69F00", "D"),
     "pp-admm": ("#009E73", "o"), "pvp-admm": ("#44AA99", "s"), ONE_SHOT: ("#882255", "P"), ALONE: ("#bbbbbb", "x"),
     CURATOR: ("#000000", "*"),
 }  # fmt: skip
@@ -369,6 +371,10 @@ class Found:
     def accuracies(self, of: Json, names: Sequence[str], how: str = "public") -> dict[str, Vector]:
         return {name: by_split(of["methods"][name][how]) for name in names}
 
+    def picked(self, of: Json, how: str = "public") -> Vector:
+        """By split, of the network method that does best where it was tuned, and not of the best on test rows."""
+        return by_split(max((of["methods"][name][how] for name in self.networks), key=lambda each: each["validation"]))
+
     def learns(self, of: Json, name: str) -> bool:
         """Whether it is above the majority's label, by a 95 % interval of the difference by split."""
         mean, half = interval(by_split(of["methods"][name]["public"]) - np.array(of["majority"]))
@@ -389,16 +395,18 @@ def told(found: Found) -> list[Verdict]:
     rows = [
         verdict("most accurate at equal proven ε, tuned on public data; in how many settings", _winners(found)),
         verdict(
-            "accuracy that privacy costs the best network method; that a trusted curator would save", _costs(found)
+            "short of no noise, of a curator, of the best linear model; the method, too, chosen on public data",
+            _costs(found),
         ),
         verdict("where no network method is above the majority's label", _nothing(found)),
-        verdict("tuned on the private data instead, the best would gain (optimistic: not in ε)", _oracle(found)),
+        verdict("tuned on the private data instead, one would gain (optimistic: not in ε)", _oracle(found)),
         verdict("least regret among the online methods; in how many settings", _regrets(found)),
     ]
     gone = sorted({name for name in found.work.design["data"] if name not in found.work.data})
     rows += [not_done(PAPER, ITEM, f"on {TITLES[name]}", NO_DATA) for name in gone]
     if found.left:
-        which = "; ".join(f"ε = {epsilon:g}: {place.title}" for place, epsilon in found.left)
+        many = Counter(epsilon for _, epsilon in found.left)
+        which = "; ".join(f"ε = {epsilon:g}: {count} settings" for epsilon, count in many.items())
         rows.append(not_done(PAPER, ITEM, which, f"the cap of {found.work.design['cpu_minutes']} CPU minutes"))
     return rows
 
@@ -429,13 +437,12 @@ def _winners(found: Found) -> str:
 
 def _costs(found: Found) -> str:
     def what(e: float) -> str:
-        costs, saved = [], []
+        short: list[list[float]] = []
         for place, of in found.at(e):
-            best = max(v.mean() for v in found.accuracies(of, found.networks).values())
-            free = found.cells[place, np.inf]
-            costs.append(max(v.mean() for v in found.accuracies(free, found.networks).values()) - best)
-            saved.append(by_split(of["methods"][CURATOR]["public"]).mean() - best)
-        return f"{100 * np.mean(costs):.1f} and {100 * np.mean(saved):.1f} points"
+            free, curator = found.picked(found.cells[place, np.inf]), by_split(of["methods"][CURATOR]["public"])
+            above = free.mean(), curator.mean(), np.mean([each["test"] for each in of["best"]])
+            short.append([float(each - found.picked(of).mean()) for each in above])
+        return ", ".join(f"{100 * each:.1f}" for each in np.mean(short, axis=0)) + " points"
 
     return _each(found, what)
 
@@ -450,10 +457,7 @@ def _nothing(found: Found) -> str:
 
 def _oracle(found: Found) -> str:
     def what(e: float) -> str:
-        gains = []
-        for _, of in found.at(e):
-            both = [found.accuracies(of, found.networks, how).values() for how in ("oracle", "public")]
-            gains.append(float(np.subtract(*(max(v.mean() for v in each) for each in both))))
+        gains = [found.picked(of, "oracle").mean() - found.picked(of).mean() for _, of in found.at(e)]
         return f"{100 * np.mean(gains):+.1f} points"
 
     return _each(found, what)
@@ -481,6 +485,11 @@ def tables(found: Found) -> None:
             print(f"majority {100 * np.mean(of['majority']):.1f}, best linear model in the ball ", end="")
             print(f"{100 * np.mean([each['test'] for each in of['best']]):.1f}", end="")
             print(f", the law itself {100 * np.mean(of['optimum']):.1f}" if of["optimum"] else "")
+    for name in found.work.data:
+        data = found.work.field_of(name)
+        x = best_within(data.public.train, found.work.design["radius"])[:, None]
+        right = np.mean([accuracy(x, split.test) for split in data.splits])
+        print(f"\n{TITLES[name]}: trained on the public rows alone, at no ε, {100 * right:.1f}")
     with (found.work.desk.output / "frontier.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(
@@ -506,74 +515,98 @@ def tables(found: Found) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ figures
-def draw(found: Found, name: str, title: str, one: Callable[[Axes, Place], None], verdicts: list[Verdict]) -> None:
+def draw(found: Found, name: str, title: str, one: Callable[[Axes, Place], None], rows: list[list[Place]]) -> None:
     """A panel for each place."""
-    rows, columns = len(found.work.data), len(found.work.design["shares"]) * len(found.work.agents)
-    figure, axes = panels(rows, columns, width=3.6, height=2.7)
-    for ax, place in zip(axes, found.work.places(), strict=True):
-        one(ax, place)
+    columns = len(rows[0])
+    figure, axes = panels(len(rows), columns, width=3.6, height=2.7)
+    for ax, place in zip(axes, itertools.chain(*rows), strict=True):
         ax.set_title(place.title)
-        ticks = [*found.budgets, 2 * found.budgets[-1]]
+        one(ax, place)
         ax.set_xscale("log", base=2)
-        ax.set_xticks(ticks, [*(f"{e:g}" for e in found.budgets), "∞"])
+        ax.set_xticks([*found.budgets, 2 * found.budgets[-1]], [*(f"{e:g}" for e in found.budgets), "∞"])
         ax.minorticks_off()
     for ax in axes[-columns:]:
         ax.set_xlabel("proven ε of the network, δ = 1e-6")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=max(3, 2 * columns - 1))
-    found.work.desk.save(figure, name, title, verdicts)
+    handles, labels = axes[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(2, 2 * columns - 2))
+    found.work.desk.save(figure, name, title)
 
 
-def curve(found: Found, ax: Axes, place: Place, name: str, values: Callable[[Json], Vector]) -> None:
+def curve(found: Found, ax: Axes, place: Place, name: str, values: Callable[[Json], Vector], label: str) -> None:
     points = [(e, *interval(values(of))) for e in found.budgets if (of := found.cells.get((place, e)))]
     if free := found.cells.get((place, np.inf)):
         points.append((2 * found.budgets[-1], *interval(values(free))))
     colour, marker = LOOKS[name]
     x, mean, half = np.array(points).T
     style = {"ls": "--" if name in (ALONE, CURATOR, ONE_SHOT) else "-", "lw": 1.2, "ms": 4, "capsize": 2}
-    ax.errorbar(x, mean, half, color=colour, marker=marker, label=name, **style)
+    ax.errorbar(x, mean, half, color=colour, marker=marker, label=label, **style)
+
+
+def accuracies(found: Found, how: str) -> Callable[[Axes, Place], None]:
+    """What draws those of a place; its legend has what each method sends and computes there."""
+
+    def one(ax: Axes, place: Place) -> None:
+        all_of = [of for (where, _), of in found.cells.items() if where == place]
+        for name in found.names:
+            used = [of["methods"][name][how] for of in all_of]
+            sent, seconds = (np.median([each[key] for each in used]) for key in ("bytes", "seconds"))
+            label = f"{name}: {sent / 1000:.0f} kB, {1000 * seconds:.0f} ms"
+            curve(found, ax, place, name, partial(_percent, name=name, how=how), label)
+        best = 100 * np.mean([each["test"] for each in all_of[0]["best"]])
+        ax.axhline(best, color="#555555", lw=1, ls="-.", label="best linear model, not private")
+        majority = 100 * np.mean(all_of[0]["majority"])
+        ax.axhline(majority, color="#555555", lw=1, ls=":", label="majority's label")
+        # From where networks begin: what lies below is told in words.
+        shown = [100 * by_split(of["methods"][name][how]).mean() for of in all_of for name in found.networks]
+        floor = min(shown) - 0.2 * (best - min(shown))
+        alone = 100 * np.mean([by_split(of["methods"][ALONE][how]).mean() for of in all_of])
+        below = [("majority", majority), (ALONE, alone)]
+        ax.text(0.99, 0.02, ", ".join(f"{name} {at:.0f} %" for name, at in below if at < floor), transform=ax.transAxes,
+                ha="right", fontsize=7, color="#555555")  # fmt: skip
+        ax.set(ylim=(floor, best + 0.1 * (best - floor)), ylabel="accuracy, %")
+
+    return one
+
+
+def _percent(of: Json, name: str, how: str) -> Vector:
+    return 100 * by_split(of["methods"][name][how])
+
+
+def regrets(found: Found) -> Callable[[Axes, Place], None]:
+    """What draws those of the online methods."""
+
+    def one(ax: Axes, place: Place) -> None:
+        for name in (name for name in ONLINE if name in found.names):
+            curve(found, ax, place, name, partial(found.regret, name=name), name)
+        ax.set_ylabel("regret a round and agent")
+
+    return one
 
 
 def redraw(desk: Desk) -> list[Verdict]:
     with threadpool_limits(1):
         found = Found(Work.of(desk))
-    verdicts = told(found)
-
-    def accuracies(how: str) -> Callable[[Axes, Place], None]:
-        def one(ax: Axes, place: Place) -> None:
-            for name in found.names:
-                curve(found, ax, place, name, lambda of: 100 * by_split(of["methods"][name][how]))  # noqa: B023
-            of = next(of for (where, _), of in found.cells.items() if where == place)
-            ax.axhline(100 * np.mean(of["majority"]), color="#555555", lw=1, ls=":", label="majority's label")
-            best = 100 * np.mean([each["test"] for each in of["best"]])
-            ax.axhline(best, color="#555555", lw=1, ls="-.", label="best linear model, not private")
-            ax.set_ylim(top=best + 2)
-            ax.set_ylabel("accuracy, %")
-
-        return one
-
-    def regrets(ax: Axes, place: Place) -> None:
-        for name in (name for name in ONLINE if name in found.names):
-            curve(found, ax, place, name, lambda of: found.regret(of, name))  # noqa: B023
-        ax.set(yscale="log", ylabel="regret a round and agent")
-
-    design = found.work.design
+    design, places = found.work.design, found.work.places()
     many = f"{design['seeds']} seeds of the noise × {design['splits']} splits, 95 % intervals (t over splits)"
-    draw(
-        found, "frontier.png",
+    rows = [[place for place in places if place.data == name] for name in found.work.data]
+    ends = [[row[at] for row in rows] for at in (0, -1)]  # fewest agents with even shares, most with skewed ones
+    models_of = (
         "Accuracy of models that the ledger covers against proven ε (all links seen, one sample replaced); steps, "
-        f"clip, batch and rounds chosen on public data; {many}",
-        accuracies("public"), [],
-    )  # fmt: skip
+        "clip, batch and rounds chosen"
+    )
+    costs = "In the legend: all that is sent, and the CPU time of all agents, in the last panel"
     draw(
-        found, "frontier-oracle.png",
-        f"The same, oracle-tuned on the private data: optimistic, the tuning is not in ε; {many}",
-        accuracies("oracle"), [],
+        found, "frontier.png", f"{models_of} on public data; {many}. {costs}", accuracies(found, "public"), ends
+    )  # fmt: skip
+    draw(found, "frontier-all.png", f"The same in all settings. {costs}", accuracies(found, "public"), rows)
+    draw(
+        found, "frontier-oracle.png", f"{models_of} on the private data: optimistic, the tuning is not in ε; {many}",
+        accuracies(found, "oracle"), rows,
     )  # fmt: skip
     draw(
         found, "frontier-regret.png",
         f"Regret of playing the mix of what is heard, online methods only, tuned for accuracy on public data; {many}",
-        regrets, [],
+        regrets(found), rows,
     )  # fmt: skip
     tables(found)
-    return verdicts
+    return told(found)
