@@ -11,6 +11,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.events import STRETCH
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.results.record import BYTES_AT_ONCE, RUNS
+from mpinodes.results.samples import Samples
 
 PRICED = 3000  # bytes of the ledger for a round of one agent, of those that are priced together, as measured
 STARTED = 0.3  # seconds of a core for a rank, as measured: under mpirun ranks start side by side
@@ -28,11 +29,22 @@ def record_bytes(setup: Setup) -> int:
 
 
 def logger_bytes(setup: Setup) -> tuple[int, int]:
-    """Memory of the logger beside Python's and the data's own: while rounds come, and at the end."""
+    """Memory of the logger beside Python's and the data's own: while rounds come, and at the end.
+
+    Samples that are drawn anew in every round are the data's own only while these are few: in the end the comparator
+    has all of them before it, but of quadratic losses.
+    """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * chunk_rounds(e.record.chunk, layout.width, e.rounds) + BYTES_AT_ONCE
     together = n * min(e.rounds, STRETCH)
-    return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together
+    return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together + _held(setup)
+
+
+def _held(setup: Setup) -> int:
+    if setup.experiment.data.get("batch") == "all":
+        return 0
+    owners = setup.topology.agents if setup.algorithm.decomposable else 1
+    return Samples(setup.stream, owners, setup.experiment.rounds).held_at_the_end
 
 
 def seconds(setup: Setup) -> tuple[float, float]:

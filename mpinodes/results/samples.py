@@ -31,12 +31,21 @@ class Samples:
         self.first: Any = self._readers[0](1, 1)
         self.owners, self.of_each = owners, len(self.first.targets)
         self._recurring = [reader for reader in self._readers if isinstance(reader, Recurring)]
-        few = 8 * rounds * owners * self.of_each * (stream.dimension + 1) <= KEPT
-        self._keeps = self._is_dense and few and len(self._recurring) < owners
+        self._keeps = self._is_dense and self._size <= KEPT and len(self._recurring) < owners
         self._targets: Vector
         self._features: Features
         self._targets, self._features = self._room() if self._keeps else (np.empty(0), None)
         self._last: tuple[tuple[int, int], tuple[Features, Vector]] | None = None
+
+    @property
+    def _size(self) -> int:
+        """Bytes of all samples, one by one."""
+        return 8 * self._rounds * self.owners * self.of_each * (self._dimension + 1)
+
+    @property
+    def held_at_the_end(self) -> int:
+        """Bytes of the samples that are in memory then, beside data that come again and again."""
+        return self._size if self._keeps or self._condensed is None else 0
 
     def _room(self) -> tuple[Vector, Features]:
         """For all samples; no memory is taken until one is written."""
@@ -61,17 +70,23 @@ class Samples:
     @cached_property
     def everything(self) -> Total:
         """All samples of the run, those of rounds to come too."""
-        one, self._last = self.first, None
-        rounds = Rounds(self._of, self.owners * self.of_each, one, self.owners * one.regularizer)
-        if len(self._recurring) == self.owners:
-            return Counted(rounds, self._recurring)
-        if not self._keeps and (total := condensed(rounds)):
+        self._last = None
+        if not self._keeps and (total := self._condensed):
             return total
-        if not self._keeps:
-            features, targets = self._of(1, self._rounds)
-        else:
-            features, targets = self.of(1, self._rounds)
+        rounds, one = self._as_rounds, self.first
+        features, targets = self.of(1, self._rounds) if self._keeps else self._of(1, self._rounds)
         return Gathered(type(one), features, targets, rounds.samples, one.divisor, rounds.regularizer)
+
+    @property
+    def _condensed(self) -> Total | None:
+        """Where it takes no more memory for more rounds."""
+        if len(self._recurring) == self.owners:
+            return Counted(self._as_rounds, self._recurring)
+        return condensed(self._as_rounds)
+
+    @property
+    def _as_rounds(self) -> Rounds:
+        return Rounds(self._of, self.owners * self.of_each, self.first, self.owners * self.first.regularizer)
 
     def _read_to(self, last: int) -> None:
         each = self.owners * self.of_each

@@ -44,3 +44,11 @@ def test_time_to_finish_grows_with_the_rounds_and_memory_does_not():
     assert logger_bytes(short) == logger_bytes(long)
     assert seconds(short)[0] == seconds(long)[0]
     assert seconds(short)[1] < seconds(long)[1] < 4 * seconds(short)[1]
+
+
+@pytest.mark.parametrize(("loss", "grows"), [("least-squares", False), ("absolute", True)])
+def test_samples_that_never_come_again_are_in_the_memory_that_the_end_takes(loss, grows):
+    words = ["algorithm.name=dola", "data.name=olr", f"problem.loss={loss}", "topology.name=ring", "topology.agents=3"]
+    few, many = (logger_bytes(set_up(asked_for([*words, f"rounds={r}"]), None)) for r in (200_000, 400_000))
+    assert few[0] == many[0]
+    assert many[1] - few[1] == grows * 8 * 200_000 * 3 * 22
