@@ -1,8 +1,8 @@
 """The checkpoints of a run: what each of its participants needs to go on after a round, a file each.
 
 `checkpoint/<round>-agent-<i>` and `checkpoint/<round>-logger`: to make and remove a directory for each takes
-milliseconds. A checkpoint is one of them all; the one before is kept
-until the next is whole. An agent's holds what its messages hide: it is as private as the agent's data.
+milliseconds. A checkpoint is one of them all; the one before is kept until the next is whole. An agent's holds what its
+messages hide: it is as private as the agent's data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from mpinodes.core.snapshot import Damaged
 
 FOLDER = "checkpoint"
 LOGGER = "logger"
-
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
 LAYOUT = 2  # of what a checkpoint holds; one more whenever that changes
