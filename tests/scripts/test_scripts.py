@@ -19,8 +19,8 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
-    "count_data.py", "draw_docs.py", "draw_topologies.py", "gamma_norm_loss.py", "kills.py", "node_views.py",
-    "relayed_message.py", "simulated_faults.py",
+    "count_data.py", "draw_docs.py", "draw_topologies.py", "first_hour.py", "gamma_norm_loss.py", "kills.py",
+    "node_views.py", "relayed_message.py", "simulated_faults.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
@@ -40,10 +40,11 @@ def test_every_script_is_run_by_a_test():
     """Those of scripts/papers by all.py in `test_papers`, write_topology.py in tests/topology."""
     index = (SCRIPTS / "papers" / "index.toml").read_text()
     texts = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py"))
+    shown = "".join(path.read_text() for path in (SCRIPTS / "papers").glob("*.py"))
     for path in SCRIPTS.rglob("*.py"):
         name = path.relative_to(SCRIPTS).as_posix()
         if path.parent.name == "papers":
-            assert f'by = "{path.stem}"' in index or path.stem in ("all", "desk", "page"), name
+            assert f'by = "{path.stem}"' in index or path.stem in ("all", "page") or f"from {path.stem} import" in shown
         else:
             assert name in TESTED | BENCH | NEEDS_A_BROWSER or f"import {path.stem}\n" in texts, name
 
@@ -53,6 +54,37 @@ def test_pictures_of_the_documentation_are_those_that_are_drawn(tmp_path):
     for name in ("overview.svg", "numbers.svg"):
         drawn, kept = ((folder / name).read_text() for folder in (tmp_path, CHECKOUT / "docs"))
         assert re.findall(r"<!-- (.*?) -->", drawn) == re.findall(r"<!-- (.*?) -->", kept)  # its words
+
+
+PAGE = """
+```sh
+python3 -m venv --without-pip .venv
+python own.py && exit 3
+.venv/bin/pip list
+```
+```python
+# own.py
+print("own", end="")
+```
+```python
+x = 20
+```
+```python
+import sys; print(x + 1, sys.prefix != sys.base_prefix)
+```
+"""
+
+
+def test_the_first_hour_is_what_pages_show_in_a_fresh_clone(tmp_path):
+    (tmp_path / "page.md").write_text(PAGE)
+    script = str(SCRIPTS / "first_hour.py")
+    done = command([sys.executable, script, str(tmp_path / "hour"), str(tmp_path / "page.md")], tmp_path)
+    assert (done.code, (tmp_path / "hour" / "mpinodes" / "README.md").exists()) == (1, True), done.err
+    commands = re.findall(r"^\$ (.*)\n([^\[]*)\[exit (\d), .*\]$", done.out, re.MULTILINE)
+    assert commands == [
+        ("python3 -m venv --without-pip .venv", "", "0"), ("python own.py && exit 3", "own", "3"),
+        ("python block.py  # 1", "", "0"), ("python block.py  # 2", "21 True\n", "0"),
+    ]  # fmt: skip
 
 
 def test_noise_is_timed(tmp_path):
