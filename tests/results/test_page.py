@@ -154,3 +154,13 @@ def test_a_summary_that_lacks_a_key_is_refused_in_a_line(run, summary, capsys):
         assert code in (0, 2), key
         if code:
             assert capsys.readouterr().err.count("\n") == 1, key
+
+
+@pytest.mark.parametrize(("agents", "said"), [(30, False), (31, True)])
+def test_agents_whose_curves_are_left_out_are_told_of(agents, said, tmp_path):
+    words = f"algorithm.name=dola topology.name=ring topology.agents={agents} data.total=310 rounds=2"
+    run = run_of(tmp_path / "run", words)
+    assert report.main([str(run)]) == 0
+    page = (run / "report.html").read_text("utf-8")
+    assert ("Curves of agents 0 to 29 of 31; record.h5 has those of all." in page) == said
+    assert ('"agent": 29' in page, '"agent": 30' in page) == (True, False)

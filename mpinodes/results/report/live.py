@@ -61,7 +61,9 @@ def live(data: Drawn, silent: Json | None) -> Json:
             curves += _silent(silent, quantity)
         if curves:
             found.append({"name": quantity.name, "rounds": rounds, "curves": curves})
-    return {"quantities": found, "topology": json.loads(data.attrs["topology"])}
+    agents = len(data["agent"].values)
+    note = f"Curves of agents 0 to {MOST - 1} of {agents}; record.h5 has those of all." if agents > MOST else ""
+    return {"quantities": found, "note": note, "topology": json.loads(data.attrs["topology"])}
 
 
 def _curves(data: Drawn, quantity: Quantity, name: str, variable: str) -> list[Json]:
