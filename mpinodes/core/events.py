@@ -79,6 +79,7 @@ COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 AXES = {  # of the columns of a leakage that have some
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
+AHEAD = 32_000_000  # bytes of them that are read at once: to find them takes as long as to read a tenth
 STRETCH = 8192  # rounds that are looked at together, of events that may be too many to be in memory at once
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 
@@ -337,7 +338,7 @@ class History(Protocol):
 
 
 class Unread:
-    """A history that is somewhere else: the rounds asked for last are in memory.
+    """A history that is somewhere else: the rounds asked for last are in memory, and those after them if they are small.
 
     Args:
         read: by first round, from 0, and the one after the last: (rounds, agents).
@@ -348,6 +349,7 @@ class Unread:
         self._read, self._rounds = read, rounds
         self._here = 0, read(0, min(rounds, STRETCH))
         some = self._here[1]
+        self._ahead = AHEAD // some.data[0].nbytes
         self.agents, self.vectors, self.hidden, self.dimension = some.agents, some.vectors, some.hidden, some.dimension
 
     def __len__(self) -> int:
@@ -358,7 +360,8 @@ class Unread:
         first, last, _ = rounds.indices(self._rounds)
         begin, events = self._here
         if not begin <= first <= last <= begin + len(events):
-            begin, events = self._here = first, self._read(first, last)
+            last_read = min(max(last, first + self._ahead), self._rounds)
+            begin, events = self._here = first, self._read(first, last_read)
         return events[first - begin : last - begin]
 
     def of(self, agent: int) -> History:

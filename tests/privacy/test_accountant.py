@@ -440,8 +440,9 @@ def test_agents_that_tell_alike_are_accounted_once_and_public_points_in_the_time
     assert priced < 2.5 * work(run[:500], 20, monkeypatch)[1]
 
 
+@pytest.mark.parametrize(("ahead", "most"), [(1, 4), (10, 10)])
 @pytest.mark.parametrize("style", STYLES)
-def test_events_are_read_some_rounds_at_a_time(style, monkeypatch):
+def test_events_are_read_some_rounds_at_a_time(style, ahead, most, monkeypatch):
     """To the same losses as of all at once."""
     rng, horizons, asked = np.random.default_rng(3), np.array([1, 4, 9, 25]), []
     run = side_by_side(*(random_events(rng, style) for _ in range(2)))
@@ -458,11 +459,12 @@ def test_events_are_read_some_rounds_at_a_time(style, monkeypatch):
     whole = losses(run)
     for module in ("core.events", "privacy.accountant", "privacy.ledger", "privacy.recursive"):
         monkeypatch.setattr(f"mpinodes.{module}.STRETCH", 4)
+    monkeypatch.setattr("mpinodes.core.events.AHEAD", ahead * run.data[0].nbytes)
     parts = losses(Unread(read, len(run)))
     for one, other in zip([*whole.network, *whole.agents[-1]], [*parts.network, *parts.agents[-1]], strict=True):
         assert one.rule == other.rule
         assert other[:2] == pytest.approx(one[:2], rel=1e-9, nan_ok=True)
-    assert max(asked) <= 4
+    assert max(asked) == most
 
 
 def test_hidden_state_is_followed_once_whatever_the_number_of_horizons(monkeypatch):
