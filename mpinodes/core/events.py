@@ -338,7 +338,7 @@ class History(Protocol):
 
 
 class Unread:
-    """A history that is somewhere else: the rounds asked for last are in memory, and those after them if they are small.
+    """A history that is somewhere else; in memory are the rounds asked for last, and small ones after them.
 
     Args:
         read: by first round, from 0, and the one after the last: (rounds, agents).

@@ -63,6 +63,16 @@ def test_every_item_of_the_index_has_a_verdict_and_every_figure_is_on_the_page(o
     assert all(f"id='{row['by']}'" in page for row in index["items"] if "by" in row)
 
 
+def test_the_index_names_theorems_for_all_that_a_full_run_of_it_answers_for(monkeypatch):
+    monkeypatch.syspath_prepend(PAPERS)
+    import theorems
+
+    index = tomllib.loads((PAPERS / "index.toml").read_text())
+    rows = {(row["paper"], row["item"]) for row in index["items"] if row.get("by") == "theorems"}
+    said = [*theorems.CLAIMS, *theorems.SENSITIVITIES, *theorems.BOUNDS]
+    assert {tuple(each[:2]) for each in said} == rows
+
+
 def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out):
     before = {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()}
     done = redrawn(out)
