@@ -222,6 +222,7 @@ def orders(desk: Desk, size: Size) -> list[Verdict]:
         panel.legend()
     axes[0].set_xscale("log")
     axes[1].set_xscale("function", functions=(np.sqrt, np.square))
+    axes[1].set_xticks(int(run.horizon[-1]) // np.array([16, 4, 1]))
     title = f"DOLA, Theorem 2: {agents} agents, {size.total:,} samples, one seed; lines if the orders hold"
     desk.save(figure, "dola-orders.png", title, told)
     return told

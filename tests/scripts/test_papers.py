@@ -15,6 +15,7 @@ import pytest
 from mpinodes.core.experiment import parse
 from mpinodes.studies.study import Study
 from tests.helpers.parts import resolved
+from tests.helpers.records import summary_of
 from tests.helpers.running import CHECKOUT, Done, command
 
 PAPERS = CHECKOUT / "scripts" / "papers"
@@ -190,6 +191,9 @@ def test_theorems_hold_as_mended_and_not_as_printed(out):
 def test_at_equal_proven_epsilon_runs_keep_their_budgets(out):
     (least,) = said(out, "beyond", "Equal proven ε").values()
     assert re.search(r"ε = 4: (dola|dpps)", least["ours"])
+    proven = [summary_of(run)["privacy"]["network"]["proven"] for run in (out / "runs").glob("equal-*")]
+    assert len(proven) == 2
+    assert proven == pytest.approx([4, 4], rel=0.01)
 
 
 def test_the_frontier_compares_all_methods_within_their_budget(out):
