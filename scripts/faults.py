@@ -394,6 +394,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="faults that have it in their name or place")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would have the runs ignore it
     rows = []
     for fault in FAULTS:
         if options.only not in f"{fault.name} {fault.place}" or ("small/run" in str(fault.words) and os.geteuid() != 0):
