@@ -15,9 +15,10 @@ import os
 
 if __name__ == "__main__":
     gc.disable()  # until all is set up: nothing that is imported or built is garbage
-# Before numpy is imported: a matrix product may differ in its last bits between one thread and two.
-for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+from mpinodes.simulation.threads import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # before numpy is imported
 
 import sys
 import time

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 
-# Before numpy is imported, here and by workers: a product may differ in its last bits between one thread and two.
-for _library in ("OPENBLAS", "OMP", "MKL", "BLIS"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+from mpinodes.simulation.threads import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # before numpy is imported, here and by workers
 
 import argparse
 import re

@@ -182,7 +182,11 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
         return _filled(registry.TOPOLOGIES, kind, section, ("name", "path"))
     given = {k: v for k, v in section.items() if k not in ("name", "file")}
     if unknown := given.keys() - {"undirected"}:
-        raise BadInput(f"unknown key topology.{min(unknown)}; a graph from a file takes only topology.undirected")
+        whose = section.get("file", section.get("name"))
+        raise BadInput(
+            f"unknown key topology.{min(unknown)}: {whose} is a graph from a file, which takes only "
+            "topology.undirected; for another, set topology.name, for instance to ring"
+        )
     undirected = registry.checked(given.get("undirected", False), bool, "topology.undirected")
     return {k: section[k] for k in ("name", "file") if k in section} | {"undirected": undirected}
 

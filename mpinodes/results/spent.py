@@ -332,7 +332,9 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     said = []
     try:
         kept, again = counted_once(runs)
-        said += [f"{run.place} is a run done again, to the same bits, and counts once." for run in again]
+        if again:
+            named = ", ".join(str(run.place) for run in again)
+            said.append(f"Done again, to the same bits, and counted once: {named}.")
         classes = on_the_same_data(kept)
         losses = [lost(c, delta) for c in classes]
         found = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)

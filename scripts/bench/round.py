@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 
-for _library in ("OPENBLAS", "OMP", "MKL"):
-    os.environ[f"{_library}_NUM_THREADS"] = "1"
+from mpinodes.simulation.threads import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # before numpy is imported
 
 import argparse
 import statistics

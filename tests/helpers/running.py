@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from mpinodes.simulation.launching import mpirun
+from mpinodes.simulation.threads import ONE_THREAD
 
 CHECKOUT = Path(__file__).parents[2]
 LIMIT = 300.0  # seconds, after which a command counts as hung: far above what any needs on a busy machine
-THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Done:
 def command(words: list[str], cwd: Path, limit: float = LIMIT, env: dict[str, str] | None = None) -> Done:
     """Run a command in a process group of its own, which is gone afterwards whatever happened."""
     process = subprocess.Popen(
-        words, cwd=cwd, env=os.environ | THREADS | (env or {}), stdin=subprocess.DEVNULL,
+        words, cwd=cwd, env=os.environ | ONE_THREAD | (env or {}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:

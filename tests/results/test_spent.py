@@ -131,7 +131,7 @@ def test_a_run_done_again_counts_once(tmp_path):
     again = run_of(tmp_path / "again", f"{DIGITS} seed=1 name=other")
     numbers, said = together(first, again)
     assert numbers[0] == pytest.approx(1)
-    assert "counts once" in said
+    assert "counted once" in said
 
 
 def test_an_edited_file_under_the_same_seed_shares_the_noise(tmp_path):

@@ -19,6 +19,7 @@ from mpinodes.auditing.checks.faults import Fault
 from mpinodes.auditing.checks.walks import Run, Walk
 from mpinodes.config.building import build
 from mpinodes.core.experiment import Experiment
+from mpinodes.simulation.threads import ONE_THREAD
 
 Digests = dict[tuple[int, int], list[str]]  # by run and agent, of every round
 
@@ -30,8 +31,7 @@ def elsewhere(runs: list[Run], folder: Path) -> Iterator[Fault]:
     job.write_bytes(pickle.dumps(work))
     package = str(Path(__file__).parents[3])
     paths = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    threads = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")}
-    environment = {**os.environ, **threads, "PYTHONPATH": paths, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo"}
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": paths, "PYTHONHASHSEED": "12345", "TZ": "Asia/Tokyo"}
     done = subprocess.run(
         [sys.executable, "-m", "mpinodes.auditing.checks.alone", str(job), str(out)],
         capture_output=True, text=True, env=environment, cwd=folder, check=False,
