@@ -5,9 +5,10 @@
     python scripts/kills.py --kills 10 --other /path/to/a/python/with/Open/MPI
     python scripts/kills.py --kills 10 faults.loss=0.2 faults.delay=3 faults.churn=0.1
 
-Every run is killed in its launcher, its logger or one of its agents, and goes on under the mpirun that it began under,
-in lockstep, or (--other) under the mpirun of another Python, in turn. Compared are every variable of the record and
-every number of the summary but times. Ends with 1 where one differs.
+Every run is killed in its launcher, its logger or one of its agents (which leave what asks a run to stop to the logger:
+other signals go to that and the launcher alone), and goes on under the mpirun that it began under, in lockstep, or
+(--other) under the mpirun of another Python, in turn. Compared are every variable of the record and every number of the
+summary but times. Ends with 1 where one differs.
 """
 
 from __future__ import annotations
@@ -124,10 +125,11 @@ def trials(options: argparse.Namespace, where: Path) -> Iterator[Trial]:
     subprocess.run(begin(whole), check=True, capture_output=True)
     seconds = json.loads((whole / "summary.json").read_text())["timing"]
     lasts = seconds["total"] - seconds["start_up"]
+    number = signal.Signals[f"SIG{options.signal}"]
+    victims = range(-1, AGENTS + 1) if number == signal.SIGKILL else (-1, AGENTS)
     ways = ["mpirun", "lockstep", *(["other"] if options.other else [])]
     for k in range(options.kills):
-        run, victim = where / f"killed-{k:03d}", k % (AGENTS + 2) - 1
-        number = signal.Signals[f"SIG{options.signal}"]
+        run, victim = where / f"killed-{k:03d}", victims[k % len(victims)]
         code, after = killed(begin(run), run, victim, rng.uniform(0, lasts), number)
         name = "launcher" if victim < 0 else "logger" if victim == AGENTS else f"agent {victim}"
         shown = len((run / "progress.jsonl").read_text().splitlines()) if (run / "progress.jsonl").exists() else 0

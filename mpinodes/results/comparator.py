@@ -14,6 +14,7 @@ min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ NEGLIGIBLE = 1e-3  # of a regret, where more takes long
 ITERATIONS = 20_000
 PRODUCTS = 5e10  # of two numbers, at most, in one solution
 CHEAP = 2e9  # products after which what is negligible is enough
-FEW = 300  # samples with a kink, to begin with
+FEW = 60  # samples with a kink, to begin with
 DENSE = 2000  # a Gram matrix up to this size is made whole
 
 
@@ -166,24 +167,27 @@ def _certified(total: LinearLoss, feasible: Set, x: Vector) -> tuple[float, floa
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
     """By Clarabel, of few samples: those whose kink is far from the best decision are linear near it.
 
-    Which ones are few enough is guessed from the start. Where a guess was wrong the certificate tells, for it is that
-    of all samples; those that it was wrong of are added, with as many again.
+    Which ones are few enough is guessed from the best decision that is known. Where a guess was wrong the certificate
+    tells, for it is that of all samples: those that it was wrong of are added, unless these are so many that what was
+    found is far from anything, and the next guess is of twice as many.
     """
-    n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
-    size = FEW if feasible.bounded or total.regularizer else n  # or the problem of few may have no minimum
-    few, beyond = np.zeros(n, bool), total.features @ start - total.targets
-    side = np.sign(beyond)
+    n, at, lowest = len(total.targets), feasible.project(start), Comparator(start, 0.0, np.inf)
+    size = max(FEW, isqrt(n)) if feasible.bounded or total.regularizer else n  # or that of few may have no minimum
+    few, least, beyond = np.zeros(n, bool), total.value(at), total.features @ at - total.targets
     while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, regret):
-        wrong = ~few & (np.sign(beyond) != side)
-        if few.any() and not wrong.any() and lowest.certificate <= ROUNDED * lowest.value:
-            break
-        if wrong.sum() < size:
-            few |= wrong
         few[np.argpartition(np.abs(beyond), size)[:size] if 2 * size < n else slice(None)] = True
-        side, size = np.sign(beyond), 2 * size
+        side = np.sign(beyond)
         found = _conic(total, feasible, few, side)
-        beyond = total.features @ found.point - total.targets
         lowest = min(lowest, found, key=lambda each: each.certificate)
+        there = total.features @ found.point - total.targets
+        wrong = ~few & (np.sign(there) != side)
+        if not wrong.any() and lowest.certificate <= ROUNDED * lowest.value:
+            break
+        if np.count_nonzero(wrong) <= 10 * size:
+            few |= wrong
+        if found.value < least:
+            least, beyond = found.value, there
+        size *= 2
     return lowest
 
 
@@ -201,10 +205,10 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     import clarabel
     from scipy import sparse
 
-    whole = sparse.csr_array(total.features)
-    used = np.unique(whole.indices)
-    whole = whole[:, used]
-    a, b, divisor = whole[some], total.targets[some], np.broadcast_to(total.divisor, len(some))
+    whole = total.features
+    used = np.flatnonzero(whole.any(axis=0)) if isinstance(whole, np.ndarray) else np.unique(whole.indices)
+    a, b = sparse.csr_array(whole[np.flatnonzero(some)])[:, used], total.targets[some]
+    divisor = np.broadcast_to(total.divisor, len(some))
     n, d = len(b), len(used)
     lo, hi = total.slopes(total.targets)
     fixed = np.where(some, 0.0, np.where(side > 0, hi, lo) / divisor)
@@ -218,7 +222,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
         wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
         constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
     quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
-    linear = np.concatenate([fixed @ whole, 1 / divisor[some]])
+    linear = np.concatenate([(fixed @ whole)[used], 1 / divisor[some]])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]

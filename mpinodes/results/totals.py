@@ -112,10 +112,12 @@ class Counted(Running):
         self._owners = owners
         # Where all owners have the same samples, these are one set.
         self._sets = list({id(owner.features): owner for owner in owners}.values())
-        starts = np.cumsum([0, *(len(each.targets) for each in self._sets)])
-        of_set = {id(each.features): int(start) for each, start in zip(self._sets, starts, strict=False)}
+        self._ends = np.cumsum([len(each.targets) for each in self._sets])
+        of_set = {
+            id(each.features): int(end) - len(each.targets) for each, end in zip(self._sets, self._ends, strict=True)
+        }
         self._start = [of_set[id(owner.features)] for owner in owners]
-        self._place = np.full(starts[-1], -1)  # among those that came
+        self._place = np.full(self._ends[-1], -1)  # among those that came
         self._order = np.zeros(0, np.int64)  # those that came
         self._samples: tuple[Features, Vector] | None = None
         self._begin()
@@ -152,10 +154,13 @@ class Counted(Running):
 
     def _gathered(self) -> tuple[Features, Vector]:
         """Those that came."""
-        if len(self._sets) == 1:
-            return self._sets[0].features[self._order], self._sets[0].targets[self._order]
-        features = stack([each.features for each in self._sets])
-        return features[self._order], np.concatenate([each.targets for each in self._sets])[self._order]
+        of_set = np.searchsorted(self._ends, self._order, side="right")
+        came = [np.flatnonzero(of_set == k) for k in range(len(self._sets))]
+        rows = [self._order[at] - (self._ends[k] - len(self._sets[k].targets)) for k, at in enumerate(came)]
+        order = np.argsort(np.concatenate(came))
+        features = stack([each.features[at] for each, at in zip(self._sets, rows, strict=True)])
+        targets = np.concatenate([each.targets[at] for each, at in zip(self._sets, rows, strict=True)])
+        return features[order], targets[order]
 
 
 class Triangle(Running):
