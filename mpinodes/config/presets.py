@@ -70,7 +70,7 @@ def _read(value: Any) -> tuple[Tree, str]:
         return tomllib.loads(path.read_text("utf-8")), where
     except OSError as error:
         raise BadInput(f"{where}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise BadInput(f"{where}: not TOML: {error}") from error
 
 

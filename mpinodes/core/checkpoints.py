@@ -12,18 +12,22 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mpinodes.core import snapshot
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.core.snapshot import Damaged
 
+if TYPE_CHECKING:
+    from mpinodes.core.parts import Setup
+
 FOLDER = "checkpoint"
 LOGGER = "logger"
+IDENTITY = 16  # hexadecimal digits
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 2  # of what a checkpoint holds; one more whenever that changes
+LAYOUT = 3  # of what a checkpoint holds; one more whenever that changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
@@ -90,10 +94,11 @@ class Keeper:
     Args:
         run: the directory.
         name: of the participant.
+        whose: names the run, by what its noise is drawn from (`identity`); empty, to read: any.
     """
 
-    def __init__(self, run: Path, name: str) -> None:
-        self._folder, self._name = run / FOLDER, name
+    def __init__(self, run: Path, name: str, whose: str = "") -> None:
+        self._folder, self._name, self._whose = run / FOLDER, name, whose
         self._draft = f"{self._folder}/{name}.part"  # which what is needed no more becomes
         self._kept = self.rounds()[::-1]  # ascending
 
@@ -116,7 +121,7 @@ class Keeper:
         """
         if not self._kept:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-        whole = {**content, "round": t, "layout": LAYOUT}
+        whole = {**content, "round": t, "layout": LAYOUT, "of": (self._name, self._whose)}
         snapshot.save(self._path(t), whole, self._draft, lasting)
         self._kept.append(t)
 
@@ -135,8 +140,9 @@ class Keeper:
                 f"{path}: a checkpoint of layout {content.get('layout')}, and this mpinodes goes on from layout "
                 f"{LAYOUT}: go on with the mpinodes that wrote it, or run its experiment.toml anew"
             )
-        if content.get("round") != t:
-            raise Damaged(f"{path}: damaged: it is of another round")
+        name, whose = content.get("of", ("", ""))
+        if content.get("round") != t or name != self._name or self._whose not in ("", whose):
+            raise Damaged(f"{path}: damaged: it is of another round, agent or run")
         return content
 
     def forget_before(self, t: int) -> None:
@@ -157,9 +163,14 @@ class Keeper:
         return self._folder / f"{t}-{self._name}"
 
 
-def keepers_of(run: Path, agents: int) -> list[Keeper]:
+def identity(setup: Setup) -> str:
+    """What a run's checkpoints name it by: two that share it are one and the same, but for noise that is secret."""
+    return setup.noise_key.hex()[:IDENTITY]
+
+
+def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
     """Those of all agents."""
-    return [Keeper(run, name_of(agent)) for agent in range(agents)]
+    return [Keeper(run, name_of(agent), whose) for agent in range(agents)]
 
 
 def discard(run: Path) -> None:

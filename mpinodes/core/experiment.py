@@ -266,7 +266,9 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
             "go on with their own data alone",
         ),
     ] = 0.0
-    absence: Annotated[int, Meta(ge=1, description="of churn: rounds that an agent is away at a time")] = 10
+    absence: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="of churn: rounds that an agent is away at a time")
+    ] = 10
     stragglers: Annotated[
         float,
         Meta(
@@ -448,7 +450,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             asked = tomllib.loads(Path(path).read_text("utf-8"))
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # tomllib's, of text that is none, and of a number of thousands of digits
             raise BadInput(f"{path}: not TOML: {error}") from error
     for pair in overrides:
         key, equals, text = pair.partition("=")
@@ -456,7 +458,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             value = text
         for part in reversed(key.split(".")):
             value = {part: value}

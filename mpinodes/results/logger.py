@@ -13,7 +13,7 @@ import numpy as np
 
 from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
-from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
+from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order, identity
 from mpinodes.core.events import Events
 from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, sources, theorems
@@ -47,7 +47,7 @@ class Logger:
     ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
-        self._keeper, self._journal = Keeper(directory, LOGGER), journal.Journal(directory)
+        self._keeper, self._journal = Keeper(directory, LOGGER, identity(setup)), journal.Journal(directory)
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
@@ -109,6 +109,7 @@ class Logger:
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
         state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
+        state |= {"sums": self._record.sums}
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property

@@ -43,7 +43,10 @@ def sum_up(setup: Setup, run: Path) -> Json:
     except OSError as error:
         raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
     if events is None:
-        raise BadInput(f"{run}: not a finished run, and no round of it is recorded")
+        raise BadInput(
+            f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
+            f"python -m mpinodes.run --resume {run}"
+        )
     evaluator.close(_silent)
     judged, told = evaluator.judged, evaluator.variables()
     accounting = Accounting(setup)

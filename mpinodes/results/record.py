@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import h5py
 import numpy as np
@@ -147,7 +148,11 @@ def held(run: Path) -> Iterator[None]:
     if not path.exists():  # no run has begun here
         yield
         return
-    with path.open("a") as log:
+    try:
+        log = path.open("a")
+    except OSError as error:
+        raise BadInput(f"{run}: cannot be written to: {error.strerror}") from error
+    with log:
         end = time.monotonic() + PATIENCE
         while not _locked(log.fileno()):
             if time.monotonic() > end:
@@ -177,6 +182,12 @@ def joined(parts: Sequence[Variables]) -> dict[str, Variable]:
     }
 
 
+def add_to_sums(sums: dict[str, int], variables: Variables) -> None:
+    """Take rounds into the checksum of each variable, which hangs on all its rounds in turn, however they come."""
+    for name, variable in variables.items():
+        sums[name] = crc32(np.ascontiguousarray(variable.values, np.float64).data, sums.get(name, 0))
+
+
 class Record:
     """`record.h5`, open for appending.
 
@@ -194,6 +205,7 @@ class Record:
         self._file.attrs["version"] = VERSION
         self._rounds = 0
         self._waiting: list[Variables] = []
+        self._sums: dict[str, int] = {}
         self._bytes, self._written = 0, time.monotonic()
         # Looking a dataset up by its name costs as much as a small write to it.
         self._growing = {"round": add_dimension(self._file, "round", np.arange(0), self._chunk(8))}
@@ -232,14 +244,20 @@ class Record:
         return self._rounds
 
     @property
+    def sums(self) -> dict[str, int]:
+        """Of all rounds given so far: see `add_to_sums`."""
+        return dict(self._sums)
+
+    @property
     def waiting(self) -> list[Variables]:
         """What was added since."""
         return self._waiting
 
     def append(self, variables: Variables) -> None:
         """Add rounds to variables that are by round, the same ones every time; they are copied."""
-        kept = {name: v._replace(values=np.array(v.values, np.float64)) for name, v in variables.items()}
+        kept = {name: v._replace(values=np.array(v.values, np.float64, order="C")) for name, v in variables.items()}
         self._waiting.append(kept)
+        add_to_sums(self._sums, kept)
         self._bytes += sum(v.values.nbytes for v in kept.values())
         seconds = time.monotonic() - self._written
         due = self._bytes > BYTES_AT_ONCE or seconds > SECONDS_BETWEEN_WRITES

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpinodes.core.checkpoints import INSTEAD, Chunk, Keeper, Kept, Stopped, keepers_of
+from mpinodes.core.checkpoints import Chunk, Kept, Stopped, identity, keepers_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
-from mpinodes.core.snapshot import Damaged
 from mpinodes.results import repeats
 from mpinodes.results.record import held, make_directory, unmake_directory
-from mpinodes.simulation.launching import say
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
-from mpinodes.simulation.resuming import reopen, tell
+from mpinodes.simulation.resuming import load_all, reopen, tell
 from mpinodes.simulation.setup import rehearse, set_up
 from mpinodes.simulation.stopping import Signals
 
@@ -120,32 +118,22 @@ class _Rounds:
         self, signals: Signals | None, done: int = 0, found: Sequence[Kept] = (), goes_on: bool = False
     ) -> None:
         self._signals, self._done, self._found, self._goes_on = signals, done, found, goes_on
-        self._kept: list[Kept] = []  # of the agents
+        self._kept: Sequence[Kept] = ()  # of the agents
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """See `repeats.Rounds`."""
         if not self._goes_on or self._done == len(places):
             return self._done, None
         place = places[self._done]
-        kept = self._loaded(keepers_of(place, agents))
+        whose = self._found[0]["of"][1] if self._found else ""
+        kept, self._kept = load_all(keepers_of(place, agents, whose), self._found)
         tell(place, kept)
         return self._done, kept
 
-    def _loaded(self, keepers: Sequence[Keeper]) -> Kept | None:
-        """What the logger has kept of the latest checkpoint that is whole."""
-        for kept in self._found:
-            try:
-                self._kept = [keeper.load(kept["round"]) for keeper in keepers]
-            except (OSError, Damaged) as error:
-                say(f"{error}; {INSTEAD}")
-            else:
-                return kept
-        return None
-
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
         """See `repeats.Rounds`."""
-        keepers, kept = keepers_of(place, run.topology.agents), self._kept
-        self._kept = []
+        keepers, kept = keepers_of(place, run.topology.agents, identity(run)), self._kept
+        self._kept = ()
         begin = kept[0]["round"] if kept else 0
         for keeper in keepers:
             keeper.forget_after(begin)

@@ -16,6 +16,7 @@ from mpinodes.core.snapshot import Damaged
 from mpinodes.results import sources
 from mpinodes.results.journal import entries, rounds_in
 from mpinodes.results.reading import Reader, Unreadable
+from mpinodes.results.record import BYTES_AT_ONCE, add_to_sums
 from mpinodes.results.runs import flat, summary_of
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.setup import set_up
@@ -95,7 +96,7 @@ def _found(place: Path, e: Experiment) -> Iterator[Kept]:
     for t in keeper.rounds():
         try:
             kept = keeper.load(t)
-            _require_recorded(place / "record.h5", t)
+            _require_recorded(place / "record.h5", t, kept["sums"])
         except (OSError, Damaged) as error:
             say(f"{error}; {INSTEAD}")
             continue
@@ -104,20 +105,27 @@ def _found(place: Path, e: Experiment) -> Iterator[Kept]:
         yield kept
 
 
-def _require_recorded(path: Path, rounds: int) -> None:
-    """Refuse a record that does not hold so many, with what was to be written to it.
+def _require_recorded(path: Path, rounds: int, sums: Mapping[str, int]) -> None:
+    """Refuse a record that does not hold so many as they were, with what was to be written to it.
 
     Raises:
         Damaged: it does not.
     """
+    read: dict[str, int] = {}
     try:
         with Reader(path.parent) as record:
-            found = record.rounds
+            found = min(record.rounds, rounds)
+            for some in record.stretches(found, BYTES_AT_ONCE):
+                add_to_sums(read, {name: record.read(name, some) for name in record.by_round})
     except (OSError, Unreadable) as error:
         raise Damaged(f"{path}: damaged: {error}") from error
-    found += sum(map(rounds_in, entries(path.parent, found, rounds)))
+    for variables in entries(path.parent, found, rounds):
+        add_to_sums(read, variables)
+        found += rounds_in(variables)
     if found < rounds:
         raise Damaged(f"{path}: damaged: it holds {found} rounds, and {rounds} were recorded")
+    if differ := sorted(name for name in sums if read.get(name) != sums[name]):
+        raise Damaged(f"{path}: damaged: the first {rounds} rounds of {differ[0]} are not those that were recorded")
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:

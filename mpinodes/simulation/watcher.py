@@ -237,7 +237,7 @@ def _how(rank: _Rank) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         name = signal.Signals(number).name if number in signal.valid_signals() else "no known one"
-        hint = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
+        hint = ", as the system does where memory runs out, and some launchers do" if number == signal.SIGKILL else ""
         return f"was killed by signal {number} ({name}){hint}"
     return f"ended itself with exit code {os.WEXITSTATUS(status)} and without a word, as os._exit() does"
 

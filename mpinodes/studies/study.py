@@ -199,7 +199,7 @@ def _listed(text: str) -> list[Any] | None:
 def _is_toml(text: str) -> bool:
     try:
         tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return False
     return True
 

@@ -326,7 +326,7 @@ def test_an_agent_of_the_network_holds_what_is_under_way_and_goes_on_from_it(fau
     setup = setup_of(f"algorithm.name=dpps {SMALL} record.transcript=true checkpoint.every=10 {faults}")
     n, late = setup.topology.agents, pattern(setup)
     places = [tmp_path / "network", tmp_path / "lockstep"]
-    by_network, in_lockstep = (keepers_of(place, n) for place in places)
+    by_network, in_lockstep = (keepers_of(place, n, "run") for place in places)
     for place in places:
         place.mkdir()
     rows = np.concatenate([chunk.copy() for chunk, _ in run_agents(setup, Plan(setup), in_lockstep)], axis=1)

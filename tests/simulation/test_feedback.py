@@ -355,7 +355,7 @@ def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path):
 @pytest.mark.parametrize("name", ["dola", "dpsda-ps algorithm.gradient_at=public"])
 def test_a_run_goes_on_from_what_is_kept(name, tmp_path):
     setup = setup_of(f"algorithm.name={name} rounds=25 checkpoint.every=10 feedback.delay=4 {TWO}")
-    keepers = keepers_of(tmp_path, setup.topology.agents)
+    keepers = keepers_of(tmp_path, setup.topology.agents, "run")
     whole = rows_of(setup)
     for _ in run_agents(setup, Plan(setup), keepers):
         pass

@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+import h5py
 import networkx as nx
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
     """Every number that they hand to the logger, whatever they remember."""
     size = "" if words.startswith(("dpsda", "dpcda", "gossip", "two-stage", "huang")) else "data.total=140"
     setup = setup_of(f"algorithm.name={words} {size} rounds=12 record.transcript=true checkpoint.every=7")
-    keepers = keepers_of(tmp_path, setup.topology.agents)
+    keepers = keepers_of(tmp_path, setup.topology.agents, "run")
     whole = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup), keepers)], axis=1)
     kept = [keeper.load(7) for keeper in keepers]
     rest = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup, 7), keepers, kept)], axis=1)
@@ -214,6 +215,37 @@ def test_what_is_damaged_is_said_and_the_checkpoint_before_is_taken(hurt, monkey
     assert "the checkpoint before it is taken" in said
 
 
+@pytest.mark.parametrize(
+    "piece", ["checkpoint/15-agent-1", "checkpoint/15-logger", "checkpoint/rounds", "record.h5", "agent-0 as agent-1"]
+)
+def test_a_piece_of_another_run_or_agent_is_not_taken_for_its_own(piece, monkeypatch, tmp_path, capfd):
+    writes = 0 if piece == "checkpoint/rounds" else 2
+    one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 18, writes=writes)
+    foreign = killed(monkeypatch, tmp_path / "foreign", f"{SMALL} seed=7", 18, seed=7, writes=writes)
+    if piece.startswith("agent"):
+        (other / "checkpoint" / "15-agent-1").write_bytes((other / "checkpoint" / "15-agent-0").read_bytes())
+    else:
+        (other / piece).write_bytes((foreign / piece).read_bytes())
+    go_on(other)
+    assert differences(one, other) == []
+    assert "damaged" in capfd.readouterr().err
+
+
+def test_a_changed_value_in_the_record_of_a_run_that_is_not_done_is_noticed(monkeypatch, tmp_path, capfd):
+    one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 18)
+    for name in ("loss", "receiver", "event_residual"):
+        with h5py.File(other / "record.h5", "r+") as file:
+            if name not in file:
+                continue
+            values = file[name][:]
+            values.view(np.uint64).flat[4] ^= 1
+            file[name][:] = values
+            break
+    go_on(other)
+    assert differences(one, other) == []
+    assert "are not those that were recorded" in capfd.readouterr().err
+
+
 def test_a_longer_run_goes_on_where_nothing_that_was_said_depends_on_its_length(tmp_path):
     words = "algorithm.name=dpps data.total=700 topology.agents=3 checkpoint.every=20 record.decisions=true"
     one, other = run_of(tmp_path / "one", f"{words} rounds=40"), run_of(tmp_path / "other", f"{words} rounds=25")
@@ -286,7 +318,7 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "LAYOUT", 0)
         where = killed(patched, tmp_path / "run", SMALL, 12)
-    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 2"):
+    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 3"):
         go_on(where)
 
 
@@ -321,7 +353,7 @@ def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path)
 
 
 def test_a_keeper_keeps_what_is_needed(tmp_path):
-    one, other = Keeper(tmp_path, "agent-0"), Keeper(tmp_path, LOGGER)
+    one, other = Keeper(tmp_path, "agent-0", "run"), Keeper(tmp_path, LOGGER, "run")
     for t in (5, 10, 15):
         one.save(t, {"x": t})
         other.save(t, {"x": t})
@@ -330,9 +362,11 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
     other.forget_before(10)
     kept = sorted(path.name for path in (tmp_path / "checkpoint").glob("[0-9]*"))
     assert kept == ["10-agent-0", "10-logger", "15-agent-0", "15-logger"]
-    Keeper(tmp_path, LOGGER).forget_after(10)
+    Keeper(tmp_path, LOGGER, "run").forget_after(10)
     assert other.rounds() == [10]
-    assert other.load(10) == {"x": 10, "round": 10, "layout": checkpoints.LAYOUT}
+    assert other.load(10) == {"x": 10, "round": 10, "layout": checkpoints.LAYOUT, "of": (LOGGER, "run")}
+    with pytest.raises(snapshot.Damaged, match="of another round, agent or run"):
+        Keeper(tmp_path, LOGGER, "other").load(10)
     (tmp_path / "checkpoint" / f"10-{LOGGER}").rename(tmp_path / "checkpoint" / f"15-{LOGGER}")
     with pytest.raises(snapshot.Damaged, match="of another round"):
         other.load(15)

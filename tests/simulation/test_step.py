@@ -138,7 +138,7 @@ def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(m
     monkeypatch.setattr(network, "Network", Carried)
     for i in range(7):
         channel = Rows()
-        network.run_agent(Step(setup, i), setup, None, channel, None, Keeper(tmp_path, name_of(i)))
+        network.run_agent(Step(setup, i), setup, None, channel, None, Keeper(tmp_path, name_of(i), "run"))
         np.testing.assert_array_equal(channel.rows, rows[i])
 
 
