@@ -31,8 +31,7 @@ def record_bytes(setup: Setup) -> int:
 def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Memory of the logger beside Python's and the data's own: while rounds come, and at the end.
 
-    Samples that are drawn anew in every round are the data's own only while these are few: in the end the comparator
-    has all of them before it, but of quadratic losses.
+    In the end the comparator has all samples before it, but of quadratic losses that are drawn anew in every round.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * chunk_rounds(e.record.chunk, layout.width, e.rounds) + BYTES_AT_ONCE

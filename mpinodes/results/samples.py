@@ -44,8 +44,12 @@ class Samples:
 
     @property
     def held_at_the_end(self) -> int:
-        """Bytes of the samples that are in memory then, beside data that come again and again."""
-        return self._size if self._keeps or self._condensed is None else 0
+        """Bytes of the samples that are in memory then, beside the data: two copies of such as come again and again."""
+        if self._keeps:
+            return self._size
+        if len(self._recurring) == self.owners:
+            return 2 * min(self._size, sum(_bytes(owner.features) for owner in self._recurring))
+        return 0 if self._condensed else self._size
 
     def _room(self) -> tuple[Vector, Features]:
         """For all samples; no memory is taken until one is written."""
@@ -108,3 +112,7 @@ class Samples:
             targets[:, i] = loss.targets.reshape(rounds, m)
             features[:, i] = loss.features.reshape(rounds, m, -1)
         return features.reshape(rounds * n * m, -1), targets.ravel()
+
+
+def _bytes(features: Features) -> int:
+    return 8 * features.size if isinstance(features, np.ndarray) else 16 * features.nnz
