@@ -204,8 +204,8 @@ def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
         raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")
     if not loss.has_prox:
         raise BadInput(
-            f"problem.loss = {problem.loss or problem.path!r} has kinks, and {experiment.name} minimizes it by "
-            "Newton's method; set problem.loss=logistic, or least-squares"
+            f"problem.loss = {problem.loss or problem.path!r}: {experiment.name} minimizes it by Newton's method, "
+            "which it has no step for, as losses with kinks have none; set problem.loss=logistic, or least-squares"
         )
     if problem.gradient_noise:
         raise BadInput(f"problem.gradient_noise = {problem.gradient_noise!r}: {experiment.name} samples no gradients")

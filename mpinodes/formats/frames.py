@@ -18,6 +18,10 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
         BadInput: its columns have no names of their own, or it cannot be written.
     """
     frame = data["file"]
+    if index := [repr(name) for name in frame.index.names if name is not None]:
+        raise BadInput(
+            f"data.file: {', '.join(index)} is the data frame's index, and no column: reset_index() makes it one"
+        )
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
         raise BadInput(f"data.file: a data frame whose columns are {names}: each needs a name of its own")

@@ -235,6 +235,8 @@ def _parquet(path: Path, stated: Stated) -> Arrays:
         raise BadInput(f"{path}: does not fit the memory: {error}") from error
     except Exception as error:  # whatever its reader meets, it is the file
         raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
+    if index := [repr(name) for name in frame.index.names if name is not None]:
+        raise BadInput(f"{path}: {', '.join(index)} is its index, and no column: reset_index() makes it one")
     names = [str(name) for name in frame.columns]
     if len(names) < 2 or not len(frame):
         raise BadInput(f"{path}: {len(frame)} rows of {len(names)} columns: features and a target expected")

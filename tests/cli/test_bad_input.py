@@ -136,7 +136,11 @@ BAD_ADMM = [
         "algorithm.noise_rate has 2 values: expected one number, or one for each of the 3 agents",
     ),
     (4, f"algorithm.name=admm {ADMM} data.batch=5", "data.batch = 5: the losses of admm are the same in every round"),
-    (4, f"algorithm.name=admm {ADMM} problem.loss=hinge", "problem.loss = 'hinge' has kinks"),
+    (
+        4,
+        f"algorithm.name=admm {ADMM} problem.loss=hinge",
+        "problem.loss = 'hinge': admm minimizes it by Newton's method",
+    ),
     (4, f"algorithm.name=pvp-admm {ADMM} privacy.clip=1", "privacy.clip = 1.0: pvp-admm minimizes whole losses"),
     (4, f"algorithm.name=admm {ADMM} topology.directed=true", "agent 0 sends to agent 1, but not 1 to 0"),
 ]

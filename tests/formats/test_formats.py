@@ -15,7 +15,7 @@ import pandas
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import adult, agaricus, cifar10, idx, libsvm, table
+from mpinodes.formats import adult, agaricus, cifar10, frames, idx, libsvm, table
 
 ALL = slice(None)
 
@@ -528,6 +528,12 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
 def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
     frame(**columns).to_parquet(tmp_path / "own.parquet")
     assert re.search(message, error(table.read, tmp_path / "own.parquet", table.Stated(**stated)))
+
+
+def test_an_index_with_a_name_is_not_left_out_without_a_word(tmp_path):
+    frame().set_index("a").to_parquet(tmp_path / "own.parquet")
+    assert "'a' is its index" in error(table.read, tmp_path / "own.parquet", table.Stated(0, target="y"))
+    assert "'a' is the data frame's index" in error(frames.kept, {"file": frame().set_index("a")})
 
 
 def test_a_parquet_that_is_none(tmp_path, monkeypatch):
