@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf, isinf
+from threading import Lock
 from typing import Annotated, Any
 
 import msgspec
@@ -32,6 +33,7 @@ from mpinodes.core.parts import Setup, Stream
 from mpinodes.topology import facts
 
 LEAST_CLIP = 1e-100  # see `losses.clipping`
+_COMPOSING = Lock()  # two threads that have msgspec look at a type for the first time at once end in SIGSEGV
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
@@ -44,6 +46,11 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     Raises:
         BadInput: anything wrong with it.
     """
+    with _COMPOSING:
+        return _composed(asked, ranks)
+
+
+def _composed(asked: Tree, ranks: int | None) -> Setup:
     tree = filled_in(asked, ranks)
     problem, privacy = (_section(tree, *which) for which in (("problem", Problem), ("privacy", Privacy)))
     graph = topology_of(tree["topology"], tree["seed"])

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from math import inf, isnan, nan
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, TextIO
 
 import numpy as np
@@ -31,8 +31,6 @@ SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
 SHARE = 0.2  # of the time, at most, is for working out regret and ε
 SILENCE = 600.0  # seconds without a word, after which a run counts as ended
 AGENT_ROUNDS = 300_000  # above which ε so far is what the paper claims alone
-# Of several watched runs one at a time: msgspec's first reading of a type by two threads at once ends in SIGSEGV.
-WORKING = Lock()
 
 
 class Worked:
@@ -158,16 +156,15 @@ class Watched:
             Thread(target=self._worked_out, args=(self._run, t, fitness), daemon=True).start()
 
     def _worked_out(self, run: Path, t: int, fitness: float) -> None:
-        with WORKING:
-            begun = time.monotonic()
-            try:
-                worked = self._worked if self._worked and self._worked.directory == run else Worked(run)
-                with np.errstate(all="ignore"):
-                    regret, epsilon = f"R/T {fitness - worked.least(t):.4g} at round {t}", worked.epsilon(t)
-            except (BadInput, OSError, ValueError, ArithmeticError):
-                return  # data or parts are not at hand here: the rest is told all the same
-            self._worked, self._regret, self._epsilon = worked, regret, epsilon
-            self._again = time.monotonic() + (time.monotonic() - begun) / SHARE
+        begun = time.monotonic()
+        try:
+            worked = self._worked if self._worked and self._worked.directory == run else Worked(run)
+            with np.errstate(all="ignore"):
+                regret, epsilon = f"R/T {fitness - worked.least(t):.4g} at round {t}", worked.epsilon(t)
+        except (BadInput, OSError, ValueError, ArithmeticError):
+            return  # data or parts are not at hand here: the rest is told all the same
+        self._worked, self._regret, self._epsilon = worked, regret, epsilon
+        self._again = time.monotonic() + (time.monotonic() - begun) / SHARE
 
 
 def _result(summary: Json, directory: Path) -> str:

@@ -61,31 +61,6 @@ def test_what_it_works_out_is_what_the_run_will_say(tmp_path):
         )
 
 
-def test_several_runs_are_worked_out_one_at_a_time(tmp_path, watched, monkeypatch):
-    """First readings of a type by two threads at once end a process that uses msgspec."""
-    within, most = [], []
-
-    class Counted:
-        def __init__(self, directory):
-            self.directory = directory
-            within.append(directory)
-            most.append(len(within))
-            time.sleep(0.05)
-            within.remove(directory)
-            (directory / "failed.txt").write_text("error: planted\n")
-
-        def least(self, rounds):
-            raise ArithmeticError
-
-    monkeypatch.setattr(watching, "Worked", Counted)
-    line = {"round": 3, "rounds": 4, "average_fitness": 0.5, "rounds_per_second": 9.0}
-    for name in "abc":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "progress.jsonl").write_text(json.dumps(line) + "\n")
-    code, told = watched(*"abc")
-    assert (code, told.count("error: planted"), most) == (1, 3, [1, 1, 1])
-
-
 def test_what_is_done_after_the_rounds_and_failures_are_told(tmp_path, watched):
     run = tmp_path / "run"
     run.mkdir()

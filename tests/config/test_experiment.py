@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 import tomllib
 
 import numpy as np
 import pytest
 
+from mpinodes.config import compose as composing
 from mpinodes.config import explaining, registry
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
@@ -122,3 +125,22 @@ def test_horizons_are_spaced_evenly_in_log_t_and_end_with_the_run(rounds, wanted
     assert found == sorted(set(found))
     assert (found[0], found[-1]) == (1, rounds)
     assert wanted is None or found == wanted
+
+
+def test_threads_compose_one_at_a_time(monkeypatch):
+    """First readings of a type by two threads at once end a process that uses msgspec, about every other time."""
+    within, most = [], []
+
+    def composed(*_):
+        within.append(1)
+        most.append(len(within))
+        time.sleep(0.05)
+        within.pop()
+
+    monkeypatch.setattr(composing, "_composed", composed)
+    threads = [threading.Thread(target=compose, args=({}, None)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]
