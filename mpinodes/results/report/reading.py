@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 
@@ -42,7 +43,9 @@ class Values:
         gone = self.dims if over is None else (over,) if isinstance(over, str) else tuple(over)
         axes = tuple(self.dims.index(name) for name in gone)
         kept = tuple(name for name in self.dims if name not in gone)
-        return Values(kept, np.asarray(combine(self.values, axis=axes) if axes else self.values))
+        with catch_warnings(action="ignore", category=RuntimeWarning):  # where nothing is there: nan
+            found = combine(self.values, axis=axes) if axes else self.values
+        return Values(kept, np.asarray(found))
 
     def last(self, along: str) -> Values:
         """The last along an axis."""
