@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
     Attributes:
         agent: who.
-        changes: how many adjacent data sets were tried.
+        changes: how many adjacent data sets were tried whose change a message carries.
         direct, hidden: largest realised/claimed L2 or L1 change, of messages that first carry the changed sample and
             of later ones; 0 where nothing is claimed.
         round: of the message where it was largest.
@@ -59,18 +59,26 @@ def claimed(events: Events, carried: Vector) -> Vector:
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Replay an agent on adjacent data that differ in one round, for every round.
 
-    The message that first carries the change is looked at for every round, all later ones for about `rounds`
-    log-spaced ones.
+    The message that first carries the change, which feedback may delay, is looked at for every round, all later ones
+    for about `rounds` log-spaced ones, and where no message of the run carries it.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
     total = len(recorded.frames)
     followed = set(log_spaced(max(total - 1, 1), rounds).tolist())
     worst = Finding(agent, 0, 0.0, 0.0, 0, 0, True)
     for round in range(1, total):
-        last = total if round in followed else round + 1
         for change in adjacent(recorded.setup, recorded.losses(agent), agent, round, rng):
+            last = total if round in followed else _carrier(recorded, agent, change)
             worst = _worse(worst, _try(recorded, replayed, change, last))
     return worst
+
+
+def _carrier(recorded: Transcript, agent: int, change: Change) -> int:
+    """The round of the first message that carries it; the last one, if none does."""
+    for round, uses in enumerate(recorded.events.uses[change.round - 1 :, agent].tolist(), change.round):
+        if uses and carries(recorded.setup, agent, uses, change):
+            return max(round, change.round + 1)
+    return len(recorded.frames)
 
 
 class Compared(NamedTuple):
@@ -111,7 +119,7 @@ def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) ->
     over, carried, l2, _, public = compared(recorded, replayed, change, last)
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
-    return Finding(replayed.agent, 1, direct, hidden, where, int((l2 > 0).any(axis=1).sum()), public)
+    return Finding(replayed.agent, int(carried.any()), direct, hidden, where, int((l2 > 0).any(axis=1).sum()), public)
 
 
 def _worse(one: Finding, other: Finding) -> Finding:

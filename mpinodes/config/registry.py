@@ -289,8 +289,10 @@ def plain(message: str, expected: Any) -> str:
         return f"expected {asked_for(expected)}"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
-    if "enum" in message:  # a number, or true or false, or one of some words
+    if "enum" in message:  # a number, or true or false, or one of some words; or one of some numbers
         kinds = get_args(_plain_type(expected))
+        if get_origin(_plain_type(expected)) is Literal:
+            return f"choose from: {', '.join(map(str, kinds))}"
         words = [word for kind in kinds for word in options(kind)]
         return f"expected {'true or false' if bool in kinds else 'a number'}, or {' or '.join(words)}"
     return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")

@@ -7,12 +7,11 @@ wrong, that of the unknown sample too. Above: the cosine between what the attack
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from desk import COLOURS, REPRODUCED, Desk, Verdict, judged, panels
+from desk import COLOURS, REPRODUCED, Desk, Verdict, judged, panels, save
 
 import mpinodes
 from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
@@ -46,16 +45,18 @@ def samples(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.where(wrong, -truth, truth)
 
 
-def attacked(below: Path, growth: float, rounds: int, seed: int) -> Attacked:
+def attacked(desk: Desk, growth: float, rounds: int, seed: int) -> Attacked:
     """A run of so many iterations, made where its directory does not hold it yet."""
     x, y = samples(seed)
+    below = desk.runs / "admm-attack"
     place = below / f"growth-{growth}-rounds-{rounds}-seed-{seed}"
-    if not (place / "summary.json").exists():
-        shutil.rmtree(place, ignore_errors=True)  # cut short
-        below.mkdir(parents=True, exist_ok=True)
+
+    def make() -> None:
         for i in range(AGENTS):
-            np.savez(below / f"samples-{seed}-{i}.npz", features=x[i], targets=y[i])
+            save(below / f"samples-{seed}-{i}.npz", features=x[i], targets=y[i])
         mpinodes.run_lockstep(experiment(below, growth, rounds, seed) | {"output": {"dir": str(place)}})
+
+    desk.once(place, make)
     run = Recorded(place)
     return Attacked(run, known(run, 0, 0), y[0, 0] * x[0, 0])
 
@@ -110,8 +111,7 @@ def redraw(desk: Desk) -> list[Verdict]:
     rounds, seeds, points = (600, 2, 2) if desk.quick else (5000, 24, 30)
     shown = log_spaced(rounds, points)
     shown = shown[shown >= FIRST]
-    below = desk.runs / "admm-attack"
-    same, private = ([attacked(below, q, rounds, seed) for seed in range(seeds)] for q in (1.0, GROWTH))
+    same, private = ([attacked(desk, q, rounds, seed) for seed in range(seeds)] for q in (1.0, GROWTH))
     penalty = STEP * GROWTH ** np.arange(rounds)
     by_fit, growths = fitted(private, shown)
     curves = {

@@ -8,14 +8,13 @@ mpinodes.bounds.admm). (a) logistic data on a 7-ring, η(t) = θ 1.02^(t−1); (
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
-from desk import COLOURS, NOT, REPRODUCED, Desk, Verdict, panels
+from desk import COLOURS, NOT, REPRODUCED, Desk, Verdict, panels, save
 from matplotlib.axes import Axes
 
 import mpinodes
@@ -74,14 +73,16 @@ def quadratic(agents: int) -> Problem:
     return Problem("least-squares", LeastSquares, each, centers, 1e-3, 0.0, 1e-3, 1e-3, 0.8, 1.0)
 
 
-def releases(place: Path, problem: Problem, rounds: int) -> np.ndarray:
+def releases(desk: Desk, problem: Problem, rounds: int) -> np.ndarray:
     """(T + 1, n, d): f(0) to f(T), of a run that is made where its directory does not hold it yet."""
-    if not (place / "summary.json").exists():
-        shutil.rmtree(place, ignore_errors=True)  # cut short
-        place.parent.mkdir(parents=True, exist_ok=True)
+    place = desk.runs / f"admm-rate-{problem.name}-T{rounds}"
+
+    def make() -> None:
         for i, (features, targets) in enumerate(zip(problem.features, problem.targets, strict=True)):
-            np.savez(f"{place}-{i}.npz", features=features, targets=targets)
+            save(place.with_name(f"{place.name}-{i}.npz"), features=features, targets=targets)
         mpinodes.run_lockstep(experiment(place, problem, rounds))
+
+    desk.once(place, make)
     found: np.ndarray = mpinodes.load(place).decision.values
     return found
 
@@ -167,8 +168,7 @@ def redraw(desk: Desk) -> list[Verdict]:
     told = []
     for panel, (name, problem) in zip(axes, cases.items(), strict=True):
         ring = nx.to_numpy_array(nx.cycle_graph(len(problem.targets)))
-        place = desk.runs / f"admm-rate-{problem.name}-T{rounds}"
-        found, bounds = measured(ring, problem, releases(place, problem, rounds)), promised(ring, problem, rounds)
+        found, bounds = measured(ring, problem, releases(desk, problem, rounds)), promised(ring, problem, rounds)
         draw(panel, found, bounds)
         panel.set_title(name)
         told += verdicts(name, found, bounds)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import hashlib
 import importlib
 import json
@@ -25,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 import page
-from desk import HERE, NOT, NOT_DONE, Desk, Verdict
+from desk import HERE, NOT, NOT_DONE, Desk, Verdict, spent
 
 Json = dict[str, Any]
 SMALL, NOT_RUN = "left out of the small form", "it was not run"
@@ -52,7 +53,7 @@ class Item:
 
     def print_of(self, desk: Desk) -> str:
         """What its results depend on."""
-        sources = [str(self.module.__file__), *(str(HERE / name) for name in self.module.SETTINGS)]
+        sources = [str(self.module.__file__), *(str(HERE / name) for name in ("desk.py", *self.module.SETTINGS))]
         texts = [Path(source).read_text() for source in sources]
         data = [name for name in self.module.NEEDS if desk.folder(name)]
         return hashlib.sha256(repr((texts, data, desk.quick)).encode()).hexdigest()
@@ -66,11 +67,12 @@ class Book:
         self._below.mkdir(parents=True, exist_ok=True)
 
     def entry(self, name: str) -> Json:
-        """Of an item; empty: it was never done."""
+        """Of an item; empty: it was never done, or by an all.py that wrote down less."""
         try:
-            return dict(json.loads((self._below / f"{name}.json").read_text()))
+            entry = dict(json.loads((self._below / f"{name}.json").read_text()))
         except (OSError, ValueError):
             return {}
+        return entry if entry.keys() >= {"cost", "untold"} else {}
 
     def text(self, name: str) -> str:
         """What it printed."""
@@ -83,8 +85,8 @@ class Book:
 
     def do(self, item: Item, desk: Desk, command: str) -> None:
         """Do it, and write down what came of it."""
-        begun, failed = (time.perf_counter(), time.process_time()), ""
-        desk.figures.clear()
+        begun, failed = (time.perf_counter(), spent()), ""
+        desk.begin()
         verdicts: list[Verdict] = []
         with (self._below / f"{item.name}.txt").open("w") as file, contextlib.redirect_stdout(file):
             try:
@@ -92,9 +94,12 @@ class Book:
             except Exception as error:  # whatever it is, the other items are done
                 failed = f"{type(error).__name__}: {error}"
                 traceback.print_exc()
+        cpu, before = spent() - begun[1], self.entry(item.name)
+        known = before.get("cost", 0.0) if desk.untold and before.get("quick") == desk.quick else 0.0
         told = {
             "print": item.print_of(desk), "command": command, "quick": desk.quick, "failed": failed,
-            "seconds": round(time.perf_counter() - begun[0], 1), "cpu": round(time.process_time() - begun[1], 1),
+            "seconds": round(time.perf_counter() - begun[0], 1), "cpu": round(cpu, 1),
+            "cost": round(max(cpu + desk.kept, known), 1), "kept": round(desk.kept, 1), "untold": desk.untold,
             "figures": desk.figures, "verdicts": [verdict._asdict() for verdict in verdicts],
         }  # fmt: skip
         (self._below / f"{item.name}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
@@ -115,8 +120,8 @@ def verdicts(index: Json, book: Book) -> list[Json]:
             else v
             for v in own
         ]
-        command, seconds = entry.get("command", ""), entry.get("seconds")
-        told += [verdict | {"command": command, "seconds": seconds, "quick": entry.get("quick")} for verdict in own]
+        kept = {key: entry.get(key) for key in ("seconds", "cpu", "cost", "untold", "quick")}
+        told += [verdict | {"command": entry.get("command", "")} | kept for verdict in own]
     return told
 
 
@@ -141,6 +146,14 @@ def main() -> int:
     if unknown := [word for word in asked.only or () if word not in names]:
         parser.error(f"no item is called {unknown[0]!r}; there are {', '.join(names)}")
     desk = Desk(asked.out.absolute(), asked.data and asked.data.absolute(), asked.quick)
+    try:
+        desk.output.mkdir(parents=True, exist_ok=True)
+        alone = (desk.output / ".lock").open("w")
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        parser.error(f"{asked.out}: another all.py is at work there; wait for it, or give another directory")
+    except OSError as error:
+        parser.error(f"{asked.out}: no directory to write to ({error.strerror})")
     book = Book(desk.output)
     where = ["--quick"] if asked.quick else [f"--data {asked.data}"] if asked.data else []
     for name in asked.only or names:

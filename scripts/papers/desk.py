@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from typing import Any, NamedTuple
 
 import h5py
 import matplotlib as mpl
@@ -36,8 +38,12 @@ COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", AGENT]  # Okabe and Ito's
 REPRODUCED = "reproduced within its spread"
 ORDER = "order only"
 NOT = "not reproducible"
+UNCONFIRMED = "not confirmed"
+FOUND = "found here"
 NOT_DONE = "not done"
+CLEAR = 2.0  # standard errors of a difference
 NO_DATA = "the data is not there"
+PLACES = ("data.dir=", "data.file=")
 
 mpl.rcParams.update(STYLE | {"text.parse_math": True, "axes.titlesize": 9, "legend.fontsize": 8, "savefig.dpi": 90})
 
@@ -49,12 +55,12 @@ class Verdict(NamedTuple):
         paper: which, by its key in index.toml.
         item: "Fig. 2", "Theorem 3", as index.toml has it.
         claim: what is tested, in words.
-        verdict: REPRODUCED, ORDER, NOT or NOT_DONE.
+        verdict: REPRODUCED, ORDER, NOT, UNCONFIRMED, NOT_DONE, or FOUND, where no paper claims it.
         ours: what was found.
         theirs: what is printed; empty: no number is.
         difference: of the two, where both are numbers.
         seeds: of the noise, that were really run; 0: nothing is random.
-        because: why it is not reproducible, or not done, or what limits the comparison.
+        because: why it is not reproducible, not confirmed, or not done, or what limits the comparison.
     """
 
     paper: str
@@ -77,6 +83,13 @@ def judged(is_so: bool, word: str = ORDER) -> str:
     return word if is_so else NOT
 
 
+def apart(less: float, error: float, word: str = ORDER) -> str:
+    """Whether a difference that is claimed to be positive is, by CLEAR standard errors of it."""
+    if less > CLEAR * error:
+        return word
+    return NOT if less < -CLEAR * error else UNCONFIRMED
+
+
 def not_done(paper: str, item: str, claim: str, because: str = NO_DATA) -> Verdict:
     return Verdict(paper, item, claim, NOT_DONE, because=because)
 
@@ -90,12 +103,26 @@ class Desk:
         data: the directory with a folder for each data set; None: there is none.
         quick: whether the small form is wanted, on made or bundled data alone.
         figures: of the item at hand, as they are saved.
+        keys: settings of the runs whose noise is by their key.
+        kept: CPU seconds that the kept runs of the item at hand took when they were made.
+        untold: how many of these nothing is known of.
+        used: the runs of the item at hand.
     """
 
     output: Path
     data: Path | None
     quick: bool
     figures: list[str] = field(default_factory=list)
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: float = 0.0
+    untold: int = 0
+    used: set[Path] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Another item."""
+        self.figures.clear()
+        self.used.clear()
+        self.kept, self.untold = 0.0, 0
 
     def folder(self, name: str) -> Path | None:
         """Of a data set; None: it is not there."""
@@ -110,18 +137,44 @@ class Desk:
     def made(self, key: str, toml: str, *pairs: str, ranks: int = 0) -> Path:
         """The directory of a run of a file beside this one, by mpirun on so many ranks, or in this process (0).
 
-        It is made where it is not there; other settings, or another file, have another directory.
+        It is made where it is not there; other settings, or another file, have another directory. What reads data from
+        a place has its noise by `key`, unless the file has one, for by itself that would change with the place.
+
+        Raises:
+            ValueError: another such run has this key.
         """
+        if any(pair.startswith(PLACES) for pair in pairs) and "noise" not in tomllib.loads((HERE / toml).read_text()):
+            if self.keys.setdefault(key, pairs) != pairs:
+                raise ValueError(f"two runs are called {key}: {' '.join(pairs)}; {' '.join(self.keys[key])}")
+            pairs = (*pairs, f"noise.key={key}")
         digest = hashlib.sha256(repr(((HERE / toml).read_text(), pairs, ranks)).encode()).hexdigest()
         place = self.runs / f"{key}-{digest[:8]}"
-        if not (place / "summary.json").exists():
-            shutil.rmtree(place, ignore_errors=True)  # cut short
-            words = [*pairs, f"output.dir={place}", "report=false"]
-            if ranks:
-                _mpirun(ranks, HERE / toml, words)
-            else:
-                mpinodes.run_lockstep(parse(str(HERE / toml), words))
+        words = [*pairs, f"output.dir={place}", "report=false"]
+        if ranks:
+            self.once(place, lambda: _mpirun(ranks, HERE / toml, words))
+        else:
+            self.once(place, lambda: mpinodes.run_lockstep(parse(str(HERE / toml), words)))
         return place
+
+    def once(self, place: Path, make: Callable[[], object]) -> None:
+        """Make a run's directory, or another file, where it is not there; what that costs is kept beside it."""
+        cost = place.with_name(f"{place.name}.cpu")
+        is_used, self.used = place in self.used, self.used | {place}
+        if (place / "summary.json" if place.suffix != ".npz" else place).exists():
+            if not is_used:
+                self.kept += float(cost.read_text()) if cost.exists() else 0.0
+                self.untold += not cost.exists()
+            return
+        shutil.rmtree(place, ignore_errors=True)  # cut short
+        begun = spent()
+        make()
+        cost.write_text(f"{spent() - begun:.3f}")
+
+    def arrays(self, path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, np.ndarray]:
+        """Of an .npz file, that is made where it is not there."""
+        self.once(path, lambda: save(path, **make()))
+        with np.load(path) as found:
+            return dict(found)
 
     def run(self, key: str, toml: str, *pairs: str, ranks: int = 0) -> xr.Dataset:
         """The record of such a run."""
@@ -134,6 +187,7 @@ class Desk:
             RuntimeError: one of them failed.
         """
         place = self.output / "studies" / (Path(toml).stem + key)
+        cost, begun, there = place.with_name(f"{place.name}.cpu"), spent(), len(list(place.rglob("summary.json")))
         study = Study.of([str(HERE / toml), *words, f"output.dir={place}"])
         if self.quick:  # so few that workers take longer to start
             with threadpool_limits(1):
@@ -143,6 +197,11 @@ class Desk:
                 swept = sweep(study, pool, pool)
         if swept.failed:
             raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in swept.failed.items()))
+        before = float(cost.read_text()) if cost.exists() else 0.0
+        self.kept += before
+        self.untold += there if there and not cost.exists() else 0
+        if len(list(place.rglob("summary.json"))) > there:
+            cost.write_text(f"{before + spent() - begun:.3f}")
         return found([place])
 
     def save(self, figure: Figure, name: str, title: str, verdicts: Sequence[Verdict] = ()) -> None:
@@ -153,6 +212,21 @@ class Desk:
         self.output.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.output / name)
         self.figures.append(name)
+
+
+def spent() -> float:
+    """CPU seconds so far, of this process and of those that it started and that have ended."""
+    used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def save(path: Path, **arrays: Any) -> None:
+    """An .npz file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        np.savez(file, **arrays)
+    part.replace(path)
 
 
 def _mpirun(ranks: int, toml: Path, words: list[str]) -> None:

@@ -16,10 +16,10 @@ import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from desk import COLOURS, HERE, REPRODUCED, Desk, Verdict, judged, not_done, panels
+from desk import COLOURS, HERE, REPRODUCED, Desk, Verdict, judged, not_done, panels, save
 from matplotlib.axes import Axes
 from threadpoolctl import threadpool_limits
 
@@ -120,9 +120,8 @@ def make_data(below: Path, size: Size) -> Data:
     features, targets = features[rows], targets[rows]
     flipped = targets.copy()
     flipped[place] *= -1
-    below.mkdir(parents=True, exist_ok=True)
     for name, labels in (("F", targets), ("F-changed", flipped)):
-        np.savez(below / f"{name}.npz", features=features, targets=labels)
+        save(below / f"{name}.npz", features=features, targets=labels)
     return Data(below / "F.npz", below / "F-changed.npz", k, float(features[place, k]), as_drawn, setup.dimension)
 
 
@@ -142,12 +141,11 @@ class Experiments:
         self.data = make_data(self._below, size)
 
     def outputs(self, setting: Setting) -> Outputs:
-        path = self._below / f"outputs-{setting.key()}.npz"
-        if not path.exists():
+        def make() -> dict[str, Any]:
             with threadpool_limits(1):
-                np.savez(path, **self._outputs(setting)._asdict())
-        with np.load(path) as found:
-            return Outputs(**found)
+                return self._outputs(setting)._asdict()
+
+        return Outputs(**self._desk.arrays(self._below / f"outputs-{setting.key()}.npz", make))
 
     def _outputs(self, setting: Setting) -> Outputs:
         k, t, found = self.data.coordinate, self._size.changed, []

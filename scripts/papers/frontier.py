@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tomli_w
-from desk import HERE, NO_DATA, ORDER, Desk, Verdict, not_done, panels
+from desk import FOUND, HERE, NO_DATA, Desk, Verdict, not_done, panels, save
 from frontier_data import Field, Json, Rows, Split, Vector, shares
 from frontier_data import field as data_of
 from frontier_runs import Noise, Priced, accuracy, best_within, models, priced
@@ -144,7 +144,7 @@ class Work:
                 rows = self.field_of("synthetic").public.train
                 for i in range(agents):
                     some = rows.at(slice(i * samples, (i + 1) * samples))
-                    np.savez(parts / f"part-{i}.npz", features=some.features, targets=some.targets)
+                    save(parts / f"part-{i}.npz", features=some.features, targets=some.targets)
             self._priced[key] = priced(trial, epsilon, agents, samples, str(parts / "part-{agent}.npz"))
         return self._priced[key]
 
@@ -307,8 +307,10 @@ def done(work: Work) -> tuple[dict[tuple[Place, float], Json], list[tuple[Place,
             half = path.with_suffix(".half")
             half.write_text(json.dumps(made))
             os.replace(half, path)
+            work.desk.kept -= made["cpu"]  # it was spent just now
         found[place, epsilon] = json.loads(path.read_text())
         spent += found[place, epsilon]["cpu"]
+        work.desk.kept += found[place, epsilon]["cpu"]
     return found, left
 
 
@@ -390,7 +392,7 @@ def told(found: Found) -> list[Verdict]:
     seeds = found.work.design["seeds"]
 
     def verdict(claim: str, ours: str, because: str = COVERS) -> Verdict:
-        return Verdict(PAPER, ITEM, claim, ORDER, ours, seeds=seeds, because=because)
+        return Verdict(PAPER, ITEM, claim, FOUND, ours, seeds=seeds, because=because)
 
     rows = [
         verdict("most accurate at equal proven ε, tuned on public data; in how many settings", _winners(found)),

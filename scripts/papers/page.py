@@ -10,9 +10,9 @@ Json = dict[str, Any]
 
 COLOURS = {
     "reproduced within its spread": "#009E73", "order only": "#0072B2", "not reproducible": "#D55E00",
-    "not done": "#777777",
+    "not confirmed": "#CC79A7", "found here": "#222222", "not done": "#777777",
 }  # fmt: skip
-COLUMNS = ("item", "claim", "verdict", "ours", "the paper's", "difference", "seeds", "why", "by", "time")
+COLUMNS = ("item", "claim", "verdict", "ours", "the paper's", "difference", "seeds", "why", "by", "cost")
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1250px; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; width: 100%; margin: 0.7em 0 2em; }
@@ -31,8 +31,10 @@ def html(index: Json, verdicts: list[Json], items: dict[str, Json]) -> str:
         f"<style>{STYLE}</style><h1>The papers, redrawn</h1>",
         "<p>" + ", ".join(f"{count} {_coloured(word)}" for word, count in counted.items()) + ".</p>",
         "<p>Order only: the papers' relations hold, their numbers are other ones, or not printed. Not reproducible: "
-        "the claim does not hold here, for the reason given. Seeds are those really run; the time is that of the whole "
-        "script, which its section below says how to run.</p>",
+        "the claim does not hold here, for the reason given. Not confirmed: neither shown nor refuted, for seeds do "
+        "not tell it apart, or because a larger privacy loss is all that is proven, and no attack is shown. Found "
+        "here: no paper claims it. Seeds are those really run; the cost is CPU time of the whole script from scratch, "
+        "kept runs at what they took when they were made; its section below says how to run it.</p>",
     ]
     if any(item["quick"] for item in items.values()):
         parts.append(
@@ -64,12 +66,19 @@ def _row(verdict: Json, items: dict[str, Json]) -> str:
     cells = [f"<td>{escape(word)}</td>" for word in words]
     cells.append(f"<td class='verdict'>{_coloured(verdict['verdict'])}</td>")
     cells += [f"<td>{escape(word)}</td>" for word in after]
-    time = f"{verdict['seconds']:g} s" if verdict["ours"] else ""
-    return f"<tr>{''.join(cells)}<td>{link}</td><td>{time}</td></tr>"
+    cost = cost_of(items[name]) if name and verdict["ours"] else ""
+    return f"<tr>{''.join(cells)}<td>{link}</td><td>{cost}</td></tr>"
+
+
+def cost_of(item: Json) -> str:
+    """From scratch; where that of a kept run is not known, at least."""
+    return f"{'at least ' * bool(item['untold'])}{item['cost']:g} s"
 
 
 def _section(name: str, item: Json) -> str:
     figures = "".join(f"<p><img src='{escape(figure)}' alt='{escape(figure)}'></p>" for figure in item["figures"])
-    cost = f"{item['seconds']:g} s, {item['cpu']:g} s of CPU in this process"
+    cost = f"{cost_of(item)} of CPU from scratch; drawn last in {item['seconds']:g} s, {item['cpu']:g} s of CPU"
+    if item["untold"]:
+        cost += f" (of {item['untold']} of its kept runs nobody wrote down what they took)"
     text = f"<pre>{escape(item['text'])}</pre>" if item["text"] else ""
     return f"<h3 id='{name}'>{name}</h3><p><code>{escape(item['command'])}</code>: {cost}</p>{figures}{text}"

@@ -46,6 +46,24 @@ def test_no_message_moves_further_than_was_accounted_for(tmp_path, experiment):
         assert max(f.touched for f in findings) > 1
 
 
+def test_late_feedback_is_followed_to_the_message_that_carries_it(tmp_path):
+    experiment = {
+        "algorithm": {"name": "weight-balancing", "gradient_at": "public", "noise_index": "corrected"},
+        "feedback": {"points": 2, "delay": 3}, "rounds": 12,
+    }  # fmt: skip
+    found = replay(Recorded(recorded(tmp_path, **experiment)), 0, rounds=1, seed=0)
+    assert not found.exceeded
+    assert found.direct > 0.1
+    tried = sum(1 for _ in adjacent_of_all(Recorded(tmp_path / "run"), range(1, 12 - 3)))
+    assert found.changes == tried  # all but of the last rounds, whose samples no message carries
+
+
+def adjacent_of_all(run, rounds):
+    draws = np.random.default_rng(0)
+    for round in rounds:
+        yield from adjacent(run.setup, run.losses(0), 0, round, draws)
+
+
 def test_the_replayed_messages_are_those_of_the_run(tmp_path):
     """On its own data an agent says what it said: its releases less the noise it drew."""
     from mpinodes.core.seeds import Draws, Purpose

@@ -142,7 +142,8 @@ def test_replay_tries_the_ends_of_the_doubles_and_nothing_moves_further(tmp_path
     found = [replay(run, agent, rounds=4, seed=1) for agent in range(run.setup.topology.agents)]
     assert not any(f.exceeded for f in found), found
     assert max(f.direct for f in found) > 0.05
-    assert all(f.changes == 11 * 9 for f in found)
+    used = 7 if name.startswith("two-stage") else 9  # rounds whose samples are in a message: one more is handed over
+    assert [f.changes for f in found] == [11 * used] * len(found)
 
 
 def test_what_is_tried_reaches_the_ends_of_the_domain():
