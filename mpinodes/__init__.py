@@ -68,7 +68,7 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
     from mpinodes.simulation.alone import run
 
     tree = gathered({"report": False}, *asked, keys)
-    if hasattr(tree.get("data", {}).get("file"), "to_csv"):
+    if not isinstance((tree.get("data") or {}).get("file", ""), str):
         from mpinodes.formats.frames import kept
 
         tree["data"] = kept(tree["data"])

@@ -2,7 +2,8 @@
 
 Rounds done, mean loss, regret, what is spent of privacy, seconds left, and what is still to do when the rounds are
 over. It reads what a run leaves in its directory and costs the run nothing: regret so far, and ε so far, are worked out
-here, from the experiment. It ends when all the runs have ended: exit code 0, or 1 where one failed.
+here, from the experiment. It ends when all the runs have ended: exit code 0, or 1 where one failed, or
+ended before its time.
 """
 
 from __future__ import annotations

@@ -15,9 +15,11 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     """A `data` section whose `file` is a data frame, with that as a .csv in FOLDER, named by its content.
 
     Raises:
-        BadInput: its columns have no names of their own, or it cannot be written.
+        BadInput: it is none, its columns have no names of their own, or it cannot be written.
     """
     frame = data["file"]
+    if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):
+        raise BadInput(f"data.file: a {type(frame).__name__}; expected the path of a file, or a pandas data frame")
     if index := [repr(name) for name in frame.index.names if name is not None]:
         raise BadInput(
             f"data.file: {', '.join(index)} is the data frame's index, and no column: reset_index() makes it one"
@@ -25,8 +27,9 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
         raise BadInput(f"data.file: a data frame whose columns are {names}: each needs a name of its own")
-    floats = {name: "float64" for name, kind in frame.dtypes.items() if kind == "float32"}  # as numbers, not as words
-    text = frame.astype(floats).to_csv(index=False)
+    numbers = {"float32": "float64", "bool": "int64", "boolean": "Int64"}  # not as words
+    kinds = {name: numbers[str(kind)] for name, kind in frame.dtypes.items() if str(kind) in numbers}
+    text = frame.astype(kinds).to_csv(index=False)
     path = FOLDER / f"{blake2b(text.encode(), digest_size=8).hexdigest()}.csv"
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)

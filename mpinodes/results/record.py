@@ -161,6 +161,16 @@ def held(run: Path) -> Iterator[None]:
         yield
 
 
+def is_held(run: Path) -> bool:
+    """Whether somebody writes to a run directory, or that cannot be told."""
+    try:
+        with (run / LOG).open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
 def _locked(fd: int) -> bool:
     """Whether a lock could be taken, or needs not be, where the file system has none."""
     try:

@@ -21,6 +21,7 @@ from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.results.accounting import claim
 from mpinodes.results.comparator import best
 from mpinodes.results.privacy_words import number
+from mpinodes.results.record import is_held
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.budget import Nothing, events
 
@@ -30,6 +31,9 @@ SECONDS = 0.5  # between two looks at a directory
 SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
 SHARE = 0.2  # of the time, at most, is for working out regret and ε
 SILENCE = 600.0  # seconds without a word, after which a run counts as ended
+UNBEGUN = 60.0  # seconds in which a run is to begin where there is none yet
+LEFT = 2.0  # seconds in which nobody is at work on a run, after which it counts as ended
+OF_A_RUN = ("experiment.toml", "progress.jsonl", "record.h5", "summary.json", "failed.txt")
 AGENT_ROUNDS = 300_000  # above which ε so far is what the paper claims alone
 
 
@@ -90,19 +94,19 @@ class Watched:
         self._directory, self._run = directory, directory
         self._line: Json = {}
         self._read = 0
-        self._heard = time.monotonic()
+        self._heard = self._held = time.monotonic()
         self._worked: Worked | None = None
         self._regret, self._epsilon, self._again = "", "", 0.0
         self.ended = self.failed = False
 
     def look(self) -> str:
         """What there is to say of it now, in a line."""
-        name = "".join(sign if sign.isprintable() else "?" for sign in self._directory.name)
+        name = "".join(sign if sign.isprintable() else "?" for sign in self._directory.resolve().name)
         return f"{name}: {self._told()}"
 
     def _told(self) -> str:
         if (summary := _json(self._directory / "summary.json")) is not None:
-            self.ended = True
+            self.ended, self.failed = True, bool(summary.get("partial"))
             return _result(summary, self._directory)
         if (failed := self._directory / "failed.txt").exists():
             self.ended = self.failed = True
@@ -110,10 +114,20 @@ class Watched:
             return f"ended without a result: {said.strip()[:300]}"
         self._read_on()
         silent = time.monotonic() - self._heard
-        if silent > SILENCE:
+        if self._ends(silent):
             self.ended = self.failed = True
-            return f"no word for {SILENCE / 60:.0f} minutes: it counts as ended; last: {self._progress()}"
+            return f"{self._ends(silent)}: it counts as ended; last: {self._progress()}"
         return self._progress() + (f", silent for {silent:.0f} s" if silent > 10 else "")
+
+    def _ends(self, silent: float) -> str:
+        """Why nothing more will come; empty: something may."""
+        if is_held(self._directory):
+            self._held = time.monotonic()
+        if time.monotonic() - self._held > LEFT and (self._directory / "experiment.toml").exists():
+            return "nobody is at work on it, and there is no result"
+        if not self._line and silent > UNBEGUN and not _is_run(self._directory):
+            return f"no run has begun there in {UNBEGUN:.0f} s"
+        return f"no word for {SILENCE / 60:.0f} minutes" if silent > SILENCE else ""
 
     def _read_on(self) -> None:
         """The last whole line of progress, of the latest of repeats."""
@@ -161,7 +175,7 @@ class Watched:
             worked = self._worked if self._worked and self._worked.directory == run else Worked(run)
             with np.errstate(all="ignore"):
                 regret, epsilon = f"R/T {fitness - worked.least(t):.4g} at round {t}", worked.epsilon(t)
-        except (BadInput, OSError, ValueError, ArithmeticError):
+        except Exception:
             return  # data or parts are not at hand here: the rest is told all the same
         self._worked, self._regret, self._epsilon = worked, regret, epsilon
         self._again = time.monotonic() + (time.monotonic() - begun) / SHARE
@@ -170,7 +184,8 @@ class Watched:
 def _result(summary: Json, directory: Path) -> str:
     network = (summary.get("privacy") or {}).get("network") or {}
     regret = summary.get("network_regret_per_round")
-    parts = [f"done, {summary.get('rounds')} rounds in {summary.get('timing', {}).get('total', nan):.1f} s"]
+    how = "ended before its time, with" if summary.get("partial") else "done,"
+    parts = [f"{how} {summary.get('rounds')} rounds in {summary.get('timing', {}).get('total', nan):.1f} s"]
     parts.append("" if regret is None else f"R/T {regret:.4g}")
     if summary.get("privacy", {}).get("noise") is None:
         parts.append("no noise")
@@ -189,6 +204,17 @@ def _json(path: Path) -> Json | None:
     return found if isinstance(found, dict) and "timing" in found else None
 
 
+def _is_run(directory: Path) -> bool:
+    return any((directory / name).exists() for name in OF_A_RUN) or any(directory.glob("repeat-*"))
+
+
+def _require_runs(directories: Sequence[Path]) -> None:
+    """Refuse what is there and will not be a run."""
+    for directory in directories:
+        if directory.exists() and not (directory.is_dir() and (_is_run(directory) or not any(directory.iterdir()))):
+            raise BadInput(f"{directory}: not the directory of a run: there is no experiment.toml in it")
+
+
 def watch(directories: Sequence[Path], out: TextIO) -> int:
     """Tell of runs until all have ended: over each other on a terminal, elsewhere a line now and then.
 
@@ -197,8 +223,12 @@ def watch(directories: Sequence[Path], out: TextIO) -> int:
         out: where it is told.
 
     Returns:
-        0, or 1 where a run ended without a result.
+        0, or 1 where a run ended without a result, or before its time.
+
+    Raises:
+        BadInput: one of them is there, and no run's.
     """
+    _require_runs(directories)
     runs = [Watched(directory) for directory in directories]
     said = [""] * len(runs)
     last = [-SECONDS_BETWEEN_LINES] * len(runs)

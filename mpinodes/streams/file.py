@@ -171,7 +171,7 @@ class File(LabelledStream):
         shown = ", ".join(f"{value:g}" for value in found[:5])
         raise BadInput(
             f"{self.file}: {len(found)} different targets ({shown}{', ...' if len(found) > 5 else ''}); two labels "
-            "expected: state them by data.labels, or set data.targets=real"
+            "expected: state them by data.labels, or set data.targets=classes (for problem.loss=softmax), or real"
         )
 
     def open(self) -> tuple[Source, Source | None]:

@@ -86,6 +86,9 @@ def _unconnected(topology: Topology, rounds: int, needed: int | None) -> BadInpu
     far, remedy = "not connected", "add edges or rounds" if topology.period is None else "add edges"
     if needed is not None:
         far, remedy = f"{far} in a run of only {rounds} rounds", f"set rounds={needed} or more, or add edges"
+    edges = topology.edges(1)
+    if topology.from_file and not any((i, j) in edges for j, i in edges):
+        remedy += ", or topology.undirected=true, if its edges go both ways"
     return BadInput(
         f"{topology.source}: {far}: in the union of rounds 1 to {rounds} nothing that agent {j} says "
         f"ever reaches agent {i}; {remedy}"

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from mpinodes import report
+from mpinodes.core.errors import BadInput
 from mpinodes.simulation import watching
 from tests.helpers.parts import run_of
 from tests.helpers.running import mpirun, run_alone
@@ -81,11 +83,40 @@ def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, mon
     (place / "progress.jsonl").write_text(json.dumps(line) + "\n")
     assert watching.Watched(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, 9 rounds/s, 3 s left"
     monkeypatch.setattr(watching, "SILENCE", 0.05)
+    monkeypatch.setattr(watching, "UNBEGUN", 0.05)
     begun = time.monotonic()
     code, told = watched("run", "nothing")
     assert code == 1
     assert told.count("it counts as ended") == 2
+    assert "nothing: no run has begun there" in told
     assert time.monotonic() - begun < 5
+
+
+def test_a_run_that_nobody_is_at_work_on_has_ended(tmp_path, watched, monkeypatch):
+    """A failed one, whose algorithm of the user's raises where ε is worked out too, and one that was killed."""
+    monkeypatch.setattr(watching, "LEFT", 0.3)
+    (tmp_path / "bad.py").write_text(slow("0 / (here.t < 9)"))
+    words = f"algorithm.path={tmp_path / 'bad.py'} topology.name=ring rounds=12 data.total=700 record.chunk=1"
+    with pytest.raises(ZeroDivisionError):
+        run_of(tmp_path / "run", words)
+    code, told = watched("run")
+    assert code == 1
+    assert "run: nobody is at work on it, and there is no result: it counts as ended" in told
+    assert report.main([str(tmp_path / "run")]) == 0
+    code, told = watched("run")
+    assert code == 1
+    assert told.startswith("run: ended before its time, with ")
+
+
+@pytest.mark.parametrize("what", ["a file", "a directory of runs"])
+def test_what_is_there_and_no_run_is_refused(what, tmp_path, watched):
+    path = tmp_path / "it"
+    if what == "a file":
+        path.write_text("1,2\n")
+    else:
+        (path / "run").mkdir(parents=True)
+    with pytest.raises(BadInput, match="not the directory of a run"):
+        watched("it")
 
 
 def test_a_finished_run_is_told_of_at_once_and_on_a_terminal_in_its_place(tmp_path, watched):

@@ -536,6 +536,18 @@ def test_an_index_with_a_name_is_not_left_out_without_a_word(tmp_path):
     assert "'a' is the data frame's index" in error(frames.kept, {"file": frame().set_index("a")})
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean"])
+def test_what_get_dummies_makes_of_words_is_numbers(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = frames.kept({"file": frame(a=[True, False, True], y=[False, True, True]).astype({"a": kind, "y": kind})})
+    read = table.read(tmp_path / kept["file"], table.Stated(header=True, target="d"))
+    assert dense(read).tolist() == [[1, 0], [0, 1], [1, 1]]
+
+
+def test_what_is_no_data_frame_is_said():
+    assert "data.file: a Series; expected the path" in error(frames.kept, {"file": frame()["a"]})
+
+
 def test_a_parquet_that_is_none(tmp_path, monkeypatch):
     assert re.search("own.parquet: not Parquet: ", error(table.read, put(tmp_path / "own.parquet", "PAR1")))
     assert re.search("none.parquet: cannot be read", error(table.read, tmp_path / "none.parquet"))

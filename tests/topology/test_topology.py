@@ -251,6 +251,9 @@ def test_a_graph_that_is_not_connected_names_two_agents(tmp_path):
         BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"
     ):
         facts.connectivity(graph, 10)
+    one_way = files.read(written(tmp_path, edges=edges[:2]))
+    with pytest.raises(BadInput, match=r"add edges, or topology.undirected=true, if its edges go both ways"):
+        facts.connectivity(one_way, 10)
 
 
 def test_a_graph_that_is_connected_only_after_the_run_is_refused():

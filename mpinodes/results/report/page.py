@@ -41,7 +41,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
         measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
         remarks=_remarks(s), privacy=_privacy(s["privacy"], s.get("checked")),
         figures=[_figure(title, file) for title, file in figures.items()], live=live,
-        timing=[(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in PARTS if part != "report"],
+        timing=_timing(s),
         ranks=_ranks(s["timing"].get("ranks")),
         again=SAME_BITS if s["reproducible"] else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in s["versions"].items()),
@@ -56,6 +56,12 @@ def _template() -> Template:
     """Whatever a summary says is escaped there: the page's own words alone are markup."""
     pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return pages.get_template("page.html")
+
+
+def _timing(s: Json) -> list[tuple[str, str]]:
+    """Seconds by part; of a run that was ended before its time none is known."""
+    parts = [] if s.get("partial") else [part for part in PARTS if part != "report"]
+    return [(part.replace("_", "-"), f"{s['timing'][part]:.2f}") for part in parts]
 
 
 def _partial(s: Json) -> str:
