@@ -184,8 +184,9 @@ class Watched:
 def _result(summary: Json, directory: Path) -> str:
     network = (summary.get("privacy") or {}).get("network") or {}
     regret = summary.get("network_regret_per_round")
-    how = "ended before its time, with" if summary.get("partial") else "done,"
-    parts = [f"{how} {summary.get('rounds')} rounds in {summary.get('timing', {}).get('total', nan):.1f} s"]
+    seconds = summary.get("timing", {}).get("total", nan)
+    how = "ended before its time, with {} rounds" if summary.get("partial") else f"done, {{}} rounds in {seconds:.1f} s"
+    parts = [how.format(summary.get("rounds"))]
     parts.append("" if regret is None else f"R/T {regret:.4g}")
     if summary.get("privacy", {}).get("noise") is None:
         parts.append("no noise")
