@@ -13,6 +13,7 @@ from typing import Any
 
 from mpinodes import __version__
 from mpinodes.config import registry
+from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.results.siblings import files_of
 
@@ -102,12 +103,20 @@ def _untried(e: Experiment, key: str) -> list[str]:
 
 
 def condition(checked: list[Json] | None) -> str:
-    """What stands beside every proven number; empty: nothing is conditional."""
+    """What stands beside every proven number; empty: nothing is conditional.
+
+    Raises:
+        BadInput: a summary was changed by hand.
+    """
     if not checked:
         return ""
+    if not isinstance(checked, list) or not all(
+        isinstance(file, dict) and {"tested", "sha256"} <= file.keys() for file in checked
+    ):
+        raise BadInput("summary.json: what it says of files that were checked is not what a run writes")
     if any(not file["tested"] for file in checked):
         return NOT_TESTED
-    return TESTED.format(", ".join(file["sha256"][:SHORT] for file in checked))
+    return TESTED.format(", ".join(str(file["sha256"])[:SHORT] for file in checked))
 
 
 def digest_of(path: Path) -> str:

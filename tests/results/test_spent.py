@@ -205,3 +205,11 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match="version"):
         spent.read([old])
     shutil.rmtree(run)
+
+
+@pytest.mark.parametrize("checked", ["x", ["x"], [{"tested": 1}], 3, [3]])
+def test_a_summary_changed_by_hand_is_a_line(checked, tmp_path):
+    run = run_of(tmp_path / "run", DOLA)
+    (run / "summary.json").write_text(json.dumps(summary_of(run) | {"checked": checked}))
+    with pytest.raises(BadInput, match="files that were checked"):
+        spent.text(spent.read([run]), None)
