@@ -99,7 +99,8 @@ class Keeper:
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
         self._folder, self._name, self._whose = run / FOLDER, name, whose
-        self._draft = f"{self._folder}/{name}.part"  # which what is needed no more becomes
+        self._place = str(self._folder)  # a Path is made in more time than a file is renamed in
+        self._draft = f"{self._place}/{name}.part"  # which what is needed no more becomes
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
@@ -133,7 +134,7 @@ class Keeper:
             BadInput: another version of mpinodes wrote it.
             OSError: it cannot be read.
         """
-        path = self._path(t)
+        path = Path(self._path(t))
         content = snapshot.load(path)
         if content.get("layout") != LAYOUT:
             raise BadInput(
@@ -159,8 +160,8 @@ class Keeper:
         with suppress(OSError):
             os.replace(self._path(t), self._draft)
 
-    def _path(self, t: int) -> Path:
-        return self._folder / f"{t}-{self._name}"
+    def _path(self, t: int) -> str:
+        return f"{self._place}/{t}-{self._name}"
 
 
 def identity(setup: Setup) -> str:

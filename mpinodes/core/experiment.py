@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isinf
+from math import ceil, isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -532,6 +532,11 @@ def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
 
 
-def chunk_rounds(chunk: int, width: int, rounds: int) -> int:
-    """Rounds that fit in `chunk` bytes at `width` floats a round, but at most an eighth of a run, to see it move."""
-    return max(1, min(rounds // 8, chunk // (8 * width)))
+def chunk_rounds(e: Experiment, width: int) -> int:
+    """Rounds that fit in a chunk at `width` floats a round, but at most an eighth of a run, to see it move.
+
+    Where all is kept every so many rounds it is as near to that as lets whole chunks end there.
+    """
+    fit = max(1, min(e.rounds // 8, e.record.chunk // (8 * width)))
+    every = e.checkpoint.every
+    return ceil(every / max(1, round(every / fit))) if every else fit

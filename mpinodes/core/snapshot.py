@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Damaged(ValueError):
     """A file is not as `save` left it."""
 
 
-def save(path: Path, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
+def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
     """Write a file, whole or not at all.
 
     Args:
@@ -40,13 +41,16 @@ def save(path: Path, content: Mapping[str, Any], draft: str, lasting: bool = Fal
         TypeError: something in it is no plain data; names it.
         OSError: it cannot be written.
     """
-    whole = dumps(content)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-        file.write(whole)
-        file.flush()
-        file.truncate()
+    rest = memoryview(dumps(content))
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.ftruncate(file, len(rest))
+        while rest:
+            rest = rest[os.write(file, rest) :]
         if lasting:
-            os.fsync(file.fileno())
+            os.fsync(file)
+    finally:
+        os.close(file)
     os.replace(draft, path)
 
 
@@ -99,12 +103,12 @@ def _sum(packed: bytes | memoryview) -> bytes:
 
 
 def _packed(value: Any, where: str) -> Any:
-    kind = type(value)
+    kind: Any = type(value)
     if value is None or kind in (bool, float, str):
         return value
     if kind is int:
         return value if value.bit_length() <= LONGEST else {"int": hex(value)}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         return _packed_array(value)
     if kind in (tuple, list):
         return {kind.__name__: [_packed(inner, f"{where}[{k}]") for k, inner in enumerate(value)]}
@@ -126,7 +130,8 @@ def _packed_array(value: Any) -> Any:
     return {how: [value.dtype.str, list(value.shape), value.tobytes("F" if by_columns else "C")]}
 
 
-def _names(kind: type) -> tuple[str, ...]:
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
     """Of the parts of a dataclass or named tuple; none: it is neither."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))

@@ -34,7 +34,7 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     In the end the comparator has all samples before it, but of quadratic losses that are drawn anew in every round.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
-    buffers = 4 * 8 * n * layout.width * chunk_rounds(e.record.chunk, layout.width, e.rounds) + BYTES_AT_ONCE
+    buffers = 4 * 8 * n * layout.width * chunk_rounds(e, layout.width) + BYTES_AT_ONCE
     together = n * min(e.rounds, STRETCH)
     return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together + _held(setup)
 

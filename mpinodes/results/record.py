@@ -187,6 +187,8 @@ Variables = Mapping[str, Variable]
 
 def joined(parts: Sequence[Variables]) -> dict[str, Variable]:
     """Rounds that follow each other, as one."""
+    if len(parts) == 1:
+        return dict(parts[0])
     return {
         name: v._replace(values=np.concatenate([some[name].values for some in parts])) for name, v in parts[0].items()
     }

@@ -14,8 +14,7 @@ LONG, SHORT = 1.0, 0.25  # seconds of a chunk: beyond the one the next are short
 
 def longest_chunk(setup: Setup) -> int:
     """Rounds of a chunk, at most."""
-    e = setup.experiment
-    return chunk_rounds(e.record.chunk, setup.layout.width, e.rounds)
+    return chunk_rounds(setup.experiment, setup.layout.width)
 
 
 class Plan:

@@ -139,7 +139,7 @@ def took(words: str, stop: int | None) -> Took:
 def followed(setup: Any, directory: Path, stop: int | None) -> tuple[int, int]:
     """Rounds and horizons of a run of random estimates."""
     e, n, width = setup.experiment, setup.topology.agents, setup.layout.width
-    length, rng = chunk_rounds(e.record.chunk, width, e.rounds), np.random.default_rng(0)
+    length, rng = chunk_rounds(e, width), np.random.default_rng(0)
     chunks = [np.zeros((n, length, width)) for _ in range(4)]
     for chunk in chunks:
         chunk[..., : setup.dimension] = rng.normal(size=(n, length, setup.dimension)) / setup.dimension**0.5

@@ -113,7 +113,7 @@ def bare(world: MPI.Comm, setup: Setup, wait) -> float:
     agents, comm = world.Split(int(world.rank == logger)), world.Dup()
     e, d, me = setup.experiment, setup.dimension, world.rank
     rounds, end = e.rounds, HEADER + d
-    length = chunk_rounds(e.record.chunk, d + 4, rounds)
+    length = chunk_rounds(e, d + 4)
     owners = range(logger) if setup.algorithm.decomposable else [0]
     losses = [
         [(f.features, f.targets) for f in map(setup.stream.of(i), range(1, rounds + 1))]

@@ -493,9 +493,10 @@ def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
     """In lockstep; under MPI in tests/cli."""
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 rounds={rounds} record.decisions=true"
     width = setup_of(words).layout.width
+    words_of_length = f"{words} record.chunk={8 * width * length}"
     one = mpinodes.load(run_of(tmp_path / "one", words))
-    other = mpinodes.load(run_of(tmp_path / "other", f"{words} record.chunk={8 * width * length}"))
-    assert chunk_rounds(8 * width * length, width, rounds) == min(length, rounds // 8)
+    other = mpinodes.load(run_of(tmp_path / "other", words_of_length))
+    assert chunk_rounds(setup_of(words_of_length).experiment, width) == min(length, rounds // 8)
     for name in ("decision", "event_scale", "event_uses", "horizon", "round", "decision_last"):
         np.testing.assert_array_equal(one[name], other[name])
     np.testing.assert_allclose(one.loss, other.loss, rtol=1e-13)  # which is summed chunk by chunk

@@ -370,3 +370,19 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
     (tmp_path / "checkpoint" / f"10-{LOGGER}").rename(tmp_path / "checkpoint" / f"15-{LOGGER}")
     with pytest.raises(snapshot.Damaged, match="of another round"):
         other.load(15)
+
+
+@pytest.mark.parametrize(("every", "chunks"), [(40, 1), (90, 1), (110, 1), (120, 2), (400, 5), (10**9, None)])
+def test_whole_chunks_end_where_all_is_kept(every, chunks):
+    """75 rounds fit in one: a rest of some rounds, at every checkpoint, costs what a whole one does."""
+    words = "algorithm.name=dpsda-ps rounds=10000 data.epochs=36"
+    width = setup_of(words).layout.width
+    plan = Plan(setup_of(f"{words} record.chunk={8 * width * 75} checkpoint.every={every}"))
+    assert plan.longest == (-(-every // chunks) if chunks else 76)
+    ends = [0]
+    while order := plan.next():
+        ends.append(order.end)
+        plan.came()
+    begun = ends.index(every * (400 // every)) if chunks else 10  # chunks grow in the beginning
+    lengths = np.diff(ends[begun:-1])
+    assert lengths.min() > 0.9 * plan.longest
