@@ -158,15 +158,18 @@ def take_round(row: Row, peers: Path | None) -> Run:
 
 
 def take_peer(row: Row, peers: Path | None) -> Run:
-    """A watched run of mpinodes, and then the peer."""
+    """A watched run of mpinodes, then the peer, then all agents of mpinodes in one process."""
     theirs = peer.prepared(row.name, peers)
     ours = commands.beside_bare(row.ranks, list(row.words), row.limit, watched=True)
     with tempfile.TemporaryDirectory() as there:
         found: Run = json.loads(commands.timed(theirs(row), Path(there), row.limit).out.splitlines()[-1])
+    one = commands.alone([*row.words, f"topology.agents={row.agents}"], row.limit)
     cpu = sum(agent["rounds"] for agent in ours["spent"]["agents"]) + ours["spent"]["logger"]["follow"]
     mine = {"rate": ours["rounds_per_second"], "cpu": cpu}
     other = {"rate": row.rounds / found["seconds"], "cpu": found["cpu"] / row.rounds}
-    return {"ours": mine, "theirs": other, "told": found, "timing": ours["timing"], "spent": ours["spent"]}
+    alone = {"rate": one["rounds_per_second"], "cpu": one["spent"]["logger"]["follow"]}
+    rates = {"ours": mine, "alone": alone, "theirs": other}
+    return {**rates, "told": found, "timing": ours["timing"], "spent": ours["spent"]}
 
 
 def take_command(row: Row, peers: Path | None) -> Run:
@@ -274,13 +277,17 @@ def show_round(row: Row, runs: list[Run]) -> Shown:
 
 def show_peer(row: Row, runs: list[Run]) -> Shown:
     """Rounds per second and CPU of a round, ours and theirs."""
+    return [(row.name, _beside(runs, "ours")), ("    in one process", _beside(runs, "alone"))]
+
+
+def _beside(runs: list[Run], mine: str) -> list[str]:
     cells = [str(len(runs))]
     for what, unit in (("rate", 1.0), ("cpu", 1e6)):
-        ours, theirs = ([unit * run[whose][what] for run in runs] for whose in ("ours", "theirs"))
+        ours, theirs = ([unit * run[whose][what] for run in runs] for whose in (mine, "theirs"))
         ratios = sorted(a / b if what == "rate" else b / a for a, b in zip(ours, theirs, strict=True))
         cells += [f"{statistics.median(ours):.0f}", f"{statistics.median(theirs):.0f}"]
         cells += [f"{statistics.median(ratios):.3g}", f"{ratios[0]:.2g}-{ratios[-1]:.2g}"]
-    return [(row.name, cells)]
+    return cells
 
 
 def account(row: Row, runs: list[Run]) -> list[str]:
@@ -325,8 +332,8 @@ ABOUT = {
     "seconds of CPU after the rounds; seconds of the command",
     "wires": "µs of one message: between two cores, and between two processes that share one",
     "round": "rounds per second beside a bare loop written out by hand",
-    "peers": "mpinodes and another, in turn: rounds per second, and µs of CPU of a round on all ranks; ratios above 1: "
-    "mpinodes is faster, or takes less",
+    "peers": "mpinodes, over MPI and in one process, and another, in turn: rounds per second, and µs of CPU of a round "
+    "on all ranks; ratios above 1: mpinodes is faster, or takes less",
 }
 
 
