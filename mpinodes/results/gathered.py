@@ -7,12 +7,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.core import Features, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # of features turned into numbers
+POINTS_AT_ONCE = 256  # that they are held against
 IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
 
 
@@ -118,12 +120,16 @@ class Labelled(Examined):
         for start in range(0, len(targets), ROWS_AT_ONCE):
             features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
             wanted = targets[start : start + ROWS_AT_ONCE, None]
-            if self._classes:
-                rows = points.reshape(self._classes, -1, points.shape[1])
-                right += (np.argmax([features @ row for row in rows], axis=0) == wanted).sum(axis=0)
-            else:
-                right += ((np.asarray(features @ points) > 0) == (wanted > 0)).sum(axis=0)
+            for k in range(0, len(right), POINTS_AT_ONCE):
+                some = slice(k, k + POINTS_AT_ONCE)
+                right[some] += self._is_right(features, points[:, some], wanted).sum(axis=0)
         return right / len(targets)
+
+    def _is_right(self, features: Features, points: Vector, wanted: Vector) -> NDArray[np.bool]:
+        if self._classes:
+            rows = points.reshape(self._classes, -1, points.shape[1])
+            return np.asarray(np.argmax([features @ row for row in rows], axis=0) == wanted)
+        return np.asarray((np.asarray(features @ points) > 0) == (wanted > 0))
 
 
 class RealValued(Examined):

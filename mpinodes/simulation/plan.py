@@ -9,7 +9,7 @@ from mpinodes.core.checkpoints import Order
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.parts import Setup
 
-LONG, SHORT = 1.0, 0.25  # seconds of a chunk: beyond the one the next are shorter, below the other longer
+LONG = 1.0  # seconds of a chunk: beyond it the next are shorter, below half of it longer
 
 
 def longest_chunk(setup: Setup) -> int:
@@ -66,7 +66,7 @@ class Plan:
         took, self._came_at = now - self._came_at, now
         if took > LONG:
             self._length = max(1, self._length // 2)
-        elif took < SHORT:
+        elif took < LONG / 2:
             self._length = min(self.longest, 2 * self._length)
 
     def is_whole(self, t: int) -> int:
