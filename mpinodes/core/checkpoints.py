@@ -8,7 +8,6 @@ messages hide: it is as private as the agent's data.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = "checkpoint"
 LOGGER = "logger"
-IDENTITY = 16  # hexadecimal digits
+DIGITS = 16  # hexadecimal, of the name of a noise
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
 LAYOUT = 3  # of what a checkpoint holds; one more whenever that changes
@@ -94,7 +93,7 @@ class Keeper:
     Args:
         run: the directory.
         name: of the participant.
-        whose: names the run, by what its noise is drawn from (`identity`); empty, to read: any.
+        whose: names the run, by what its noise is drawn from (`noise_name`); empty, to read: any.
     """
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
@@ -164,9 +163,9 @@ class Keeper:
         return f"{self._place}/{t}-{self._name}"
 
 
-def identity(setup: Setup) -> str:
-    """What a run's checkpoints name it by: two that share it are one and the same, but for noise that is secret."""
-    return setup.noise_key.hex()[:IDENTITY]
+def noise_name(setup: Setup) -> str:
+    """What a run's checkpoints and its noise are named by: all that the noise hangs on, which not all data do."""
+    return setup.noise_key.hex()[:DIGITS]
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
@@ -176,4 +175,6 @@ def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
 
 def discard(run: Path) -> None:
     """Take away all that was kept of a run."""
+    import shutil  # which brings more with it than the rest of this
+
     shutil.rmtree(run / FOLDER, ignore_errors=True)

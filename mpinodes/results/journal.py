@@ -37,10 +37,10 @@ class Journal:
         mode = "ab"
         if record.rounds != self._rounds:
             self._rounds, self._written, mode = record.rounds, 0, "wb"
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
         new = record.waiting[self._written :]
         self._written += len(new)
         first = record.rounds + sum(map(rounds_in, record.waiting[: -len(new) or None]))
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
         with self._path.open(mode) as file:
             if new:
                 entry = snapshot.dumps({"first": first, "variables": joined(new)})

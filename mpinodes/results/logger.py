@@ -13,7 +13,7 @@ import numpy as np
 
 from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
-from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order, identity
+from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order, noise_name
 from mpinodes.core.events import Events
 from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, sources, theorems
@@ -47,7 +47,7 @@ class Logger:
     ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
-        self._keeper, self._journal = Keeper(directory, LOGGER, identity(setup)), journal.Journal(directory)
+        self._keeper, self._journal = Keeper(directory, LOGGER, noise_name(setup)), journal.Journal(directory)
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)

@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.core import Setup
+from mpinodes.core.checkpoints import DIGITS, noise_name
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
-DIGITS = 16
 
 
 def headed(setup: Setup) -> str:
     """What is written to experiment.toml: it names the noise, if the seed gives it again."""
     e = setup.experiment
     named = e.private and not e.secret
-    return (f"{HEAD}{_name(setup)}\n" if named else "") + e.toml()
-
-
-def _name(setup: Setup) -> str:
-    return setup.noise_key.hex()[:DIGITS]
+    return (f"{HEAD}{noise_name(setup)}\n" if named else "") + e.toml()
 
 
 def noise_of(file: Path) -> str:
@@ -46,7 +42,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     found = set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
         for file in job.parent.glob(pattern):
-            if job not in file.parents and noise_of(file) == _name(setup) and _is_on_other_data(file, setup):
+            if job not in file.parents and noise_of(file) == noise_name(setup) and _is_on_other_data(file, setup):
                 found.add(file.parent.relative_to(job.parent).as_posix())
     return sorted(found)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpinodes.core.checkpoints import Chunk, Kept, Stopped, identity, keepers_of
+from mpinodes.core.checkpoints import Chunk, Kept, Stopped, keepers_of, noise_name
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
 from mpinodes.core.parts import Setup
@@ -132,7 +132,7 @@ class _Rounds:
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
         """See `repeats.Rounds`."""
-        keepers, kept = keepers_of(place, run.topology.agents, identity(run)), self._kept
+        keepers, kept = keepers_of(place, run.topology.agents, noise_name(run)), self._kept
         self._kept = ()
         begin = kept[0]["round"] if kept else 0
         for keeper in keepers:

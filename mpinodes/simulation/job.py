@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, identity, name_of, places
+from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, noise_name, places
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
@@ -281,7 +281,7 @@ class Job:
             mine = setup if r == 0 else build(single_run(setup.experiment, r))
             step = self._step if r == 0 and self._step else Step(mine, rank)
             mine.stream.forget()
-            keeper = Keeper(all_places[r], name_of(rank), identity(mine))
+            keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
             kept = agreed(comm, keeper) if r == self._done and self._goes_on else None
             channel = Channel(comm, mine.layout.width, longest_chunk(mine), kept["round"] if kept else 0)
             if run_agent(step, mine, agents, channel, wait, keeper, kept):

@@ -18,13 +18,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mpinodes.config.compose import compose
+from mpinodes.core.checkpoints import noise_name
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output, parse
 from mpinodes.core.parts import Setup
 from mpinodes.results import sources
 from mpinodes.results.record import write_text
 from mpinodes.results.runs import summary_of
-from mpinodes.results.siblings import DIGITS, noise_of
+from mpinodes.results.siblings import noise_of
 from mpinodes.results.versions import require_version
 from mpinodes.simulation import alone
 from mpinodes.simulation.launching import in_words
@@ -102,7 +103,7 @@ def _planned(point: Point, runs: Path) -> Plan:
             return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
     is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
     ready = kept_in_budget(setup) if is_ready else setup
-    noise = _own_noise(ready, ready.noise_key.hex()[:DIGITS]) if is_ready else ""
+    noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
     encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
     near = ready.experiment.epsilon if is_ready else 0.0
     return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
