@@ -181,9 +181,7 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
         tuple[str, ...],
         Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),
     ] = ()
-    chunk: Annotated[int, Meta(ge=1, description="bytes that an agent collects before it hands them to the logger")] = (
-        65536
-    )
+    chunk: Annotated[int, Meta(ge=1, description="bytes, about, that an agent hands to the logger at once")] = 65536
 
 
 class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):

@@ -1,0 +1,34 @@
+"""How many ranks of one host start."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mpinodes.simulation.launching import mpirun
+from tests.helpers.parts import run_of
+from tests.helpers.records import same_bits
+from tests.helpers.running import command
+
+FEW = ("algorithm.name=dola", "topology.name=ring", "rounds=20", "report=false")
+SCRIPT = """
+import os, sys
+from mpinodes import run
+from mpinodes.simulation import launching
+launching.MANY = int(sys.argv[1])
+code = run.main(sys.argv[2:])
+sys.stdout.flush()
+os.write(1, f"by {os.environ.get('MPIR_CVAR_CH4_NETMOD')}\\n".encode())
+launching.leave(code)
+"""
+
+
+@pytest.mark.parametrize(("many", "by"), [(3, "ofi"), (4, "None")])
+def test_many_ranks_of_one_host_connect_lightly_and_send_the_same(many, by, tmp_path):
+    """As more than 100 do; of MPICH, as its wheel is built."""
+    told = command([*mpirun(), "-n", "4", sys.executable, "-c", SCRIPT, str(many), *FEW, "output.dir=run"], tmp_path)
+    assert told.code == 0, told.err
+    assert told.out.count(f"by {by}\n") == 4
+    alone = run_of(tmp_path / "alone", " ".join((*FEW, "topology.agents=3")))
+    assert same_bits(tmp_path / "run", alone) == []
