@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, isinf
+from math import isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -536,5 +536,7 @@ def chunk_rounds(e: Experiment, width: int) -> int:
     Where all is kept every so many rounds it is as near to that as lets whole chunks end there.
     """
     fit = max(1, min(e.rounds // 8, e.record.chunk // (8 * width)))
-    every = e.checkpoint.every
-    return ceil(every / max(1, round(every / fit))) if every else fit
+    if not (every := e.checkpoint.every):
+        return fit
+    chunks = max(1, (every + fit // 2) // fit)  # no float: `every` may be larger than any
+    return -(-every // chunks)

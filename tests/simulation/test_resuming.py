@@ -372,7 +372,9 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
         other.load(15)
 
 
-@pytest.mark.parametrize(("every", "chunks"), [(40, 1), (90, 1), (110, 1), (120, 2), (400, 5), (10**9, None)])
+@pytest.mark.parametrize(
+    ("every", "chunks"), [(40, 1), (90, 1), (110, 1), (120, 2), (400, 5), (10**9, None), (10**400, None)]
+)
 def test_whole_chunks_end_where_all_is_kept(every, chunks):
     """75 rounds fit in one: a rest of some rounds, at every checkpoint, costs what a whole one does."""
     words = "algorithm.name=dpsda-ps rounds=10000 data.epochs=36"
