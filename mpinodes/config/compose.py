@@ -5,6 +5,7 @@ asked (nested dictionaries) -> the experiment with every choice made -> its part
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, isinf
 from threading import Lock
@@ -112,12 +113,25 @@ def _section(tree: Tree, name: str, struct: Any) -> Any:
         raise BadInput(_located(wrapped, tree)) from error
 
 
+def _too_large(tree: Tree) -> Iterator[str]:
+    """The keys of whole numbers that 64 bits do not hold."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in _too_large(value))
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield key
+
+
 def _typed(tree: Tree) -> Experiment:
     """The tree as an `Experiment`, or an error that names the key."""
     try:
         experiment = msgspec.convert(tree, Experiment)
     except msgspec.ValidationError as error:
         raise BadInput(_located(str(error), tree)) from error
+    try:
+        msgspec.msgpack.encode(experiment)  # as all ranks are told it
+    except OverflowError as error:
+        raise BadInput(f"{', '.join(_too_large(tree))}: expected a whole number below 2^63") from error
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")

@@ -538,5 +538,5 @@ def chunk_rounds(e: Experiment, width: int) -> int:
     fit = max(1, min(e.rounds // 8, e.record.chunk // (8 * width)))
     if not (every := e.checkpoint.every):
         return fit
-    chunks = max(1, (every + fit // 2) // fit)  # no float: `every` may be larger than any
+    chunks = max(1, (every + fit // 2) // fit)
     return -(-every // chunks)

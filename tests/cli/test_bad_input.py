@@ -46,6 +46,8 @@ BAD = [
     (8, "epsilon=1", "unknown key epsilon; choose from: algorithm"),
     (8, f"{PS} algorithm.mixing=metropolis", "algorithm.mixing = 'metropolis': choose from: push-sum"),
     (8, "rounds=many", "rounds = 'many': expected int, got str"),
+    (8, f"checkpoint.every={'9' * 25}", "checkpoint.every: expected a whole number below 2^63"),
+    (8, f"record.chunk={'9' * 400}", "record.chunk: expected a whole number below 2^63"),
     (8, "rounds=0", "rounds = 0: expected int >= 1"),
     (8, f"{PS} rounds=285", "set data.epochs=2, or fewer rounds"),
     (8, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
