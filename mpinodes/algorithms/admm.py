@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log1p
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Meta
@@ -63,8 +63,7 @@ def of(value: float | Sequence[float], agent: int) -> float:
     return value if isinstance(value, (int, float)) else value[agent]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     f: Vector  # (d,) f_i(t), as sent

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
 
 __all__ = ["DOLA"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

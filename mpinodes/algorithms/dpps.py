@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query,
 __all__ = ["DPPS"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     z: Vector  # (d,) dual

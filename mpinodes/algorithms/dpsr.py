@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DPSR"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

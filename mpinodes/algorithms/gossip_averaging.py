@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
@@ -27,8 +27,7 @@ from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query,
 __all__ = ["GossipAveraging"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
@@ -26,8 +26,7 @@ __all__ = ["HuangDP"]
 Share = Annotated[float, Meta(gt=0, lt=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,7 @@ from mpinodes.core import RELEASED, Inbox, Loss, Neighborhood, Query, Solved, St
 __all__ = ["PVPADMM"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     sent: Sent

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isinf, log, sqrt
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Meta
@@ -47,8 +47,7 @@ Positive = Annotated[float, Meta(gt=0, le=1e100)]
 Rounds: TypeAlias = Any  # a round t, or an array of them
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

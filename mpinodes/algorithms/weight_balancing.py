@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mpinodes.core import (
     RELEASED,
@@ -40,8 +40,7 @@ from mpinodes.core import (
 __all__ = ["WeightBalancing"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Vector  # (d,)

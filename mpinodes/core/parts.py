@@ -164,8 +164,9 @@ class Algorithm(ABC, Generic[S]):
     """What an agent says in a round and what it makes of what it hears: pure functions of an explicit state S.
 
     A frozen dataclass of hyper-parameters, each a key `algorithm.<field>`, of any name but those used here. S is a
-    frozen dataclass of what the next round needs; nothing else is remembered between rounds. No method may keep, change
-    or draw anything: the state and the inbox are read only, and what is returned is new.
+    named tuple of what the next round needs (a frozen dataclass takes three times as long to make); nothing else is
+    remembered between rounds. No method may keep, change or draw anything: the state and the inbox are read only, and
+    what is returned is new.
 
     Attributes:
         run: what the run knows, from public constants.
