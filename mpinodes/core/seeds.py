@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-AHEAD = 1024  # numbers that are drawn at once
+AHEAD, ROUNDS = 4096, 256  # numbers and rounds that are drawn at once, at most
 Law: TypeAlias = Literal["laplace", "standard_normal"]
 
 
@@ -79,7 +79,7 @@ class Draws:
         warm for all but the first, where many agents share a core.
         """
         if t != self._next or (law, size) != self._drawn or not self._ahead:
-            self._many = min(2 * self._many + 1, max(1, AHEAD // size)) if t == self._next else 1
+            self._many = min(2 * self._many + 1, ROUNDS, max(1, AHEAD // size)) if t == self._next else 1
             self._drawn = law, size
             self._ahead = [getattr(self.at(s), law)(size=size) for s in range(t + self._many - 1, t - 1, -1)]
         self._next = t + 1
