@@ -159,15 +159,12 @@ class Job:
         gc.freeze()  # what is there now stays to the end
         gc.enable()
         self._pulse.start(setup.experiment.deadline)
-        with self._pulse.unattended():
-            agents = self._world.Split(int(self._is_logger))
-            channel = self._world.Dup()
         with Signals(acts=self._is_logger) as signals:
             if self._is_logger:
-                code = self._log(setup, channel, signals)
+                code = self._log(setup, signals)
             else:
                 ranks_here = sum(map(self._is_here, range(self._world.size)))
-                code = self._act(setup, agents, channel, make_wait(self._world, ranks_here))
+                code = self._act(setup, make_wait(self._world, ranks_here))
         self._pulse.end()
         return code
 
@@ -268,14 +265,14 @@ class Job:
         resolved = msgspec.msgpack.encode(setup.experiment)
         return setup, Told("", resolved, str(directory), place, done, self._found is not None)
 
-    def _act(self, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, wait: Any) -> int:
+    def _act(self, setup: Setup, wait: Any) -> int:
         """The agent's whole life."""
         from mpinodes.config.building import build
         from mpinodes.core.experiment import single_run
         from mpinodes.simulation.network import Channel, agreed, hear, run_agent
 
         assert self._directory is not None
-        rank, repeats, code = self._world.rank, setup.experiment.repeats, 0
+        comm, rank, repeats, code = self._world, self._world.rank, setup.experiment.repeats, 0
         all_places = places(self._directory, repeats)
         for r in range(self._done, repeats):
             mine = setup if r == 0 else build(single_run(setup.experiment, r))
@@ -284,20 +281,20 @@ class Job:
             keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
             kept = agreed(comm, keeper) if r == self._done and self._goes_on else None
             channel = Channel(comm, mine.layout.width, longest_chunk(mine), kept["round"] if kept else 0)
-            if run_agent(step, mine, agents, channel, wait, keeper, kept):
+            if run_agent(step, mine, comm, channel, wait, keeper, kept):
                 code = STOPPED
                 break
-        hear(self._world, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
+        hear(comm, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
         return code
 
-    def _log(self, setup: Setup, comm: MPI.Comm, signals: Signals) -> int:
+    def _log(self, setup: Setup, signals: Signals) -> int:
         """The logger's."""
         from mpinodes.results import repeats, summary
         from mpinodes.results.timing import process_began
         from mpinodes.simulation.network import tell
 
         assert self._directory is not None
-        rounds, code = _Rounds(comm, signals, self._done, self._found), 0
+        rounds, code = _Rounds(self._world, signals, self._done, self._found), 0
         try:
             found = repeats.log(setup, self._directory, _library(), rounds, process_began())
         except Stopped as stop:

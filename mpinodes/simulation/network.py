@@ -29,7 +29,7 @@ Wait = Callable[[Sequence[MPI.Request]], object]
 
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
-WORDS = 0  # the tag of what is told and heard
+WORDS, FRAMES, ROWS = 0, 2, 3  # tags: of what is told and heard, of what agents exchange, of all on a channel
 OVER = -1  # in the place of a chunk's end: there is none any more
 LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
 GROWTH = 1.25  # of a pause between two looks of a rank that waits long
@@ -81,9 +81,9 @@ def _shorten_time_slice(microseconds: int = 100) -> None:
 class Network:
     """An agent's links."""
 
-    def __init__(self, agents: MPI.Comm, setup: Setup, frame: Vector, wait: Wait) -> None:
-        self._comm, self._setup, self._wait = agents, setup, wait
-        self._agent = agents.rank
+    def __init__(self, comm: MPI.Comm, setup: Setup, frame: Vector, wait: Wait) -> None:
+        self._comm, self._setup, self._wait = comm, setup, wait
+        self._agent = comm.rank
         self._frames: dict[int, Vector] = {self._agent: frame}
         self._receives: dict[int, MPI.Prequest] = {}
         self._sends: dict[int, MPI.Prequest] = {}
@@ -134,12 +134,12 @@ class Network:
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:
             self._frames[j] = np.empty_like(self._frames[self._agent])
-            self._receives[j] = self._comm.Recv_init(self._frames[j], source=j)
+            self._receives[j] = self._comm.Recv_init(self._frames[j], source=j, tag=FRAMES)
         return self._receives[j]
 
     def _send(self, i: int) -> MPI.Prequest:
         if i not in self._sends:
-            self._sends[i] = self._comm.Send_init(self._frames[self._agent], dest=i)
+            self._sends[i] = self._comm.Send_init(self._frames[self._agent], dest=i, tag=FRAMES)
         return self._sends[i]
 
     def close(self) -> None:
@@ -188,11 +188,11 @@ class Channel:
     def _send(self, rows: int) -> None:
         patient_wait([self._sending[self._chunk % 2]], self._comm, [self._logger])
         filled = self._chunks[self._chunk % 2, :rows]
-        self._sending[self._chunk % 2] = self._comm.Isend(filled, dest=self._logger)
+        self._sending[self._chunk % 2] = self._comm.Isend(filled, dest=self._logger, tag=ROWS)
         self._chunk += 1
 
     def _heard(self) -> Order:
-        patient_wait([self._comm.Irecv(self._word, source=self._logger)], self._comm, [self._logger])
+        patient_wait([self._comm.Irecv(self._word, source=self._logger, tag=ROWS)], self._comm, [self._logger])
         end, keeps, stops, forget = self._word.tolist()
         return Order(end, bool(keeps), bool(stops), forget)
 
@@ -209,13 +209,13 @@ class Channel:
         patient_wait(self._sending, self._comm, [self._logger, self._logger])
         while self._heard().end != OVER:
             pass
-        patient_wait([self._comm.Isend(times, dest=self._logger)], self._comm, [self._logger])
+        patient_wait([self._comm.Isend(times, dest=self._logger, tag=ROWS)], self._comm, [self._logger])
 
 
 def run_agent(
     step: Step,
     setup: Setup,
-    agents: MPI.Comm,
+    comm: MPI.Comm,
     channel: Channel,
     wait: Wait,
     keeper: Keeper,
@@ -226,7 +226,7 @@ def run_agent(
     Args:
         step: the agent's.
         setup: of the run.
-        agents: all of them.
+        comm: of the agents and the logger.
         channel: to the logger.
         wait: how it waits for others.
         keeper: of what it needs to go on.
@@ -238,8 +238,8 @@ def run_agent(
     PRESENT.busy = False
     clock = _Clock()
     frame = np.zeros(setup.frame_width)
-    network = Network(agents, setup, frame, wait)
-    links = Held(network, setup, agents.rank) if setup.links else network
+    network = Network(comm, setup, frame, wait)
+    links = Held(network, setup, comm.rank) if setup.links else network
     exchange = links.exchange
     t, state, arrivals, order = 0, step.start(), None, None
     if kept:
@@ -298,7 +298,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Ge
 
     def say(order: Order) -> None:
         word = np.array(order, np.int64)
-        patient_wait([comm.Isend(word, dest=i) for i in range(agents)], comm, range(agents))
+        patient_wait([comm.Isend(word, dest=i, tag=ROWS) for i in range(agents)], comm, range(agents))
 
     def ask() -> None:
         if order := plan.next():
@@ -306,7 +306,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Ge
             say(order)
 
     def post(k: int) -> list[MPI.Request]:
-        return [comm.Irecv(buffers[k % 2, i], source=i) for i in range(agents)]
+        return [comm.Irecv(buffers[k % 2, i], source=i, tag=ROWS) for i in range(agents)]
 
     ask()
     ask()
@@ -334,7 +334,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, begin: int = 0) -> Ge
         k, before = k + 1, order
     times = np.empty((comm.size, 2))
     times[agents] = clock.read()
-    patient_wait([comm.Irecv(times[i], source=i) for i in range(agents)], comm, range(agents))
+    patient_wait([comm.Irecv(times[i], source=i, tag=ROWS) for i in range(agents)], comm, range(agents))
     PRESENT.busy = True
     return times
 

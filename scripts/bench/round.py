@@ -84,7 +84,6 @@ def setup_of(case: str, ranks: int, quick: bool) -> Setup:
 
 def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
-    agents, comm = world.Split(int(world.rank == world.size - 1)), world.Dup()
     if world.rank == world.size - 1:
         from mpinodes.results.logger import Logger
 
@@ -92,18 +91,16 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             world.Barrier()
             start = time.perf_counter()
-            logger.follow(receive_chunks(comm, Plan(setup), setup.layout.width))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width))
             seconds = time.perf_counter() - start
-        assemble(comm)
     else:
         step = Step(setup, world.rank)
-        channel = Channel(comm, setup.layout.width, longest_chunk(setup))
+        channel = Channel(world, setup.layout.width, longest_chunk(setup))
         world.Barrier()
         start = time.perf_counter()
-        run_agent(step, setup, agents, channel, wait, Keeper(Path(), name_of(world.rank)))
+        run_agent(step, setup, world, channel, wait, Keeper(Path(), name_of(world.rank)))
         seconds = time.perf_counter() - start
-        assemble(comm)
-    agents.Free(), comm.Free()
+    assemble(world)
     return world.allreduce(seconds, MPI.MAX)
 
 
@@ -289,7 +286,6 @@ STAGES = ("hear", "mix", "update", "speak", "message", "release", "exchange and 
 
 def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
     """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
-    agents, comm = world.Split(int(world.rank == world.size - 1)), world.Dup()
     e, clock = setup.experiment, Clock(STAGES)
     world.Barrier()
     if world.rank == world.size - 1:
@@ -299,24 +295,23 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             clock.put_around("record", logger._record, "append")
             clock.put_around("logger's arithmetic", logger, "take")
-            logger.follow(receive_chunks(comm, Plan(setup), setup.layout.width))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width))
     else:
         step = Step(setup, world.rank)
         clock.put_around("update", setup.algorithm, "update")
         clock.put_around("message", setup.algorithm, "message")
         clock.put_around("mix", setup.mixing, "weights")
         clock.put_around("release", step.releaser, "release")
-        _live(step, setup, agents, comm, clock, wait)
-    assemble(comm)
-    agents.Free(), comm.Free()
+        _live(step, setup, world, clock, wait)
+    assemble(world)
     return dict(zip(STAGES, (1e6 * world.allreduce(clock.spent) / e.rounds).tolist(), strict=True))
 
 
-def _live(step: Step, setup: Setup, agents: MPI.Comm, comm: MPI.Comm, clock: Clock, wait) -> None:
+def _live(step: Step, setup: Setup, world: MPI.Comm, clock: Clock, wait) -> None:
     """As `run_agent`, but hearing and speaking apart."""
     e, frame = setup.experiment, np.zeros(setup.frame_width)
-    network = Network(agents, setup, frame, wait)
-    channel = Channel(comm, setup.layout.width, longest_chunk(setup))
+    network = Network(world, setup, frame, wait)
+    channel = Channel(world, setup.layout.width, longest_chunk(setup))
     hear, speak = clock.around("hear", step.receive), clock.around("speak", step)
     exchange = clock.around("exchange and wait", network.exchange)
     state = step.start()

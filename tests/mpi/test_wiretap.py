@@ -16,7 +16,6 @@ from tests.helpers.admm import UNLIKE
 from tests.helpers.parts import setup_of, told
 from tests.helpers.records import frames_foretold
 
-SET_UP = {"Split", "Dup", "Free"}
 WORDS = {"isend", "send", "improbe"}  # of set-up and end: from the logger, or that an agent met no error, and where
 WITH_THE_LOGGER = {"Isend", "Irecv"}
 
@@ -79,10 +78,11 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
             if name != "world" or (method == "Isend" and list(args[0][0]) not in ([pulse.LEAST], [pulse.LAST])):
                 errors.append(f"a sign that tells something: {method} of {args} on {name}")
         elif method == "Send_init":
-            if args[0] is not frame or name != "world.Split":
+            if args[0] is not frame or kwargs["tag"] != network.FRAMES or kwargs["dest"] == logger:
                 errors.append(f"{method} of something else than the frame, on {name}")
         elif method in WITH_THE_LOGGER:
-            if name != "world.Dup" or not with_logger(method, args[0], *kwargs.values(), me, logger):
+            other, tag = kwargs.values()
+            if tag != network.ROWS or not with_logger(method, args[0], other, me, logger):
                 errors.append(f"{method} on {name} to {kwargs}")
         elif method in WORDS:
             said = method != "improbe" and me != logger
@@ -91,7 +91,7 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
                 errors.append(f"an agent said {args} on {name} to {kwargs}")
             if method == "improbe" and logger not in (me, kwargs["source"]):
                 errors.append(f"agents listened to each other: {kwargs}")
-        elif method not in SET_UP | {"Recv_init"}:
+        elif method != "Recv_init":
             errors.append(f"{method} on {name}")
     return errors
 
