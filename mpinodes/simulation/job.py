@@ -146,7 +146,7 @@ class Job:
         """
         import numpy as np
 
-        from mpinodes.simulation.network import make_wait
+        from mpinodes.simulation.network import make_wait, share_core
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
         self._pulse.start()
@@ -159,11 +159,12 @@ class Job:
         gc.freeze()  # what is there now stays to the end
         gc.enable()
         self._pulse.start(setup.experiment.deadline)
+        ranks_here = sum(map(self._is_here, range(self._world.size)))
+        share_core(ranks_here, gives_way=not self._is_logger)
         with Signals(acts=self._is_logger) as signals:
             if self._is_logger:
                 code = self._log(setup, signals)
             else:
-                ranks_here = sum(map(self._is_here, range(self._world.size)))
                 code = self._act(setup, make_wait(self._world, ranks_here))
         self._pulse.end()
         return code

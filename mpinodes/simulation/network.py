@@ -41,15 +41,12 @@ class RoundMismatch(RuntimeError):
 
 
 def make_wait(world: MPI.Comm, ranks: int) -> Wait:
-    """How this rank waits: it yields the core where the ranks of its host, so many, outnumber the cores.
+    """How an agent waits: it yields the core where the ranks of its host, so many, outnumber the cores.
 
     Where what it waits for is long in coming it sleeps: 64 agents that spin, each yielding, leave a logger that has
     work to do a fair share of the cores, which is next to nothing.
     """
-    polls = POLLS_ALONE
-    if ranks > len(os.sched_getaffinity(0)):
-        _shorten_time_slice()
-        polls = POLLS
+    polls = POLLS if _is_crowded(ranks) else POLLS_ALONE
 
     def wait(requests: Sequence[MPI.Request]) -> None:
         test, pause = MPI.Request.Testall, os.sched_yield  # not Waitall, in which no signal would reach Python
@@ -65,16 +62,35 @@ def make_wait(world: MPI.Comm, ranks: int) -> Wait:
     return wait
 
 
-def _shorten_time_slice(microseconds: int = 100) -> None:
-    """Ask the kernel (Linux 6.12 on) to switch sooner between ranks that share a core; elsewhere, nothing."""
+def _is_crowded(ranks: int) -> bool:
+    return ranks > len(os.sched_getaffinity(0))
+
+
+def share_core(ranks: int, gives_way: bool) -> None:
+    """Have the kernel switch well between the ranks of this host, so many, where they outnumber the cores.
+
+    Args:
+        ranks: the number.
+        gives_way: whether this rank, when it wakes up, does not take the core from another. Agents that wait wake up
+            again and again to look: they would leave the logger, for whom they wait, next to nothing.
+    """
+    if _is_crowded(ranks) and sys.platform == "linux":
+        shorten_time_slice(os.SCHED_BATCH if gives_way else os.SCHED_OTHER)
+
+
+def shorten_time_slice(policy: int, microseconds: int = 100) -> None:
+    """Ask the kernel (Linux 6.12 on) for a short time slice; elsewhere, nothing.
+
+    Of ranks that have work, one with a longer slice than others is taken after all of these: all have to ask for it.
+    """
     import ctypes
 
     number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
-    if number is None or sys.platform != "linux":
+    if number is None:
         return
-    # struct sched_attr: size, policy, flags, nice, priority, runtime (the slice, ns), deadline, period
-    attributes = np.array([0, 0, 0, microseconds * 1000, 0, 0], dtype=np.uint64)
-    attributes[0] = 48
+    # struct sched_attr: size and policy, flags, nice and priority, runtime (the slice, ns), deadline, period
+    nice = os.getpriority(os.PRIO_PROCESS, 0) & 0xFFFFFFFF
+    attributes = np.array([48 | policy << 32, 0, nice, microseconds * 1000, 0, 0], dtype=np.uint64)
     ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 0)
 
 

@@ -38,7 +38,16 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.results.timing import Stopwatch
-from mpinodes.simulation.network import Channel, Network, assemble, make_wait, patient_wait, receive_chunks, run_agent
+from mpinodes.simulation.network import (
+    Channel,
+    Network,
+    assemble,
+    make_wait,
+    patient_wait,
+    receive_chunks,
+    run_agent,
+    share_core,
+)
 from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.step import Step
 from mpinodes.streams.labelled import LabelledStream, in_memory
@@ -330,6 +339,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, once: whether it runs, not how fast")
     options = parser.parse_args()
     world = MPI.COMM_WORLD
+    share_core(world.size, gives_way=world.rank < world.size - 1)
     wait = make_wait(world, world.size)
     for case in options.case or (CASES if world.size == 8 else ["ring"]):
         setup = setup_of(case, world.size, options.quick)

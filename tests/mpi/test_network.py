@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
 
@@ -178,3 +179,23 @@ def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monke
 
     together(world, check)
     comm.Free()
+
+
+@pytest.mark.mpi(min_size=4)
+def test_where_ranks_share_cores_agents_give_way_to_the_logger(world, mpi_tmp_path):
+    """Else the logger, whose longer slice is taken last, waited for seconds among 64 agents that look and sleep."""
+    from mpinodes.simulation import job
+
+    before, me = os.sched_getscheduler(0), os.getpid()
+    words = ["rounds=3", "data.total=500", "report=false", f"output.dir={mpi_tmp_path}/run"]
+    crowded = world.size > len(os.sched_getaffinity(0))
+    try:
+        assert job.Job(world).run(words) == 0
+        policy, is_agent = os.sched_getscheduler(me), world.rank < world.size - 1
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))
+
+    def check():
+        assert policy == (os.SCHED_BATCH if is_agent and crowded else before)
+
+    together(world, check)

@@ -1,7 +1,8 @@
-"""How many ranks of one host start."""
+"""How many ranks of one host start, and share its cores."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -32,3 +33,14 @@ def test_many_ranks_of_one_host_connect_lightly_and_send_the_same(many, by, tmp_
     assert told.out.count(f"by {by}\n") == 4
     alone = run_of(tmp_path / "alone", " ".join((*FEW, "topology.agents=3")))
     assert same_bits(tmp_path / "run", alone) == []
+
+
+def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):
+    program = """if True:
+        import os
+        os.nice(3)
+        from mpinodes.simulation.network import shorten_time_slice
+        shorten_time_slice(os.SCHED_BATCH)
+        print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
+    """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
+    assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]

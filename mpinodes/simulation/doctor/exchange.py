@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpinodes.core.messages import HEADER
 from mpinodes.simulation.doctor.report import Line, most, span
-from mpinodes.simulation.network import Wait, assemble, make_wait
+from mpinodes.simulation.network import Wait, assemble, make_wait, share_core
 
 __all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds", "silent_links"]
 
@@ -102,7 +102,9 @@ def silent_links(world: MPI.Comm, limit: float) -> list[int]:
 
 def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
     """Rounds of all ranks, and where they outnumber the `cores` of rank 0's host, of as many as it has."""
-    wait = make_wait(world, _ranks_here(world))
+    ranks = _ranks_here(world)
+    share_core(ranks, gives_way=True)
+    wait = make_wait(world, ranks)
     paces = {d: _pace(world, d, wait) for d in DIMENSIONS}
     few = _few(world, cores)
     if few is None:

@@ -118,13 +118,13 @@ def _blas() -> tuple[str, str, int] | None:
 def _slice() -> bool | None:
     """Whether the kernel took the time slice: an older one reads back nothing."""
     try:
-        from mpinodes.simulation.network import _shorten_time_slice
+        from mpinodes.simulation.network import shorten_time_slice
     except (ImportError, RuntimeError):
         return None
     number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
     if number is None or sys.platform != "linux":
         return False
-    _shorten_time_slice(SLICE // 1000)
+    shorten_time_slice(os.SCHED_OTHER, SLICE // 1000)
     attributes = np.zeros(6, dtype=np.uint64)
     failed = ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 48, 0)
     return not failed and int(attributes[3]) == SLICE
