@@ -121,7 +121,7 @@ class Lie(DPSDAPS):
         after = super().update(s, round, inbox, loss)
         if self.lie == "index" and round.t > 1:  # the step of this round, not the larger one that made y
             ratio = self.run.step(round.t) / self.run.step(round.t - 1)
-            return replace(after, previous_dual_gain=after.previous_dual_gain * ratio)
+            return after._replace(previous_dual_gain=after.previous_dual_gain * ratio)
         return after
 """
 
