@@ -187,7 +187,7 @@ def test_where_ranks_share_cores_agents_give_way_to_the_logger(world, mpi_tmp_pa
     from mpinodes.simulation import job
 
     before, me = os.sched_getscheduler(0), os.getpid()
-    words = ["rounds=3", "data.total=500", "report=false", f"output.dir={mpi_tmp_path}/run"]
+    words = ["rounds=3", "data.total=5000", "report=false", f"output.dir={mpi_tmp_path}/run"]
     crowded = world.size > len(os.sched_getaffinity(0))
     try:
         assert job.Job(world).run(words) == 0
