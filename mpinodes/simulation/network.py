@@ -29,7 +29,7 @@ Wait = Callable[[Sequence[MPI.Request]], object]
 
 POLLS = 200  # a round of 65 ranks on two cores takes some tens
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
-WORDS, FRAMES, ROWS = 0, 2, 3  # tags: of what is told and heard, of what agents exchange, of all on a channel
+WORDS, FRAMES, ROWS = 0, 2, 3  # tags: of what is told, exchanged by agents, on a channel; 1 is `pulse.SIGN`
 OVER = -1  # in the place of a chunk's end: there is none any more
 LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
 GROWTH = 1.25  # of a pause between two looks of a rank that waits long
@@ -74,11 +74,11 @@ def share_core(ranks: int, gives_way: bool) -> None:
         gives_way: whether this rank, when it wakes up, does not take the core from another. Agents that wait wake up
             again and again to look: they would leave the logger, for whom they wait, next to nothing.
     """
-    if _is_crowded(ranks) and sys.platform == "linux":
-        shorten_time_slice(os.SCHED_BATCH if gives_way else os.SCHED_OTHER)
+    if _is_crowded(ranks):
+        shorten_time_slice(gives_way)
 
 
-def shorten_time_slice(policy: int, microseconds: int = 100) -> None:
+def shorten_time_slice(gives_way: bool, microseconds: int = 100) -> None:
     """Ask the kernel (Linux 6.12 on) for a short time slice; elsewhere, nothing.
 
     Of ranks that have work, one with a longer slice than others is taken after all of these: all have to ask for it.
@@ -86,8 +86,9 @@ def shorten_time_slice(policy: int, microseconds: int = 100) -> None:
     import ctypes
 
     number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
-    if number is None:
+    if number is None or sys.platform != "linux":
         return
+    policy = os.SCHED_BATCH if gives_way else os.SCHED_OTHER
     # struct sched_attr: size and policy, flags, nice and priority, runtime (the slice, ns), deadline, period
     nice = os.getpriority(os.PRIO_PROCESS, 0) & 0xFFFFFFFF
     attributes = np.array([48 | policy << 32, 0, nice, microseconds * 1000, 0, 0], dtype=np.uint64)

@@ -186,12 +186,12 @@ def test_where_ranks_share_cores_agents_give_way_to_the_logger(world, mpi_tmp_pa
     """Else the logger, whose longer slice is taken last, waited for seconds among 64 agents that look and sleep."""
     from mpinodes.simulation import job
 
-    before, me = os.sched_getscheduler(0), os.getpid()
+    before = os.sched_getscheduler(0)
     words = ["rounds=3", "data.total=5000", "report=false", f"output.dir={mpi_tmp_path}/run"]
     crowded = world.size > len(os.sched_getaffinity(0))
     try:
         assert job.Job(world).run(words) == 0
-        policy, is_agent = os.sched_getscheduler(me), world.rank < world.size - 1
+        policy, is_agent = os.sched_getscheduler(0), world.rank < world.size - 1
     finally:
         os.sched_setscheduler(0, before, os.sched_param(0))
 
