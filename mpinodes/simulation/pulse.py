@@ -15,8 +15,7 @@ import os
 import signal
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -157,20 +156,6 @@ class Pulse:
             self._take_signs()
         PRESENT.waiting = None
         self.stop()
-
-    @contextmanager
-    def unattended(self) -> Iterator[None]:
-        """For a call of MPI's that waits for others without a look at Python: too long a one ends by SIGALRM."""
-        if signal.getitimer(signal.ITIMER_REAL)[1]:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, min(self._limit, 1e6))
-        try:
-            yield
-        finally:
-            if signal.getsignal(signal.SIGALRM) == signal.SIG_DFL:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, self._ticked)
-                signal.setitimer(signal.ITIMER_REAL, self._tick, self._tick)
 
     def _ticked(self, number: int, frame: FrameType | None) -> None:
         self._watched.raise_lost()
