@@ -3,44 +3,47 @@
 All that a file of one's own needs is here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`.
 """
 
-from mpinodes.core.events import Event, Kind
-from mpinodes.core.messages import (
-    RELEASED,
-    UNKNOWN,
-    Diverged,
-    Features,
-    Feedback,
-    Hidden,
-    Inbox,
-    Leakage,
-    Message,
-    Neighborhood,
-    Payload,
-    Queries,
-    Query,
-    Relay,
-    Solve,
-    Solved,
-    Start,
-    Vector,
-)
-from mpinodes.core.parts import (
-    ALL,
-    Algorithm,
-    Bound,
-    GraphFacts,
-    Horizons,
-    Loss,
-    Mechanism,
-    Metric,
-    Mixing,
-    Run,
-    SampleLoss,
-    Set,
-    Setup,
-    Stream,
-    Topology,
-)
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpinodes.core.events import Event, Kind
+    from mpinodes.core.messages import (
+        RELEASED,
+        UNKNOWN,
+        Diverged,
+        Features,
+        Feedback,
+        Hidden,
+        Inbox,
+        Leakage,
+        Message,
+        Neighborhood,
+        Payload,
+        Queries,
+        Query,
+        Relay,
+        Solve,
+        Solved,
+        Start,
+        Vector,
+    )
+    from mpinodes.core.parts import (
+        ALL,
+        Algorithm,
+        Bound,
+        GraphFacts,
+        Horizons,
+        Loss,
+        Mechanism,
+        Metric,
+        Mixing,
+        Run,
+        SampleLoss,
+        Set,
+        Setup,
+        Stream,
+        Topology,
+    )
 
 __all__ = [
     "ALL",
@@ -79,3 +82,15 @@ __all__ = [
     "Topology",
     "Vector",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # When they are asked for: MPI is to start before NumPy is imported (see `simulation.launching.find_world`).
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from mpinodes.core import events, messages, parts
+
+        found = {**vars(events), **vars(messages), **vars(parts)}
+        globals().update({each: found[each] for each in __all__})
+        return found[name]
