@@ -6,9 +6,9 @@ python scripts/gamma_norm_loss.py [--runs 1000000] [--delta 1e-5] [10 50 105]
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy import stats
 

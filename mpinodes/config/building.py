@@ -29,7 +29,6 @@ from mpinodes.core.parts import (
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
-from mpinodes.losses.two_point import Directions, two_point
 from mpinodes.topology.stored import file_of
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
@@ -138,6 +137,8 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
     """By agent, what it sees of its losses at the points that it plays."""
+    from mpinodes.losses.two_point import Directions, two_point  # which runs that see gradients do without
+
     directions = Directions(experiment, run.blocks, run.dimension)
 
     def played(agent: int) -> Callable[[int], Loss]:

@@ -8,7 +8,6 @@ numbers of the message's leakage, and its frame where the transcript is recorded
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import chain
@@ -16,6 +15,7 @@ from math import sqrt
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,8 +102,7 @@ def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
     return np.dtype(fields)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, dict=True):
     """What stands where in a row.
 
     Attributes:
@@ -152,8 +151,7 @@ class Layout:
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(msgspec.Struct, frozen=True, dict=True):
     """The events and leakages of many messages, a column for each fact.
 
     Args:

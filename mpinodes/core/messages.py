@@ -20,6 +20,7 @@ from math import inf, isfinite
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
@@ -290,13 +291,11 @@ class Solve:
     grid: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """The x that `init` was given, in round 1: no data has reached it, so it goes out as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relay:
+class Relay(Struct, frozen=True):
     """The mix of what was heard in the round before, own release included: it tells nothing that was not said."""
 
 

@@ -12,21 +12,22 @@ Positive = Annotated[float, Meta(gt=0, le=1e100)]
 
 
 @dataclass(frozen=True)
-class InverseSqrt:
-    """alpha(t) = initial / sqrt(t)."""
+class Decreasing:
+    """From an initial step."""
 
     initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
+
+
+class InverseSqrt(Decreasing):
+    """alpha(t) = initial / sqrt(t)."""
 
     def __call__(self, t: int) -> float:
         """The step of round t."""
         return self.initial / sqrt(t)
 
 
-@dataclass(frozen=True)
-class Inverse:
+class Inverse(Decreasing):
     """alpha(t) = initial / t."""
-
-    initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
         """The step of round t."""
@@ -48,11 +49,8 @@ class StronglyConvex:
         return 1 / (self.modulus * (t + self.offset))
 
 
-@dataclass(frozen=True)
-class Doubling:
+class Doubling(Decreasing):
     """alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
-
-    initial: Annotated[Positive, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
         """The step of round t."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
+from typing import Self
 
 import numpy as np
 
@@ -50,10 +51,18 @@ class Unconstrained(Set):
 
 
 @dataclass(frozen=True)
-class Box(Set):
-    """[−radius, radius]^d."""
+class Sized(Set):
+    """Of a radius."""
 
     radius: float
+
+    def within(self, margin: float) -> Self:
+        """(1 − margin/radius)𝒳."""
+        return replace(self, radius=self.radius - margin)
+
+
+class Box(Sized):
+    """[−radius, radius]^d."""
 
     def diameter(self, d: int) -> float:
         """2 · radius · √d."""
@@ -67,16 +76,10 @@ class Box(Set):
         """Radius · ‖g‖₁."""
         return self.radius * float(np.abs(g).sum())
 
-    def within(self, margin: float) -> Box:
-        """(1 − margin/radius)𝒳."""
-        return replace(self, radius=self.radius - margin)
 
-
-@dataclass(frozen=True)
-class Ball(Set):
+class Ball(Sized):
     """‖x‖₂ ≤ radius, of the full vector."""
 
-    radius: float
     by_blocks = False
 
     def diameter(self, d: int) -> float:
@@ -91,16 +94,11 @@ class Ball(Set):
         """Radius · ‖g‖₂."""
         return self.radius * norm(g)
 
-    def within(self, margin: float) -> Ball:
-        """(1 − margin/radius)𝒳."""
-        return replace(self, radius=self.radius - margin)
-
 
 @dataclass(frozen=True)
-class ProductOfBalls(Set):
+class ProductOfBalls(Sized):
     """‖x_B‖₂ ≤ radius for the block B of every agent."""
 
-    radius: float
     blocks: Sequence[slice]
 
     def diameter(self, d: int) -> float:
@@ -115,10 +113,6 @@ class ProductOfBalls(Set):
     def support(self, g: Vector) -> float:
         """Radius · Σ_B ‖g_B‖₂."""
         return sum(Ball(self.radius).support(g[block]) for block in self.blocks)
-
-    def within(self, margin: float) -> ProductOfBalls:
-        """(1 − margin/radius)𝒳."""
-        return replace(self, radius=self.radius - margin)
 
 
 NAMES = ("box", "ball", "product-of-balls", "none")

@@ -15,9 +15,10 @@ from mpinodes.losses.clipping import clipped_sum, reclipped, shortened_slopes
 from mpinodes.losses.newton import newton
 
 
-@dataclass(frozen=True, slots=True)
 class LinearLoss(SampleLoss):
     """ℓ is a function of a_k·x and b_k: `point`, its `slope` and its largest `curvature` are all there is to say."""
+
+    __slots__ = ()
 
     strongly_convex_link: ClassVar[bool] = False  # whether ℓ'' is constant, and so bounded below
 
@@ -164,7 +165,7 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
     return np.ascontiguousarray(found.reshape(groups, k, p).transpose(0, 2, 1))
 
 
-@dataclass(slots=True)  # as are those below: made in every round, and a frozen one takes twice as long
+@dataclass(slots=True, repr=False, eq=False)  # made in every round, as those below: a frozen one takes twice as long
 class Around(Loss):
     """A loss that differs from another in its gradient alone.
 
@@ -183,7 +184,7 @@ class Around(Loss):
         return self.loss.prox(v, step, near, tolerance)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class NoisyGradient(Around):
     """A loss whose gradient carries the stochastic error ξ ~ N(0, variance) per coordinate.
 

@@ -16,7 +16,6 @@ so it costs nothing, where to refuse them would tell of the data. It is noted no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import frexp, ldexp
 from typing import Any, NamedTuple, TypeAlias
@@ -130,7 +129,6 @@ def backend(name: str) -> Backend:
     return BACKENDS[name]
 
 
-@dataclass(frozen=True)
 class Additive(Mechanism):
     """A mechanism whose noise a backend draws and adds."""
 

@@ -37,7 +37,6 @@ from mpinodes.core.messages import (
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.simulation.late import Late, delayed
 
 RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
 
@@ -207,7 +206,11 @@ class Step:
 
     def _wanted(self, s: State) -> Message:
         wanted = self._algorithm.message(s.algorithm, s.here)
-        return delayed(wanted, self._late) if self._late else wanted
+        if not self._late:
+            return wanted
+        from mpinodes.simulation.late import delayed  # which most agents do without
+
+        return delayed(wanted, self._late)
 
     def _allowed(self, wanted: Message, t: int) -> Message:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
@@ -237,6 +240,8 @@ class Step:
 
     def _update_late(self, s: State, inbox: Inbox, loss: Loss) -> tuple[Any, tuple[Vector, ...]]:
         """The algorithm's state of the next round, and what is pending then."""
+        from mpinodes.simulation.late import Late
+
         due, rest = (s.pending[0], s.pending[1:]) if len(s.pending) == self._late else (None, s.pending)
         shown = Late(loss, due, self._regularizer)
         algorithm = self._algorithm.update(s.algorithm, s.here, inbox, shown)

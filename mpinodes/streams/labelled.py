@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Annotated, Literal
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from mpinodes.core import Features, Loss, Stream, Vector
@@ -33,8 +33,7 @@ Batches = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Cycle:
+class Cycle(Struct, frozen=True):
     """Groups of samples that come round after round in the same batches."""
 
     batches: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, log, sqrt
 from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy import stats
 from scipy.integrate import quad
 from scipy.special import beta, gamma
