@@ -202,7 +202,7 @@ def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
     return (kind,) + (0.0,) * leakage_width(hidden, vectors)
 
 
-@dataclass(slots=True)  # as all that is made in every round: a frozen one takes three times as long
+@dataclass(slots=True, eq=False)  # as all that is made in every round: a frozen one takes three times as long
 class Query:
     """A vector that an algorithm wants to say, with what the mechanism must know to release it.
 
@@ -245,7 +245,7 @@ class Payload(NamedTuple):
     calibration: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Queries:
     """Several vectors of one message, noised each by itself, sent in one frame and accounted for jointly.
 
@@ -259,7 +259,7 @@ class Queries:
     leaks: Leakage
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Solve:
     """A minimizer that an algorithm wants to say: of f(x) + ‖x − center − e‖²/(2·step), e the mechanism's noise.
 
@@ -316,7 +316,7 @@ class Solved(NamedTuple):
     steps: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Inbox:
     """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
 
