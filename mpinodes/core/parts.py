@@ -699,7 +699,7 @@ class Links(ABC):
 
 
 # ------------------------------------------------------------------------------------------------------------- set-ups
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Setup:
     """All that one run is made of, alike on every rank.
 

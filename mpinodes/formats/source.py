@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,8 +65,12 @@ def content(path: Path) -> Bytes:
                 case b"":
                     raise BadInput(f"{path}: empty")
                 case b"BZh":
+                    import bz2  # which most agents do without, as gzip
+
                     return unpacked_once(path, lambda: _unpacked(path, bz2.open(path)))
                 case start if start[:2] == b"\x1f\x8b":
+                    import gzip
+
                     return unpacked_once(path, lambda: _unpacked(path, gzip.open(path)))
             return mmap(file.fileno(), 0, access=ACCESS_READ)
     except OSError as error:

@@ -67,7 +67,7 @@ def shuffled_order(seed: int, owner: int, samples: int, epoch: int) -> Indices:
     return Draws(seed, Purpose.SHUFFLE, owner).at(epoch).permutation(samples)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class LabelledStream(Stream):
     """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch.
 
