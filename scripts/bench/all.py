@@ -14,6 +14,7 @@ Without --data rows on Adult, MNIST and RCV1 are left out; DIR holds their files
 from __future__ import annotations
 
 import argparse
+import compileall
 import csv
 import fnmatch
 import json
@@ -36,6 +37,7 @@ import rows
 from commands import Refused
 from rows import Row
 
+import mpinodes
 from mpinodes.results.timing import PARTS
 
 HERE = Path(__file__).parent
@@ -64,6 +66,8 @@ def main() -> int:
     wanted = [row for row in table if not asked.only or any(chosen(row, word) for word in asked.only)]
     if not wanted:
         parser.error(f"no row is called {' or '.join(map(repr, asked.only))}; see --list")
+    # As after a first run, unless Python was told to write none (PYTHONDONTWRITEBYTECODE): else each rank compiles all.
+    compileall.compile_dir(Path(mpinodes.__file__).parent, quiet=2)
     for row in wanted:
         if not book.done(row):
             print(f"{time.strftime('%H:%M:%S')} {row.name}", file=sys.stderr, flush=True)

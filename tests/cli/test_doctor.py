@@ -6,11 +6,14 @@ import mmap
 import os
 import re
 import secrets
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import mpinodes
 from mpinodes.simulation.doctor import host
 from mpinodes.simulation.doctor.exchange import Bell, about_hosts
 from mpinodes.simulation.doctor.host import Host, Rank
@@ -42,7 +45,7 @@ def mended(found: dict[str, list[tuple[str, str]]], about: str) -> str:
 def test_one_process_says_what_it_sees_and_how_to_start_more(tmp_path):
     done = run_alone(cwd=tmp_path, module=DOCTOR)
     found = verdicts(done)
-    looked_at = {"MPI", "launcher", "cores", "threads", "memory", "output", "clock", "versions", "kernel"}
+    looked_at = {"MPI", "launcher", "cores", "threads", "memory", "output", "clock", "versions", "start", "kernel"}
     assert found.keys() == looked_at
     assert f"-n 8 {sys.executable} -m mpinodes.doctor" in found["launcher"][0][1]
     assert "1 thread" in found["threads"][0][1]
@@ -233,3 +236,23 @@ def test_how_ranks_share_cores():
     assert "3 of them are bound to core 0" in bound
     assert found([rank(cores=(k,)) for k in range(4)]).startswith("ok")
     assert "allows 1.5 at a time" in found([rank()] * 4, 1.5)
+
+
+def test_who_compiles_at_every_start_is_told(tmp_path: Path, monkeypatch) -> None:
+    package = tmp_path / "mpinodes"
+    shutil.copytree(Path(mpinodes.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def said() -> str:
+        command = [sys.executable, "-m", "mpinodes.doctor", str(tmp_path / "runs")]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False).stdout
+
+    found = said()
+    assert "PYTHONDONTWRITEBYTECODE is set" in found
+    advice = " ".join(found.split()).partition("set: ")[2].split(str(package))[0]
+    assert advice == "python -m compileall -q "
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(package)], check=True)
+    assert "mpinodes is compiled" in said()
+    (package / "core" / "parts.py").touch()
+    assert "1 modules or more" in said()

@@ -72,7 +72,7 @@ def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -
     report.add(host.about_memory([mine], {}))
     stage(f"writing to {folder}")
     report.add([try_folder(folder).line, host.about_clock([here], [mine], {}), host.about_versions([here])])
-    report.add([host.about_slice([here], crowded=False)])
+    report.add([host.about_start([here]), host.about_slice([here], crowded=False)])
 
 
 class Together:
@@ -173,7 +173,7 @@ class Together:
         if self._world.rank == 0:
             crowded = any(sum(r.host == name for r in ranks) > _cores(ranks, name) for name in first)
             self._report.add([host.about_clock(ranks, hosts, {bell.host: bell.ahead for bell in bells})])
-            self._report.add([host.about_versions(ranks), host.about_slice(ranks, crowded)])
+            self._report.add([host.about_versions(ranks), host.about_start(ranks), host.about_slice(ranks, crowded)])
             self._report.add([about_hosts(bells, max(0, len(first) - HOSTS))] if bells else [])
 
     def _rounds(self, ranks: list[Rank]) -> None:

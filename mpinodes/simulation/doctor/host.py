@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,17 @@ import numpy as np
 from mpinodes.simulation.doctor.leftovers import SHM, leftovers
 from mpinodes.simulation.doctor.report import Line, most
 
-__all__ = ["Host", "Rank", "about_blas", "about_clock", "about_cores", "about_memory", "about_slice", "about_versions"]
+__all__ = [
+    "Host",
+    "Rank",
+    "about_blas",
+    "about_clock",
+    "about_cores",
+    "about_memory",
+    "about_slice",
+    "about_start",
+    "about_versions",
+]
 
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 SLICE = 100_000  # nanoseconds, which `mpinodes.simulation.network` asks for
@@ -38,6 +49,7 @@ class Rank(NamedTuple):
         slice: whether the kernel switches sooner between ranks on request; None: without MPI that is not tried.
         versions: of packages, by name.
         step: seconds between two readings of its clock.
+        anew: modules of mpinodes that it compiled at its start, and nothing was kept of that.
     """
 
     host: str
@@ -47,6 +59,7 @@ class Rank(NamedTuple):
     slice: bool | None
     versions: Mapping[str, str]
     step: float
+    anew: int = 0
 
     @classmethod
     def here(cls, version: str, library: str) -> Rank:
@@ -58,7 +71,8 @@ class Rank(NamedTuple):
             except importlib.metadata.PackageNotFoundError:
                 versions[name] = "missing"
         cores = frozenset(os.sched_getaffinity(0))
-        return cls(platform.node(), cores, os.cpu_count() or 1, _blas(), _slice(), versions, _clock_step())
+        blas, known = _blas(), _slice()
+        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), _compiled_anew())
 
 
 class Host(NamedTuple):
@@ -128,6 +142,19 @@ def _slice() -> bool | None:
     attributes = np.zeros(6, dtype=np.uint64)
     failed = ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 48, 0)
     return not failed and int(attributes[3]) == SLICE
+
+
+def _compiled_anew() -> int:
+    """Of the modules of mpinodes that are loaded, those whose compiled form lies nowhere, or is older."""
+    loaded = [module for name, module in sys.modules.items() if name.split(".")[0] == "mpinodes"]
+    return sum(not _is_kept(module.__file__) for module in loaded if module.__file__)
+
+
+def _is_kept(source: str) -> bool:
+    try:
+        return os.stat(cache_from_source(source)).st_mtime >= os.stat(source).st_mtime
+    except OSError:
+        return False
 
 
 def _clock_step() -> float:
@@ -265,6 +292,16 @@ def about_versions(ranks: Sequence[Rank]) -> Line:
                 found = f"rank {number} on {rank.host} has {name} {version}, rank 0 {first[name]}"
                 return Line("mend", "versions", found, "give all hosts the same environment: results depend on it")
     return Line("ok", "versions", text)
+
+
+def about_start(ranks: Sequence[Rank]) -> Line:
+    """Whether each rank compiles mpinodes anew whenever it starts, which takes as long as all else before a run."""
+    worst = max(ranks, key=lambda rank: rank.anew)
+    if not worst.anew:
+        return Line("ok", "start", "mpinodes is compiled")
+    why = "PYTHONDONTWRITEBYTECODE is set" if sys.dont_write_bytecode else "__pycache__ cannot be written"
+    text = f"each rank on {worst.host} compiles {worst.anew} modules or more of mpinodes whenever it starts: {why}"
+    return Line("note", "start", text, f"python -m compileall -q {Path(__file__).parents[2]}")
 
 
 def about_slice(ranks: Sequence[Rank], crowded: bool) -> Line:
