@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -23,7 +23,7 @@ from mpinodes.core.snapshot import Damaged
 from mpinodes.simulation.held import Held
 from mpinodes.simulation.launching import say
 from mpinodes.simulation.plan import Plan
-from mpinodes.simulation.pulse import PRESENT, Waiting
+from mpinodes.simulation.pulse import PRESENT, Waiting, pauses
 from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step, keep
 
 Wait = Callable[[Sequence[MPI.Request]], object]
@@ -33,8 +33,6 @@ POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a s
 WORDS, FRAMES, ROWS = 0, 2, 3  # tags: of what is told, exchanged by agents, on a channel; 1 is `pulse.SIGN`
 OVER = -1  # in the place of a chunk's end: there is none any more
 LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
-GROWTH = 1.25  # of a pause between two looks of a rank that waits long
-FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds of one, at least and at most, for each rank there is
 
 
 class RoundMismatch(RuntimeError):
@@ -363,7 +361,7 @@ def patient_wait(
     ranks: Sequence[int] | None = (),
     statuses: list[MPI.Status] | None = None,
 ) -> None:
-    """Wait without taking the core from ranks that have work to do: see `_pauses`.
+    """Wait without taking the core from ranks that have work to do: see `pulse.pauses`.
 
     Args:
         requests: all of them.
@@ -374,7 +372,7 @@ def patient_wait(
     begun = time.perf_counter()
     PRESENT.waiting = Waiting(requests, ranks)
     ahead = deque(zip(requests, statuses or repeat(None), strict=False))
-    for pause in _pauses(comm):
+    for pause in pauses(comm.size):
         if any(_are_done(ahead) for _ in range(LOOKS + len(requests))):
             break
         time.sleep(pause)
@@ -387,18 +385,6 @@ def _are_done(ahead: deque[tuple[MPI.Request, MPI.Status | None]]) -> bool:
     while ahead and ahead[0][0].Test(ahead[0][1]):
         ahead.popleft()
     return not ahead
-
-
-def _pauses(comm: MPI.Comm) -> Iterator[float]:
-    """Seconds between two looks of a rank that waits: a fifth of what it has waited already, if need be.
-
-    64 ranks that look every millisecond take more than one core of a small machine, from whom they wait for; with 256,
-    half of what an agent did in a round were looks in the first milliseconds.
-    """
-    pause, longest = FIRST_PAUSE * comm.size, PAUSE * comm.size
-    while True:
-        yield pause
-        pause = min(GROWTH * pause, longest)
 
 
 def assemble(comm: MPI.Comm) -> None:
@@ -419,7 +405,7 @@ def hear(comm: MPI.Comm, source: int) -> Any:
     """What another rank says, waited for patiently."""
     PRESENT.waiting = Waiting((), (source,))
     looks = LOOKS + (comm.size if comm.rank == comm.size - 1 else 0)
-    for pause in _pauses(comm):
+    for pause in pauses(comm.size):
         for _ in range(looks):
             if (message := comm.improbe(source=source, tag=WORDS)) is not None:
                 PRESENT.waiting = None

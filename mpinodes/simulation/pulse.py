@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +39,8 @@ TICK = 5.0  # seconds at most
 TICKS = 16  # in a deadline, at least
 SIGN = 1  # the tag of a sign of life, which says how long its rank may be silent from now on
 LAST = -1.0  # what the last one says
+GROWTH = 1.25  # of a pause between two looks of a rank that waits long
+FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds of one, at least and at most, for each rank there is
 OVERDUE_LINE = "overdue: "  # begins a line of log.txt that is one rank's `Report`
 
 
@@ -76,6 +78,21 @@ class Present:
 
 
 PRESENT = Present()
+
+
+def pauses(ranks: int) -> Iterator[float]:
+    """Seconds between two looks of a rank that waits: a fifth of what it has waited already, if need be.
+
+    64 ranks that look every millisecond take more than one core of a small machine, from whom they wait for; with 256,
+    half of what an agent did in a round were looks in the first milliseconds.
+
+    Args:
+        ranks: how many there are.
+    """
+    pause, longest = FIRST_PAUSE * ranks, PAUSE * ranks
+    while True:
+        yield pause
+        pause = min(GROWTH * pause, longest)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -150,9 +167,12 @@ class Pulse:
         for rank in self._peers:
             self._sign(rank, LAST)
         under_way += self._signs.values()
-        while (ahead := [rank for rank in self._peers if rank not in self._left]) or not _are_done(under_way):
+        for pause in pauses(self._world.size):
+            ahead = [rank for rank in self._peers if rank not in self._left]
+            if not ahead and _are_done(under_way):
+                break
             PRESENT.waiting = Waiting((), ahead)
-            time.sleep(1e-4)
+            time.sleep(pause)
             self._take_signs()
         PRESENT.waiting = None
         self.stop()

@@ -283,7 +283,7 @@ def test_late_feedback_that_is_claimed_at_once_is_seen(monkeypatch):
     run = simulate(late)
     np.testing.assert_array_equal(run.events.scale, plain.events.scale)
     assert not replay(run, 0, 3, 0).exceeded
-    monkeypatch.setattr("mpinodes.simulation.step.delayed", lambda message, rounds: message)
+    monkeypatch.setattr("mpinodes.simulation.late.delayed", lambda message, rounds: message)
     found = replay(simulate(late), 0, 3, 0)
     assert found.exceeded
     assert np.isinf(found.hidden)
