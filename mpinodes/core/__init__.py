@@ -94,3 +94,6 @@ if not TYPE_CHECKING:
         found = {**vars(events), **vars(messages), **vars(parts)}
         globals().update({each: found[each] for each in __all__})
         return found[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -11,8 +11,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
+from struct import unpack
 from typing import NamedTuple
 
 import numpy as np
@@ -145,16 +146,19 @@ def _slice() -> bool | None:
 
 
 def _compiled_anew() -> int:
-    """Of the modules of mpinodes that are loaded, those whose compiled form lies nowhere, or is older."""
+    """Of the modules of mpinodes that are loaded, those whose compiled form lies nowhere, or is not of their source."""
     loaded = [module for name, module in sys.modules.items() if name.split(".")[0] == "mpinodes"]
     return sum(not _is_kept(module.__file__) for module in loaded if module.__file__)
 
 
 def _is_kept(source: str) -> bool:
     try:
-        return os.stat(cache_from_source(source)).st_mtime >= os.stat(source).st_mtime
+        head, of = Path(cache_from_source(source)).read_bytes()[:16].ljust(16), os.stat(source)
     except OSError:
         return False
+    magic, flags, time_stamp, size = unpack("<4s3I", head)
+    stamped = (int(of.st_mtime) & 0xFFFFFFFF, of.st_size & 0xFFFFFFFF)
+    return bool(magic == MAGIC_NUMBER and (flags or (time_stamp, size) == stamped))  # flags: by its hash
 
 
 def _clock_step() -> float:
