@@ -183,8 +183,8 @@ class Meter:
         )
 
     def _penalty(self, points: Vector) -> Vector:
-        """(λ/2)‖·‖²: (..., d) -> (...)."""
-        return np.asarray(0.5 * self._regularizer * np.vecdot(points, points))
+        """(λ/2)‖·‖²: (..., d) -> (...), side by side as the axes say: in what order sums are taken depends on it."""
+        return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _averages(self, decisions: Vector, columns: Columns) -> tuple[Vector, Vector]:
         """Go on to the end of these rounds, (rounds, k, d), and tell of the running averages.
