@@ -151,7 +151,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
-class Events(msgspec.Struct, frozen=True, dict=True):
+class Events(msgspec.Struct, frozen=True):
     """The events and leakages of many messages, a column for each fact.
 
     Args:
