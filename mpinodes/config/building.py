@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
@@ -31,6 +31,7 @@ from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.topology.stored import file_of
 
+AHEAD, ROUNDS = 4096, 16  # numbers in samples, and rounds, whose losses are made at once, at most
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
 
 
@@ -83,6 +84,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
+    samples = samples_of(experiment, stream, graph.agents)
     return Setup(
         experiment, graph, stream,
         algorithm=classes.algorithm(run=told, **hyper),
@@ -90,8 +92,8 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,
-        samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of, run),
+        samples=samples,
+        losses=seen_losses(experiment, stream.of, run, samples),
         links=_links(experiment, graph, mixing),
     )  # fmt: skip
 
@@ -106,13 +108,14 @@ def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Lin
     return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
-def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
+def seen_losses(experiment: Experiment, of: Losses, run: Run, samples: Sequence[int]) -> Losses:
     """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
 
     Args:
         experiment: says how they are clipped, the error, and whether gradients are seen at all.
         of: the losses, by agent.
         run: what is known of them.
+        samples: that an agent sees in a round, by agent.
     """
     if experiment.feedback.points:
         return _played_losses(experiment, of, run)
@@ -130,9 +133,25 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
             kept = own(t) if isinf(clip) else enforced(own(t), clip, most, whole, regularizer)
             return NoisyGradient(kept, variance, t, noise) if noise else kept
 
-        return loss
+        many = min(ROUNDS, AHEAD // (samples[agent] * run.dimension))
+        return _in_turn(loss, many, experiment.rounds) if many > 1 else loss
 
     return seen
+
+
+def _in_turn(loss: Callable[[int], Loss], many: int, last: int) -> Callable[[int], Loss]:
+    """The same losses, made so many at a time where they are asked for in turn: with warm caches."""
+    following, ahead = 1, list[Loss]()
+
+    def one(t: int) -> Loss:
+        nonlocal following, ahead
+        if t != following or not ahead:
+            more = range(t + 1, min(t + many, last + 1)) if t == following else ()
+            ahead = [loss(s) for s in (t, *more)][::-1]
+        following = t + 1
+        return ahead.pop()
+
+    return one
 
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:

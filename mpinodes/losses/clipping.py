@@ -17,8 +17,6 @@ messages: what is proven is proven of real numbers, and `replay` leaves as much 
 
 from __future__ import annotations
 
-from math import sqrt
-
 import numpy as np
 
 from mpinodes.core import Features, Vector
@@ -32,19 +30,6 @@ LONGEST = 1e200  # of a sum of squared norms
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
     """Whether |s_k|·‖a_k‖, from plain squares, are right wherever they are above 1e-100, the least clip: (k,), (k,)."""
     return bool(slopes.dot(slopes) < STEEPEST and norms.dot(norms) < LONGEST)  # a third of the time of @
-
-
-def shortened_slopes(slopes: Vector, rows: Features, clip: float) -> Vector | None:
-    """The s_k, cut so that |s_k|·‖a_k‖ is at most `clip`, by plain squares: (k,); None: they are not `is_ordinary`."""
-    if len(slopes) == 1 and isinstance(rows, np.ndarray):
-        # The same by floats: of arrays with one entry it takes four times as long.
-        slope, row = slopes.item(), rows[0]
-        norm = abs(slope) * sqrt(row.dot(row))
-        if not (slope * slope < STEEPEST and norm * norm < LONGEST):
-            return None
-        return slopes * (clip / norm) if norm > clip else slopes
-    norms = np.abs(slopes) * plain_norms(rows)
-    return slopes * (clip / np.maximum(norms, clip)) if is_ordinary(slopes, norms) else None
 
 
 def plain_norms(rows: Features) -> Vector:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.losses.clipping import clipped_sum, reclipped, shortened_slopes
+from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.newton import newton
 
 
@@ -31,6 +31,17 @@ class LinearLoss(SampleLoss):
     @abstractmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
         """ℓ', the derivative in the prediction, elementwise."""
+
+    @classmethod
+    def slope_at(cls, prediction: float, target: float) -> float:
+        """ℓ' of one sample, to the bit as of `slope`; in numbers it takes a tenth of the time."""
+        return cls.slope(np.array([prediction]), np.array([target])).item()
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        """A class with another `slope` does not inherit `slope_at`."""
+        super().__init_subclass__(**others)
+        if "slope" in vars(cls) and "slope_at" not in vars(cls):
+            cls.slope_at = vars(LinearLoss)["slope_at"]  # type: ignore[method-assign]
 
     @staticmethod
     @abstractmethod
@@ -62,20 +73,32 @@ class LinearLoss(SampleLoss):
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
-        features, targets = self.features, self.targets
-        # Of one row `dot` gives the bits of @ in a third of the time; of more, BLAS is not always called alike.
-        one = len(targets) == 1 and isinstance(features, np.ndarray)
-        slopes = self.slope(features.dot(x) if one else features @ x, targets)
+        features, targets, clips = self.features, self.targets, self.clip < inf
         rows = features if block == ALL else features[:, block]
+        if len(targets) == 1 and isinstance(features, np.ndarray):
+            gradient = self._data_grad_of_one(x, rows)
+        else:
+            slopes = self.slope(features @ x, targets)
+            if clips and not self.whole:
+                norms = np.abs(slopes) * plain_norms(rows)
+                if not is_ordinary(slopes, norms):
+                    return clipped_sum(slopes, rows, self.clip, self.divisor)
+                slopes = slopes * (self.clip / np.maximum(norms, self.clip))
+            gradient = (slopes / self.divisor) @ rows
+        return reclipped(gradient, self.clip) if clips and self.whole else gradient
+
+    def _data_grad_of_one(self, x: Vector, rows: Vector) -> Vector:
+        """The same of one dense sample, in numbers: arrays with one entry take four times as long."""
+        # Of one row `dot` gives the bits of @ in a third of the time.
+        slope, own = self.slope_at(self.features.dot(x).item(), self.targets.item()), rows[0]
         if self.clip < inf and not self.whole:
-            short = shortened_slopes(slopes, rows, self.clip)
-            if short is None:
-                return clipped_sum(slopes, rows, self.clip, self.divisor)
-            slopes = short
-        if not isinstance(self.divisor, float) or self.divisor != 1.0:
-            slopes = slopes / self.divisor
-        gradient: Vector = slopes.dot(rows) if one else slopes @ rows
-        return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
+            norm = abs(slope) * sqrt(own.dot(own))
+            if not (slope * slope < STEEPEST and norm * norm < LONGEST):
+                return clipped_sum(np.array([slope]), rows, self.clip, self.divisor)
+            if norm > self.clip:
+                slope *= self.clip / norm
+        gradient: Vector = own * (slope / self.divisor)
+        return gradient
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """See `SmoothLoss.prox`; a loss with kinks has none here."""

@@ -236,7 +236,8 @@ class Step:
                 moving |= int(frame[2])
             # Of the oldest round there, every agent now knows what every other one knew then: all see the same bit.
             left = not moving >> (self._hops - 1)
-        return State(following, algorithm, mixing, inbox, moving, left, pending)
+        # As State(...), which is one more call.
+        return tuple.__new__(State, (following, algorithm, mixing, inbox, moving, left, pending))
 
     def _update_late(self, s: State, inbox: Inbox, loss: Loss) -> tuple[Any, tuple[Vector, ...]]:
         """The algorithm's state of the next round, and what is pending then."""
@@ -253,7 +254,7 @@ class Step:
 
     def _say(self, s: State, frame: Vector, row: Vector) -> State:
         t, (_, release, scalars) = s.here.t, self._frames.get(id(frame)) or self._parts_of(frame)
-        wanted = self._wanted(s)
+        wanted = self._wanted(s) if self._late else self._algorithm.message(s.algorithm, s.here)
         allowed = wanted if isinstance(wanted, Query) and not self._last_telling else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)

@@ -23,7 +23,6 @@ from mpinodes.formats.shelf import Arrays, drawn_once
 from mpinodes.formats.source import LARGEST, unfit
 from mpinodes.losses.clipping import row_norms, row_sizes
 
-AHEAD = 16  # rounds whose losses are made at once, where they are asked for in turn: with warm caches
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
 Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round")]
@@ -196,25 +195,15 @@ class LabelledStream(Stream):
         size, batches = self.batch, self._batches(agent)
         # One copy of the samples in the order of the current epoch: a round is then a view of it.
         epoch, shuffled = -1, (features, targets)
-        following, ahead = 1, list[Loss]()
-        shuffle, make_loss = self.shuffle, self.make_loss
 
-        def of_epoch(now: int, places: range) -> list[Loss]:
+        def loss(t: int) -> Loss:
             nonlocal epoch, shuffled
-            if now != epoch and shuffle:
+            now, place = divmod(t - 1, batches)
+            if now != epoch and self.shuffle:
                 permutation = self._order(agent, now)
                 epoch, shuffled = now, (features[permutation], targets[permutation])
             a, b = shuffled
-            return [make_loss(a[k * size : (k + 1) * size], b[k * size : (k + 1) * size]) for k in places]
-
-        def loss(t: int) -> Loss:
-            nonlocal following, ahead
-            if t != following or not ahead:
-                now, place = divmod(t - 1, batches)
-                many = AHEAD if t == following else 1
-                ahead = of_epoch(now, range(place, min(place + many, batches)))[::-1]
-            following = t + 1
-            return ahead.pop()
+            return self.make_loss(a[place * size : (place + 1) * size], b[place * size : (place + 1) * size])
 
         return loss
 
