@@ -126,12 +126,16 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, samples: Sequence[
     regularizer = experiment.problem.regularizer
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        own, most = of(agent), sensitivity[agent] / 2
+        own, most, owned = of(agent), sensitivity[agent] / 2, run.blocks[agent]
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent) if variance else None
 
         def loss(t: int) -> Loss:
             kept = own(t) if isinf(clip) else enforced(own(t), clip, most, whole, regularizer)
-            return NoisyGradient(kept, variance, t, noise) if noise else kept
+            if not noise:
+                return kept
+            noisy = NoisyGradient(kept, variance, t, noise)
+            noisy.draw(owned.stop - owned.start)
+            return noisy
 
         many = min(ROUNDS, AHEAD // (samples[agent] * run.dimension))
         return _in_turn(loss, many, experiment.rounds) if many > 1 else loss

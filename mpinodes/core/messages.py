@@ -316,8 +316,7 @@ class Solved(NamedTuple):
     steps: int
 
 
-@dataclass(slots=True, eq=False)
-class Inbox:
+class Inbox(Struct, eq=False):
     """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
 
     Attributes:

@@ -217,6 +217,7 @@ class NoisyGradient(Around):
     variance: float
     t: int
     noise: Draws
+    _error: Vector | None = None
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """∇f(x) + ξ on the block."""
@@ -226,8 +227,13 @@ class NoisyGradient(Around):
         """The samples' part of it, + ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
 
+    def draw(self, size: int) -> Vector:
+        """ξ of so many coordinates, which is kept until another number is asked for: (size,)."""
+        self._error = self.noise.standard("standard_normal", self.t, size)
+        self._error *= sqrt(self.variance)
+        return self._error
+
     def _disturbed(self, gradient: Vector) -> Vector:
-        error = self.noise.standard("standard_normal", self.t, len(gradient))
-        error *= sqrt(self.variance)
-        gradient += error
+        error, size = self._error, len(gradient)
+        gradient += self.draw(size) if error is None or len(error) != size else error
         return gradient
