@@ -81,7 +81,10 @@ class Draws:
         if t != self._next or (law, size) != self._drawn or not self._ahead:
             self._many = min(2 * self._many + 1, ROUNDS, max(1, AHEAD // size)) if t == self._next else 1
             self._drawn = law, size
-            self._ahead = [getattr(self.at(s), law)(size=size) for s in range(t + self._many - 1, t - 1, -1)]
+            draw, self._ahead = getattr(self._generator, law), []
+            for s in range(t + self._many - 1, t - 1, -1):
+                self.at(s)
+                self._ahead.append(draw(size=size))
         self._next = t + 1
         return self._ahead.pop()
 

@@ -316,25 +316,26 @@ class Releaser:
             ValueError: the message is not what the algorithm says of its messages; says what is wrong.
             Diverged: the release is not finite.
         """
+        said: tuple[tuple[Event, ...], Leakage]
         if isinstance(message, Query):
-            events: tuple[Event, ...] = (self._noised(message, t, 0, out),)
+            said = (self._noised(message, t, 0, out),), message.leaks
         else:
-            events = self._released(message, t, heard, out)
+            said = self._released(message, t, heard, out)
         # One product, which overflows before the entries do, is a third of the time of looking at each.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"what agent {self._agent} would say in round {t} is not finite, and was not sent: the run diverges; "
                 "smaller steps or noise, or a bounded problem.set"
             )
-        return events, RELEASED if isinstance(message, (Start, Relay)) else message.leaks
+        return said
 
     def _released(
         self, message: Queries | Solve | Start | Relay, t: int, heard: Inbox | None, out: Vector
-    ) -> tuple[Event, ...]:
+    ) -> tuple[tuple[Event, ...], Leakage]:
         if isinstance(message, Solve):
-            return (self._solved(message, t, out),)
+            return (self._solved(message, t, out),), message.leaks
         if isinstance(message, Queries):
-            return self._several(message, t, out)
+            return self._several(message, t, out), message.leaks
         if not isinstance(message, (Start, Relay)):
             raise ValueError(
                 f"message() gave a {type(message).__name__} in round {t}, not a Query, Queries, Solve, Start or Relay"
@@ -344,7 +345,7 @@ class Releaser:
                 f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
             )
         out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
-        return (NOTHING_SAID,) * len(self._vectors)
+        return (NOTHING_SAID,) * len(self._vectors), RELEASED
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t:
