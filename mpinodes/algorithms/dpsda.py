@@ -81,25 +81,17 @@ class DPSDA(Algorithm[State]):
 
     def message(self, s: State, here: Neighborhood) -> Query:
         """(4). The first message carries noise too, as printed, though it holds no data."""
-        block = self.run.blocks[here.agent]
+        block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
-        return Query(
-            s.z,
-            l1=sqrt(block.stop - block.start) * l2,
-            l2=l2,
-            uses=here.t - 1,
-            leaks=RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2),
-        )
+        l1 = sqrt(block.stop - block.start) * l2
+        return Query(s.z, l1, l2, uses, RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2))
 
     def _feedback(self, s: State, i: int, l2: float) -> Feedback:
         """What a changed y_i makes of u_i, and so of the message."""
-        n = self.run.agents
-        return Feedback(
-            l2,
-            lipschitz=n * self.run.grad_lipschitz[i] * s.previous_dual_gain if s.previous_dual_gain else 0.0,
-            largest=n * self.run.grad_range[i],
-            linear=n * self.run.regularizer * s.previous_dual_gain,
-        )
+        n, gain = self.run.agents, s.previous_dual_gain
+        lipschitz = n * self.run.grad_lipschitz[i] * gain if gain else 0.0
+        largest, linear = n * self.run.grad_range[i], n * self.run.regularizer * gain
+        return Feedback(l2, lipschitz, largest, linear)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(5) and (6)."""

@@ -111,7 +111,7 @@ class Network:
         Raises:
             RoundMismatch: a frame is not of this round; names both agents and both rounds.
         """
-        requests, arrivals = self._pattern(here)
+        requests, arrivals = self._patterns.get(here[2:]) or self._pattern(here)
         PRESENT.here = here
         PRESENT.steps += 1
         if requests:
@@ -139,12 +139,10 @@ class Network:
         return self._pattern(here)[1]
 
     def _pattern(self, here: Neighborhood) -> tuple[list[MPI.Prequest], Arrivals]:
-        pattern = self._patterns.get(here[2:])
-        if pattern is None:
-            requests = [self._receive(j) for j in here.in_neighbors] + [self._send(i) for i in here.out_neighbors]
-            pattern = requests, Arrivals.of(self._setup, self._agent, here.senders, self._frames)
-            if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
-                self._patterns[here.in_neighbors, here.out_neighbors] = pattern
+        requests = [self._receive(j) for j in here.in_neighbors] + [self._send(i) for i in here.out_neighbors]
+        pattern = requests, Arrivals.of(self._setup, self._agent, here.senders, self._frames)
+        if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
+            self._patterns[here.in_neighbors, here.out_neighbors] = pattern
         return pattern
 
     def _receive(self, j: int) -> MPI.Prequest:
