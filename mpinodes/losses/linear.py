@@ -225,7 +225,7 @@ class NoisyGradient(Around):
 
     def draw(self, size: int) -> Vector:
         """ξ of so many coordinates, which is kept until another number is asked for: (size,)."""
-        self._error = self.noise.standard("standard_normal", self.t, size)
+        self._error = self.noise.at(self.t).standard_normal(size)
         self._error *= sqrt(self.variance)
         return self._error
 

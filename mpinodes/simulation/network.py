@@ -118,11 +118,11 @@ class Network:
             MPI.Prequest.Startall(requests)
             self._wait(requests)
         t = here.t
-        for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
+        for k, frame in enumerate(arrivals.frames):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
                 raise RoundMismatch(
                     f"agent {self._agent} in round {here.t} got a frame of round {frame[0]:g}, kind {frame[1]:g}, "
-                    f"from agent {j}"
+                    f"from agent {arrivals.senders[k]}"
                 )
         return arrivals
 
