@@ -159,7 +159,7 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
     """The same run on the losses of a world, noised anew."""
     fresh = reseeded(setup, seed)
-    losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run, fresh.samples)
+    losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run)
     return replace(fresh, losses=losses)
 
 

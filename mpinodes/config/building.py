@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
@@ -28,7 +28,7 @@ from mpinodes.core.parts import (
 )
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
-from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.linear import Around, NoisyGradient
 from mpinodes.topology.stored import file_of
 
 AHEAD, ROUNDS = 4096, 64  # numbers in samples, and rounds, whose losses are made at once, at most
@@ -84,7 +84,6 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
-    samples = samples_of(experiment, stream, graph.agents)
     return Setup(
         experiment, graph, stream,
         algorithm=classes.algorithm(run=told, **hyper),
@@ -92,8 +91,8 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,
-        samples=samples,
-        losses=seen_losses(experiment, stream.of, run, samples),
+        samples=samples_of(experiment, stream, graph.agents),
+        losses=seen_losses(experiment, stream.of, run),
         links=_links(experiment, graph, mixing),
     )  # fmt: skip
 
@@ -108,14 +107,13 @@ def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Lin
     return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
-def seen_losses(experiment: Experiment, of: Losses, run: Run, samples: Sequence[int]) -> Losses:
+def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
     """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
 
     Args:
         experiment: says how they are clipped, the error, and whether gradients are seen at all.
         of: the losses, by agent.
         run: what is known of them.
-        samples: that an agent sees in a round, by agent.
     """
     if experiment.feedback.points:
         return _played_losses(experiment, of, run)
@@ -137,25 +135,33 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, samples: Sequence[
             noisy.draw(owned.stop - owned.start)
             return noisy
 
-        many = min(ROUNDS, AHEAD // (samples[agent] * run.dimension))
-        return _in_turn(loss, many, experiment.rounds) if many > 1 else loss
+        return _in_turn(loss, experiment.rounds)
 
     return seen
 
 
-def _in_turn(loss: Callable[[int], Loss], many: int, last: int) -> Callable[[int], Loss]:
-    """The same losses, made so many at a time where they are asked for in turn: with warm caches."""
+def _in_turn(loss: Callable[[int], Loss], last: int) -> Callable[[int], Loss]:
+    """The same losses; small ones are made several at a time where they are asked for in turn: with warm caches."""
     following, ahead = 1, list[Loss]()
 
     def one(t: int) -> Loss:
         nonlocal following, ahead
         if t != following or not ahead:
-            more = range(t + 1, min(t + many, last + 1)) if t == following else ()
-            ahead = [loss(s) for s in (t, *more)][::-1]
+            ahead = [loss(t)]
+            if t == following:
+                many = min(ROUNDS, AHEAD // _numbers(ahead[0]))
+                ahead = [*ahead, *map(loss, range(t + 1, min(t + many, last + 1)))][::-1]
         following = t + 1
         return ahead.pop()
 
     return one
+
+
+def _numbers(loss: Loss) -> int:
+    """In a loss's samples; of one that shows none, which may be of any size, `AHEAD`."""
+    while isinstance(loss, Around):
+        loss = loss.loss
+    return max(1, loss.features.shape[0] * loss.features.shape[1]) if isinstance(loss, SampleLoss) else AHEAD
 
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from mpinodes.losses.linear import NoisyGradient
 from mpinodes.losses.logistic import Logistic
 
 LOSSES = [Logistic, LeastSquares]
+LINEAR = [Logistic, Hinge, Absolute, LeastSquares]
 
 
 def sample(rng: np.random.Generator, k: int = 5, d: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -122,6 +125,86 @@ def test_gradient_noise_has_the_stated_variance_and_does_not_depend_on_the_data(
     errors = [NoisyGradient(f, 0.1, 5, noise).grad(x) - f.grad(x) for f in (one, other)]
     assert errors[0].var() == pytest.approx(0.1, abs=4 * 0.1 * np.sqrt(2 / 20_000))
     np.testing.assert_allclose(errors[0], errors[1], atol=1e-13)
+
+
+@pytest.mark.parametrize("loss", LINEAR)
+def test_the_slope_of_one_sample_has_the_bits_of_the_slopes_of_many(loss):
+    """With the ends of the doubles, both zeros, kinks and what is no number among them."""
+    rng = np.random.default_rng(7)
+    odd = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1.7e308, -1.7e308, 0.5, 37.0])
+    predictions = np.concatenate([np.repeat(odd, 2), rng.standard_normal(500) * 10.0 ** rng.integers(-20, 20, 500)])
+    targets = np.concatenate([np.tile([1.0, -1.0], len(odd)), rng.choice([-1.0, 1.0], 500)])
+    with np.errstate(all="ignore"):
+        many = loss.slope(predictions, targets)
+        single = [loss.slope_at(float(m), float(b)) for m, b in zip(predictions, targets, strict=True)]
+    assert all(type(slope) is float for slope in single)
+    np.testing.assert_array_equal(np.array(single), many)
+
+
+@pytest.mark.parametrize("loss", LINEAR)
+@pytest.mark.parametrize("clip", [np.inf, 0.3])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("divisor", [1.0, 3.0, np.array([0.7])])
+def test_the_gradient_of_one_sample_has_the_bits_of_the_plain_formula(loss, clip, whole, divisor):
+    rng = np.random.default_rng(8)
+    for d in (1, 2, 9, 64, 785):
+        for block in (slice(None), slice(0, 1), slice(d // 2, d)):
+            a, b, x = (
+                rng.standard_normal((1, d)) * (rng.random((1, d)) < 0.8),
+                rng.choice([-1.0, 1.0], 1),
+                rng.random(d),
+            )
+            slopes, rows = loss.slope(a @ x, b), a[:, block]
+            if clip < np.inf and not whole:
+                norms = np.abs(slopes) * np.sqrt(rows[0].dot(rows[0]))
+                slopes = slopes * (clip / np.maximum(norms, clip))
+            plain = (slopes / divisor) @ rows
+            if clip < np.inf and whole and (size := np.sqrt(plain.dot(plain))) > clip:
+                plain = plain * (clip / size)
+            np.testing.assert_array_equal(loss(a, b, clip, whole, divisor).data_grad(x, block), plain)
+
+
+def test_a_loss_with_another_slope_does_not_take_its_parents_for_a_single_sample():
+    """Nor does a class of it; one that has both keeps its own."""
+
+    @dataclass(frozen=True, slots=True)
+    class Steeper(Logistic):
+        @staticmethod
+        def slope(prediction, target):
+            return 3.0 * Logistic.slope(prediction, target)
+
+    @dataclass(frozen=True, slots=True)
+    class Same(Steeper):
+        pass
+
+    @dataclass(frozen=True, slots=True)
+    class Both(Hinge):
+        @staticmethod
+        def slope(prediction, target):
+            return np.full_like(prediction, 2.0)
+
+        @classmethod
+        def slope_at(cls, prediction, target):
+            return 2.0
+
+    a, b = sample(np.random.default_rng(9), 1)
+    wanted = 3.0 * Logistic(a, b).grad(np.ones(8))
+    for kind in (Steeper, Same):
+        np.testing.assert_allclose(kind(a, b).grad(np.ones(8)), wanted, rtol=1e-15)
+    np.testing.assert_array_equal(Both(a, b).grad(np.ones(8)), 2.0 * a[0])
+    assert Logistic.slope_at(0.0, 1.0) == -0.5
+
+
+def test_the_error_of_a_gradient_is_the_same_however_often_and_for_whatever_block_it_is_asked_for():
+    f, x, noise = Logistic(*sample(np.random.default_rng(3))), np.ones(8), Draws(1, Purpose.GRADIENT_NOISE, 2)
+    fresh = {k: Draws(1, Purpose.GRADIENT_NOISE, 2).at(5).standard_normal(k) * np.sqrt(0.1) for k in (8, 3)}
+    noisy = NoisyGradient(f, 0.1, 5, noise)
+    noisy.draw(3)
+    for block in (slice(None), slice(2, 5), slice(None), slice(2, 5), slice(2, 5)):
+        for ask in ("grad", "data_grad"):
+            wanted = getattr(f, ask)(x, block)
+            wanted += fresh[len(wanted)]
+            np.testing.assert_array_equal(getattr(noisy, ask)(x, block), wanted)
 
 
 def test_the_hinge_has_no_slope_at_its_kink_beyond_it_or_where_there_is_no_number():

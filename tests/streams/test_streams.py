@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from mpinodes.config.building import seen_losses
+from mpinodes.core import Loss
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
@@ -59,16 +61,58 @@ def test_an_epoch_shows_every_training_sample_once_and_epochs_differ():
     np.testing.assert_array_equal(rows(plain, range(1, 285)), train)
 
 
-@pytest.mark.parametrize("settings", [{}, {"batch": 7}, {"shuffle": False}, {"partition": "even"}])
-def test_losses_made_ahead_are_those_made_one_by_one(settings):
-    """In turn over the end of an epoch, and out of turn: rounds again, back, and far ahead."""
-    stream = digits(epochs=5, **settings)
-    period = stream.rounds // 5
-    in_turn = stream.of(1)
-    for t in [*range(1, 2 * period + 3), 4, 4, 5, 3 * period, 3 * period + 1, 1]:
-        one, other = in_turn(t), stream.of(1)(t)
-        np.testing.assert_array_equal(one.features, other.features)
-        np.testing.assert_array_equal(one.targets, other.targets)
+SEEN = [
+    "algorithm.name=dpsda-ps data.epochs=5", "algorithm.name=dpsda-c data.epochs=5 data.batch=7",
+    "algorithm.name=dpsda-ps data.epochs=5 data.shuffle=false", "algorithm.name=dpsda-ps data.epochs=3 data.batch=100",
+    "algorithm.name=dpsda-ps data.name=olr rounds=900", "algorithm.name=dpsda-ps problem.gradient_noise=0",
+    "algorithm.name=dpsda-ps data.epochs=5 privacy.epsilon=inf", "algorithm.name=dola data.total=1000 data.epochs=5",
+    "algorithm.name=dola data.total=1000 data.batch=all rounds=900",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SEEN)
+def test_losses_made_ahead_are_those_made_one_by_one(words):
+    """As an agent sees them: in turn over the ends of epochs, and out of turn: rounds again, back, and far ahead."""
+    setup = setup_of(words)
+    in_turn, last = setup.losses(1), setup.experiment.rounds
+    x, block = np.random.default_rng(4).standard_normal(setup.dimension), setup.blocks[1]
+    for t in [*range(1, min(last, 700) + 1), 4, 4, 5, last // 2, last // 2 + 1, last - 1, last, last, 1, 2]:
+        one, other = in_turn(t), setup.losses(1)(t)
+        assert one.value(x) == other.value(x)
+        np.testing.assert_array_equal(one.grad(x, block), other.grad(x, block))
+
+
+class Opaque(Loss):
+    """It shows no samples, and may be of any size."""
+
+    def value(self, x):
+        return 0.0
+
+    def data_grad(self, x, block=slice(None)):
+        return np.zeros_like(x[block])
+
+    grad = data_grad
+
+    def prox(self, v, step, near, tolerance):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("settings", "most"), [("", 64), ("data.batch=20", 3), ("data.batch=100", 1), ("opaque", 1)])
+def test_small_losses_alone_are_made_ahead_and_none_of_a_round_after_the_last(settings, most):
+    """d = 64: so many that their samples are 4096 numbers at most."""
+    opaque = settings == "opaque"
+    setup = setup_of(f"algorithm.name=dpsda-ps data.epochs=200 rounds=150 {'' if opaque else settings}")
+    asked, own, t = [], setup.stream.of(0), 0
+
+    def loss(s):
+        asked.append(s)
+        return Opaque() if opaque else own(s)
+
+    losses = seen_losses(setup.experiment, lambda agent: loss, setup.run)(0)
+    for t in range(1, 151):
+        losses(t)
+        assert t <= len(asked) < t + most
+    assert asked == list(range(1, 151))
 
 
 def test_batches_leave_the_rest_out():
