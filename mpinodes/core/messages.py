@@ -337,11 +337,12 @@ class Inbox(Struct, eq=False):
         """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
         # One elementwise product at a time, not a gemv: the order of summation, and so every bit, is then
         # the same in lockstep, under any MPI and on any BLAS.
-        terms = zip(self.weights, self.releases, strict=True)
-        weight, release = next(terms)
-        mixed = weight * release
-        for weight, release in terms:
-            mixed += weight * release
+        if len(self.weights) != len(self.releases):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.releases)} releases")
+        terms = map(np.multiply, self.weights, self.releases)
+        mixed: Vector = next(terms)
+        for term in terms:
+            mixed += term
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
