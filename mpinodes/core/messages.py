@@ -316,7 +316,8 @@ class Solved(NamedTuple):
     steps: int
 
 
-class Inbox(Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Inbox:
     """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
 
     Attributes:

@@ -227,10 +227,13 @@ def test_what_differs_between_hosts_is_found():
 
 def test_how_ranks_share_cores():
     def found(ranks: list[Rank], quota: float = float("inf")) -> str:
-        return str(next(line for line in host.about_cores(ranks, {"h1": quota}) if line.about == "cores"))
+        said = next(str(line) for line in host.about_cores(ranks, {"h1": quota}) if line.about == "cores")
+        return " ".join(said.split())
 
     assert found([rank()] * 4).startswith("ok")
     assert found([rank()] * 5).startswith("note")
+    assert "setarch" not in found([rank()] * 5)
+    assert "setarch -R mpirun" in found([rank(alike=False)] * 5)
     bound = found([rank(cores=(core,)) for core in (0, 0, 0, 1)])
     assert bound.startswith("mend")
     assert "3 of them are bound to core 0" in bound
