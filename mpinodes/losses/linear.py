@@ -14,6 +14,8 @@ from mpinodes.core.seeds import Draws
 from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.newton import newton
 
+_DOUBLE = np.dtype(np.float64)
+
 
 class LinearLoss(SampleLoss):
     """ℓ is a function of a_k·x and b_k: `point`, its `slope` and its largest `curvature` are all there is to say."""
@@ -75,7 +77,7 @@ class LinearLoss(SampleLoss):
         """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         features, targets, clip = self.features, self.targets, self.clip
         each = clip < inf and not self.whole
-        if len(targets) == 1 and isinstance(features, np.ndarray):
+        if len(targets) == 1 and isinstance(features, np.ndarray) and features.dtype is _DOUBLE:
             # In numbers, for arrays with one entry take four times as long; `dot` has the bits of @.
             slope, row = self.slope_at(features.dot(x).item(), targets.item()), features[0, block]
             if each:

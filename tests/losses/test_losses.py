@@ -164,6 +164,20 @@ def test_the_gradient_of_one_sample_has_the_bits_of_the_plain_formula(loss, clip
             np.testing.assert_array_equal(loss(a, b, clip, whole, divisor).data_grad(x, block), plain)
 
 
+@pytest.mark.parametrize("loss", LINEAR)
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int8, np.uint8, ">f8"])
+def test_the_gradient_of_one_sample_is_in_doubles_whatever_its_features_are(loss, kind):
+    """Of 0, 1 and 2, which all kinds hold."""
+    rng = np.random.default_rng(10)
+    a, b, x = rng.integers(0, 3, (1, 6)).astype(float), np.array([-1.0]), rng.standard_normal(6)
+    for clip in (np.inf, 0.3):
+        found = loss(a.astype(kind), b, clip).data_grad(x)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, loss(a, b, clip).data_grad(x), rtol=1e-14)
+    np.testing.assert_allclose(loss(a.astype(kind), b.astype(int)).grad(x), loss(a, b).grad(x), rtol=1e-14)
+    np.testing.assert_array_equal(loss(a, b.astype(int)).grad(x), loss(a, b).grad(x))
+
+
 def test_a_loss_with_another_slope_does_not_take_its_parents_for_a_single_sample():
     """Nor does a class of it; one that has both keeps its own."""
 
