@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import isinf
+from math import isinf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,6 +29,7 @@ from mpinodes.core.parts import (
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import Around, NoisyGradient
+from mpinodes.streams.labelled import LabelledStream
 from mpinodes.topology.stored import file_of
 
 AHEAD, ROUNDS = 4096, 64  # numbers in samples, and rounds, whose losses are made at once, at most
@@ -135,13 +136,14 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
             noisy.draw(owned.stop - owned.start)
             return noisy
 
-        return _in_turn(loss, experiment.rounds)
+        # Of another stream a loss may take its time, or share its samples' memory with the next.
+        return _in_turn(loss, experiment.rounds) if getattr(of, "__func__", None) is LabelledStream.of else loss
 
     return seen
 
 
 def _in_turn(loss: Callable[[int], Loss], last: int) -> Callable[[int], Loss]:
-    """The same losses; small ones are made several at a time where they are asked for in turn: with warm caches."""
+    """The same losses of equal batches; small ones are made several at a time, in turn: with warm caches."""
     following, ahead = 1, list[Loss]()
 
     def one(t: int) -> Loss:
@@ -157,11 +159,11 @@ def _in_turn(loss: Callable[[int], Loss], last: int) -> Callable[[int], Loss]:
     return one
 
 
-def _numbers(loss: Loss) -> int:
-    """In a loss's samples; of one that shows none, which may be of any size, `AHEAD`."""
+def _numbers(loss: Any) -> int:
+    """In a loss's samples."""
     while isinstance(loss, Around):
         loss = loss.loss
-    return max(1, loss.features.shape[0] * loss.features.shape[1]) if isinstance(loss, SampleLoss) else AHEAD
+    return max(1, int(prod(loss.features.shape)))
 
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:

@@ -33,8 +33,7 @@ class Hinge(PiecewiseLinearLoss):
         slope[~(target * prediction < 1.0)] = 0.0  # half the time of np.where
         return slope
 
-    @classmethod
-    def slope_at(cls, prediction: float, target: float) -> float:
+    def slope_at(self, prediction: float, target: float) -> float:
         """Likewise, of one sample."""
         return -target if target * prediction < 1.0 else 0.0
 

@@ -35,8 +35,7 @@ class Logistic(SmoothLoss):
         half = 0.5 * target
         return -half * (1.0 - np.tanh(half * prediction))
 
-    @classmethod
-    def slope_at(cls, prediction: float, target: float) -> float:
+    def slope_at(self, prediction: float, target: float) -> float:
         """Likewise, of one sample; `math.tanh` has other bits."""
         half = 0.5 * target
         return -half * (1.0 - float(np.tanh(half * prediction)))

@@ -136,7 +136,8 @@ def test_the_slope_of_one_sample_has_the_bits_of_the_slopes_of_many(loss):
     targets = np.concatenate([np.tile([1.0, -1.0], len(odd)), rng.choice([-1.0, 1.0], 500)])
     with np.errstate(all="ignore"):
         many = loss.slope(predictions, targets)
-        single = [loss.slope_at(float(m), float(b)) for m, b in zip(predictions, targets, strict=True)]
+        f = loss(np.empty((0, 1)), np.empty(0))
+        single = [f.slope_at(float(m), float(b)) for m, b in zip(predictions, targets, strict=True)]
     assert all(type(slope) is float for slope in single)
     np.testing.assert_array_equal(np.array(single), many)
 
@@ -175,6 +176,7 @@ def test_the_gradient_of_one_sample_is_in_doubles_whatever_its_features_are(loss
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, loss(a, b, clip).data_grad(x), rtol=1e-14)
     np.testing.assert_allclose(loss(a.astype(kind), b.astype(int)).grad(x), loss(a, b).grad(x), rtol=1e-14)
+    np.testing.assert_array_equal(loss(a, b.astype(np.float32), 0.3).grad(x), loss(a, b, 0.3).grad(x))
     np.testing.assert_array_equal(loss(a, b.astype(int)).grad(x), loss(a, b).grad(x))
 
 
@@ -197,16 +199,32 @@ def test_a_loss_with_another_slope_does_not_take_its_parents_for_a_single_sample
         def slope(prediction, target):
             return np.full_like(prediction, 2.0)
 
-        @classmethod
-        def slope_at(cls, prediction, target):
+        def slope_at(self, prediction, target):
             return 2.0
+
+    class Mixed:
+        slope = staticmethod(Steeper.slope)
+
+    @dataclass(frozen=True, slots=True)
+    class Mixture(Mixed, Logistic):
+        pass
+
+    @dataclass(frozen=True, slots=True)
+    class Assigned(Hinge):
+        pass
+
+    Assigned.slope = staticmethod(Steeper.slope)
+
+    @dataclass(frozen=True, slots=True)
+    class OfAnInstance(Logistic):
+        def slope(self, prediction, target):
+            return (3.0 + self.regularizer) * Logistic.slope(prediction, target)
 
     a, b = sample(np.random.default_rng(9), 1)
     wanted = 3.0 * Logistic(a, b).grad(np.ones(8))
-    for kind in (Steeper, Same):
+    for kind in (Steeper, Same, Mixture, Assigned, OfAnInstance):
         np.testing.assert_allclose(kind(a, b).grad(np.ones(8)), wanted, rtol=1e-15)
     np.testing.assert_array_equal(Both(a, b).grad(np.ones(8)), 2.0 * a[0])
-    assert Logistic.slope_at(0.0, 1.0) == -0.5
 
 
 def test_the_error_of_a_gradient_is_the_same_however_often_and_for_whatever_block_it_is_asked_for():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from mpinodes.config.building import seen_losses
-from mpinodes.core import Loss
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.least_squares import LeastSquares
@@ -18,7 +19,7 @@ from mpinodes.streams.digits import Digits
 from mpinodes.streams.file import File
 from mpinodes.streams.olr import OLR
 from mpinodes.streams.unit_ball import UnitBall
-from tests.helpers.parts import resolved, setup_of
+from tests.helpers.parts import decisions, resolved, setup_of
 
 
 def digits(seed: int = 0, agents: int = 7, **settings) -> Digits:
@@ -82,37 +83,60 @@ def test_losses_made_ahead_are_those_made_one_by_one(words):
         np.testing.assert_array_equal(one.grad(x, block), other.grad(x, block))
 
 
-class Opaque(Loss):
-    """It shows no samples, and may be of any size."""
-
-    def value(self, x):
-        return 0.0
-
-    def data_grad(self, x, block=slice(None)):
-        return np.zeros_like(x[block])
-
-    grad = data_grad
-
-    def prox(self, v, step, near, tolerance):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(("settings", "most"), [("", 64), ("data.batch=20", 3), ("data.batch=100", 1), ("opaque", 1)])
-def test_small_losses_alone_are_made_ahead_and_none_of_a_round_after_the_last(settings, most):
+@pytest.mark.parametrize(("batch", "most"), [(1, 64), (20, 3), (100, 1)])
+def test_small_losses_alone_are_made_ahead_and_none_of_a_round_after_the_last(batch, most):
     """d = 64: so many that their samples are 4096 numbers at most."""
-    opaque = settings == "opaque"
-    setup = setup_of(f"algorithm.name=dpsda-ps data.epochs=200 rounds=150 {'' if opaque else settings}")
-    asked, own, t = [], setup.stream.of(0), 0
+    setup = setup_of(f"algorithm.name=dpsda-ps data.epochs=200 data.batch={batch} rounds=150")
+    asked, own = [], setup.stream.make_loss
 
-    def loss(s):
-        asked.append(s)
-        return Opaque() if opaque else own(s)
+    def make(features, targets):
+        asked.append(1)
+        return own(features, targets)
 
-    losses = seen_losses(setup.experiment, lambda agent: loss, setup.run)(0)
+    losses = seen_losses(setup.experiment, replace(setup.stream, make_loss=make).of, setup.run)(0)
     for t in range(1, 151):
         losses(t)
         assert t <= len(asked) < t + most
-    assert asked == list(range(1, 151))
+    assert len(asked) == 150
+
+
+BUFFERED = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpinodes.streams.olr import OLR
+
+__all__ = ["Buffered"]
+
+
+@dataclass(frozen=True)
+class Buffered(OLR):
+    def of(self, agent):
+        own, features, targets = super().of(agent), np.empty((1, self.dimension)), np.empty(1)
+
+        def loss(t):
+            if t == 30 and agent == 1 and self.variance == 7.0:
+                raise ValueError("planted")
+            features[:], targets[:] = own(t).features, own(t).targets
+            return self.make_loss(features, targets)
+
+        return loss
+"""
+
+
+def test_a_stream_of_ones_own_is_asked_for_one_round_at_a_time(tmp_path, monkeypatch):
+    """It may read into one buffer, and what it raises is of the round that it is raised in."""
+    (tmp_path / "buffered.py").write_text(BUFFERED)
+    monkeypatch.chdir(tmp_path)
+    words = "algorithm.name=dola privacy.epsilon=inf topology.name=ring topology.agents=3 rounds=90 data."
+    own, builtin = decisions(setup_of(words + "path=buffered.py")), decisions(setup_of(words + "name=olr"))
+    np.testing.assert_array_equal(own, builtin)
+    losses = setup_of(words + "path=buffered.py data.variance=7").losses(1)
+    for t in range(1, 30):
+        losses(t)
+    with pytest.raises(ValueError, match="planted"):
+        losses(30)
 
 
 def test_batches_leave_the_rest_out():
