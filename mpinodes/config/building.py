@@ -29,7 +29,6 @@ from mpinodes.core.parts import (
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import Around, NoisyGradient
-from mpinodes.streams.labelled import LabelledStream
 from mpinodes.topology.stored import file_of
 
 AHEAD, ROUNDS = 4096, 64  # numbers in samples, and rounds, whose losses are made at once, at most
@@ -137,7 +136,7 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
             return noisy
 
         # Of another stream a loss may take its time, or share its samples' memory with the next.
-        return _in_turn(loss, experiment.rounds) if getattr(of, "__func__", None) is LabelledStream.of else loss
+        return _in_turn(loss, experiment.rounds) if getattr(of, "ahead", False) else loss
 
     return seen
 
