@@ -104,7 +104,8 @@ class DPSDA(Algorithm[State]):
         y = self.run.feasible.prox_step(self.unbias(z, inbox), alpha)
         if self.gradient_at == "public":
             return State(z, y, point, dual_gain=0.0, previous_dual_gain=0.0)
-        return State(z, y, point=y, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
+        dual_gain, previous_dual_gain = alpha / inbox.scale, s.dual_gain
+        return State(z, y, y, dual_gain, previous_dual_gain)
 
     def decision(self, s: State) -> Vector:
         """y_i: the agent commits to the block B_i of it."""

@@ -43,10 +43,11 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """`query.value` plus floating-point noise, into `out`: (d,)."""
-    drawn = noise.standard("laplace" if law.kind == _LAPLACE else "standard_normal", t, len(out))
-    drawn *= law.scale
+    kind, scale = law
+    drawn = noise.standard("laplace" if kind == _LAPLACE else "standard_normal", t, len(out))
+    drawn *= scale
     np.add(query.value, drawn, out)
-    return Event.of(query, *law)
+    return Event.of(query, kind, scale)
 
 
 def spacing(scale: float) -> float:

@@ -149,6 +149,7 @@ class Step:
         vectors = setup.algorithm.vectors
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
+        self._scalars_at = 8 * self._end  # bytes
         self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
         self._hops = _hops(setup) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
@@ -266,7 +267,7 @@ class Step:
         if self._width:
             said = self._mixing.outgoing(s.mixing, s.here)
             if isinstance(said, tuple) and len(said) == self._width:
-                self._pack(frame, 8 * self._end, *said)  # a third of the time that NumPy takes over a tuple
+                self._pack(frame, self._scalars_at, *said)  # a third of the time that NumPy takes over a tuple
             else:
                 scalars[:] = said
         d = self._dimension
