@@ -10,9 +10,8 @@ import numpy as np
 
 from mpinodes.core import ALL, Loss, SampleLoss, Vector
 from mpinodes.losses.clipping import ROUNDING, reclipped
-from mpinodes.losses.linear import Around, LinearLoss
+from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
-DOUBLE = np.dtype(np.float64)
 # By `losses.clipping`, for any doubles; where they are, for few runs have both.
 CLIPPED = (
     "mpinodes.losses.linear.LinearLoss.data_grad",

@@ -16,7 +16,7 @@ from mpinodes.core.seeds import Draws
 from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.newton import newton
 
-_DOUBLE = np.dtype(np.float64)
+DOUBLE = np.dtype(np.float64)
 
 
 class LinearLoss(SampleLoss):
@@ -75,7 +75,7 @@ class LinearLoss(SampleLoss):
         """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         features, targets, clip = self.features, self.targets, self.clip
         each = clip < inf and not self.whole
-        if len(targets) == 1 and isinstance(features, np.ndarray) and features.dtype is _DOUBLE:
+        if len(targets) == 1 and isinstance(features, np.ndarray) and features.dtype is DOUBLE:
             # In numbers, for arrays with one entry take four times as long; `dot` has the bits of @.
             slope = _slope_at(type(self))(self, features.dot(x).item(), targets.item())
             row = features[0, block]
