@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-AHEAD, ROUNDS = 4096, 256  # numbers and rounds that are drawn at once, at most
+AHEAD, ROUNDS = 4096, 16  # numbers and rounds that are drawn at once, at most
 Law: TypeAlias = Literal["laplace", "standard_normal"]
 
 
