@@ -48,29 +48,29 @@ def make_wait(world: MPI.Comm, ranks: int) -> Wait:
     polls = POLLS if _is_crowded(ranks) else POLLS_ALONE
 
     def wait(requests: Sequence[MPI.Request]) -> None:
-        begun = time.perf_counter()
         if not _polled(requests, polls):
-            PRESENT.waited += time.perf_counter() - begun
-            return patient_wait(requests, world, None)
-        PRESENT.waited += time.perf_counter() - begun
+            patient_wait(requests, world, None)
 
     return wait
 
 
 def _polled(requests: Sequence[MPI.Request], polls: int) -> bool:
-    """Whether all requests are done, asked so many times at most: of one at a time, a third of the cost of all.
+    """Whether all requests are done, with so many looks at most: at one at a time, a third of the cost of all.
 
     Not in MPI's own waits, in which no signal would reach Python.
     """
-    pause, left = os.sched_yield, polls
-    for request in requests:
-        is_done = request.Test
-        while not is_done():
-            left -= 1
-            if not left:
-                return False
-            pause()
-    return True
+    pause, begun = os.sched_yield, time.perf_counter()
+    try:
+        for request in requests:
+            is_done = request.Test
+            while not is_done():
+                polls -= 1
+                if not polls:
+                    return False
+                pause()
+        return True
+    finally:
+        PRESENT.waited += time.perf_counter() - begun
 
 
 def _is_crowded(ranks: int) -> bool:

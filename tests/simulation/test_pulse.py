@@ -172,3 +172,17 @@ def test_who_waits_for_a_message_that_does_not_come(alone):
     MPI.COMM_SELF.Send(b"x", dest=0, tag=5)
     patient_wait(requests, MPI.COMM_SELF)
     assert PRESENT.waiting is None
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 65, 257, 1025])
+@pytest.mark.parametrize(("growth", "part"), [(pulse.GROWTH, 0.26), (pulse.GROWTH_IN_A_ROUND, 0.04)])
+def test_who_waits_sleeps_for_a_part_of_what_it_has_waited(ranks, growth, part):
+    """Whoever sleeps longer makes its neighbors sleep, and these it: on a ring of 64 that did not end."""
+    first, waited = pulse.FIRST_PAUSE * ranks, 0.0
+    for pause in pulse.pauses(ranks, growth):
+        assert pause <= first + part * waited
+        assert pause <= pulse.PAUSE * ranks
+        waited += pause
+        if waited > 60:
+            break
+    assert pause == pulse.PAUSE * ranks  # after a minute nothing is urgent
