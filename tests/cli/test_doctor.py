@@ -234,6 +234,9 @@ def test_how_ranks_share_cores():
     assert found([rank()] * 5).startswith("note")
     assert "setarch" not in found([rank()] * 5)
     assert "setarch -R mpirun" in found([rank(alike=False)] * 5)
+    assert "autogroup" not in found([rank(alike=False)] * 5)
+    assert "sched_autogroup_enabled=0" in found([rank(apart=True)] * 5)
+    assert "sched_autogroup_enabled=0" not in found([rank(apart=True)] * 4)
     bound = found([rank(cores=(core,)) for core in (0, 0, 0, 1)])
     assert bound.startswith("mend")
     assert "3 of them are bound to core 0" in bound

@@ -53,6 +53,7 @@ class Rank(NamedTuple):
         step: seconds between two readings of its clock.
         anew: modules of mpinodes that it compiled at its start, and nothing was kept of that.
         alike: whether its addresses are those of every other rank.
+        apart: whether cores go to sessions in turn, of which launchers make each rank one, and not to processes.
     """
 
     host: str
@@ -64,6 +65,7 @@ class Rank(NamedTuple):
     step: float
     anew: int = 0
     alike: bool = True
+    apart: bool = False
 
     @classmethod
     def here(cls, version: str, library: str) -> Rank:
@@ -75,9 +77,9 @@ class Rank(NamedTuple):
             except importlib.metadata.PackageNotFoundError:
                 versions[name] = "missing"
         cores = frozenset(os.sched_getaffinity(0))
-        blas, known = _blas(), _slice()
-        start = _compiled_anew(), _alike()
-        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), *start)
+        blas, known, anew = _blas(), _slice(), _compiled_anew()
+        taken = {"alike": _alike(), "apart": _apart()}
+        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), anew, **taken)
 
 
 class Host(NamedTuple):
@@ -173,6 +175,14 @@ def _alike() -> bool:
         return True
 
 
+def _apart() -> bool:
+    """Whether Linux groups processes by session, so that `sched_yield` is of no use between ranks."""
+    try:
+        return Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+    except OSError:
+        return False
+
+
 def _clock_step() -> float:
     readings = np.array([time.perf_counter() for _ in range(2000)])
     steps = np.diff(readings)
@@ -231,9 +241,12 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
         return Line("mend", "cores", f"{many}, so ranks wait for each other's while others are free", advice)
     if n > len(cores):
         text = f"{many}: they take turns, which is right for simulations and slow"
-        # Who takes turns then has what the processor learnt of the others' branches.
-        advice = "" if ranks[0].alike else "setarch -R mpirun ... makes rounds about a quarter faster"
-        return Line("note", "cores", text, advice)
+        ways = []
+        if not ranks[0].alike:  # who takes turns then has what the processor learnt of the others' branches
+            ways.append("setarch -R mpirun ... makes rounds about a quarter faster")
+        if ranks[0].apart:  # who yields does so within its session, where it is alone
+            ways.append("sysctl kernel.sched_autogroup_enabled=0 (by root): those of 64 on 2 cores a third")
+        return Line("note", "cores", text, "; ".join(ways))
     return Line("ok", "cores", many)
 
 
