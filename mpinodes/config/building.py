@@ -26,12 +26,11 @@ from mpinodes.core.parts import (
     Stream,
     Topology,
 )
-from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.core.seeds import AHEAD, ROUNDS, Draws, Purpose
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import Around, NoisyGradient
 from mpinodes.topology.stored import file_of
 
-AHEAD, ROUNDS = 4096, 16  # numbers in samples, and rounds, whose losses are made at once, at most
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
 
 

@@ -15,7 +15,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-AHEAD, ROUNDS = 4096, 16  # numbers and rounds that are drawn at once, at most
+# Numbers, and rounds, for which is drawn or made at once what is cheaper so, at most: an agent that takes a millisecond
+# for itself among 32 on a core is then kept waiting for 32.
+AHEAD, ROUNDS = 4096, 16
 Law: TypeAlias = Literal["laplace", "standard_normal"]
 
 

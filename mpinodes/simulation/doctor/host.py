@@ -77,9 +77,9 @@ class Rank(NamedTuple):
             except importlib.metadata.PackageNotFoundError:
                 versions[name] = "missing"
         cores = frozenset(os.sched_getaffinity(0))
-        blas, known, anew = _blas(), _slice(), _compiled_anew()
-        taken = {"alike": _alike(), "apart": _apart()}
-        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), anew, **taken)
+        blas, known = _blas(), _slice()
+        start = _compiled_anew(), _alike(), _apart()
+        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), *start)
 
 
 class Host(NamedTuple):
