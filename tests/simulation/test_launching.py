@@ -40,7 +40,7 @@ def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):
         import os
         os.nice(3)
         from mpinodes.simulation.network import shorten_time_slice
-        shorten_time_slice(gives_way=True)
+        shorten_time_slice(gives_way=True, microseconds=100)
         print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
     """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
     assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]

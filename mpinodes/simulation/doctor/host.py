@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
-SLICE = 100_000  # nanoseconds, which `mpinodes.simulation.network` asks for
+SLICE = 100_000  # nanoseconds, the shorter one that `mpinodes.simulation.network` asks for
 MEGABYTE = 1e6
 FIXED = 0x0040000  # Linux's ADDR_NO_RANDOMIZE
 HOSTS_PROCESSES = 0xEFFFFFFC  # Linux's number of the namespace that holds all processes of a host
