@@ -28,7 +28,7 @@ from mpinodes.simulation.step import RELEASE_FRAME, Arrivals, Step, keep
 
 Wait = Callable[[Sequence[MPI.Request]], object]
 
-POLLS = 3000  # a round of 65 ranks on two cores takes some tens, of 257 a hundred
+POLLS = 500  # a round of 65 ranks on two cores takes some tens; beyond some slices they only delay who is behind
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
 SLICES = 100, 200  # µs, in which a round's work of an agent is done: with warm caches, and with cold ones
 WARM = 8  # ranks on a core, at most, that leave each other some of its caches
