@@ -88,7 +88,7 @@ def share_core(ranks: int, gives_way: bool) -> None:
 
     With 7 agents a round takes some 80 µs of one's time. Where many take turns on a core each comes back to cold
     caches, and it takes 130: in a slice of 100 it was cut in two, with all others' slices between. With 200, 65 ranks
-    on two cores make 7 to 10 % more rounds, with 300 fewer again; 8 ranks make 2 % fewer with 200.
+    on two cores made 8 and 12 % more rounds, and as many in a third sitting; with 300 fewer. 8 ranks made 2 % fewer.
 
     Args:
         ranks: the number.
