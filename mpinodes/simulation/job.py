@@ -179,7 +179,7 @@ class Job:
         from mpinodes.config.building import build
         from mpinodes.core.experiment import Experiment
         from mpinodes.formats import shelf
-        from mpinodes.simulation.network import hear, tell
+        from mpinodes.simulation.network import hear, make_requests, tell
 
         setup, told = None, Told()
         if self._is_logger:
@@ -204,6 +204,7 @@ class Job:
                 setup = build(msgspec.msgpack.decode(told.resolved, type=Experiment))
                 self._step = Step(setup, self._world.rank)  # which reads its samples
                 setup.stream.forget()
+                make_requests(self._world)
         except BadInput as problem:
             error = str(problem) if self._is_logger else f"{self._name}: {problem}"
         error = self._agreed(error)
