@@ -204,7 +204,7 @@ class Job:
                 setup = build(msgspec.msgpack.decode(told.resolved, type=Experiment))
                 self._step = Step(setup, self._world.rank)  # which reads its samples
                 setup.stream.forget()
-                make_requests(self._world)
+                make_requests()
         except BadInput as problem:
             error = str(problem) if self._is_logger else f"{self._name}: {problem}"
         error = self._agreed(error)
