@@ -121,8 +121,8 @@ def make_requests() -> None:
     """Have MPICH make its requests now.
 
     At the first one that it has not at hand it makes 4,096, 2 MB. With few neighbors that is somewhere in the rounds,
-    in another round for each agent, and all others wait for it: of 1,000 rounds of 64 agents on a ring, on two cores,
-    20 to 60 took twice as long.
+    in another round for each agent, and all others wait for it: 64 agents on a ring, on two cores, some tenths of a
+    second in all.
     """
     unused = np.empty(0)
     for request in [MPI.COMM_SELF.Send_init(unused, dest=0) for _ in range(READY + 1)]:
