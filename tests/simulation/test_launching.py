@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from mpinodes.simulation.doctor.launchers import library
 from mpinodes.simulation.launching import mpirun
 from tests.helpers.parts import run_of
 from tests.helpers.records import same_bits
@@ -44,3 +45,23 @@ def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):
         print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
     """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
     assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]
+
+
+@pytest.mark.skipif("MPICH" not in library(), reason="others make their requests by few")
+@pytest.mark.parametrize("made", [False, True])
+def test_the_requests_of_mpich_are_there_before_an_agent_needs_them(made, tmp_path):
+    program = """if True:
+        from resource import RUSAGE_SELF, getrusage
+        import numpy as np
+        from mpi4py import MPI
+        from mpinodes.simulation.network import make_requests
+        if MADE:
+            make_requests()
+        frame, before = np.empty(1), getrusage(RUSAGE_SELF).ru_minflt
+        requests = [MPI.COMM_WORLD.Send_init(frame, dest=0) for _ in range(100)]
+        print(getrusage(RUSAGE_SELF).ru_minflt - before)
+        for request in requests:
+            request.Free()
+    """.replace("MADE", str(made))
+    pages = int(command([sys.executable, "-c", program], tmp_path).out)
+    assert pages < 50 if made else pages > 400
