@@ -184,4 +184,6 @@ def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) 
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    from mpinodes.simulation.forking import fork_with_others
+
+    leave(main(fork_with_others(sys.argv[1:])))

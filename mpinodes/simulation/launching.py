@@ -27,6 +27,26 @@ MANY = 100  # ranks of one host: see `_connect_lightly`
 LONGEST = 480  # characters of a line that is said
 
 
+class Origin(NamedTuple):
+    """The process that the launcher started as this rank: this one, or the one that this is a fork for."""
+
+    process: int
+    parent: int
+
+
+_stood_for: list[Origin] = []
+
+
+def stand_in_for(origin: Origin) -> None:
+    """This process, a fork, is the rank that another was started as."""
+    _stood_for[:] = [origin]
+
+
+def origin() -> Origin:
+    """What the launcher started as this rank."""
+    return _stood_for[0] if _stood_for else Origin(os.getpid(), os.getppid())
+
+
 class Launcher(NamedTuple):
     """What started this process says about it."""
 
@@ -143,9 +163,15 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
     # mpi4py warns of another MPI's launcher; `_alone` says the same, and what to do.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
-        if _are_many_here():
-            _connect_lightly()
+        import mpi4py
+
+        mpi4py.rc(initialize=False, finalize=True)
         from mpi4py import MPI
+
+        if not MPI.Is_initialized():
+            if _are_many_here():
+                _connect_lightly(MPI.Get_library_version())
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
     except (ImportError, RuntimeError) as error:
         say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
         return None
@@ -161,21 +187,15 @@ def _are_many_here() -> bool:
     return here == all_ranks and int(here or 0) > MANY
 
 
-def _connect_lightly() -> None:
+def _connect_lightly(library: str) -> None:
     """Start MPI without connections that nobody will use, where there is a choice.
 
     MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go through
     shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and next to nothing.
     With some tens of ranks that is little, and rounds are a tenth faster under UCX.
     """
-    import mpi4py
-
-    mpi4py.rc(initialize=False, finalize=True)
-    from mpi4py import MPI
-
-    if "ch4:ucx ofi" in MPI.Get_library_version():
+    if "ch4:ucx ofi" in library:
         os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
-    MPI.Init_thread(MPI.THREAD_MULTIPLE)
 
 
 def _say_alone(started: Launcher | None) -> None:

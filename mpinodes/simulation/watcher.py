@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from mpinodes.simulation.launching import first_of_host, say
+from mpinodes.simulation.launching import first_of_host, origin, say
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -30,9 +30,9 @@ class Lost(BaseException):
 
 def watch_host() -> None:
     """Fork the watcher of this host, if this is its first rank."""
-    if sys.platform != "linux" or os.getppid() <= 1 or not first_of_host(unknown=False):
+    above = origin().parent
+    if sys.platform != "linux" or above <= 1 or not first_of_host(unknown=False):
         return
-    above = os.getppid()
     with suppress(OSError):
         if os.fork() == 0:
             _child(above)
@@ -49,7 +49,7 @@ class Watched:
 
         line = socket(AF_UNIX, SOCK_SEQPACKET)
         try:
-            line.connect(_address(os.getppid()))
+            line.connect(_address(origin().parent))
             line.send(f"{os.getpid()} {name}".encode())
         except OSError:
             line.close()
