@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.results.combining import Rules, total
-from mpinodes.simulation.launching import origin
 
 PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
 RANKS = ("working", "waiting")
@@ -50,11 +49,11 @@ class Stopwatch:
         return {**self._seconds, "total": sum(self._seconds.values()), "ranks": self._ranks}
 
 
-def process_began() -> float:
-    """When the launcher started this rank, by `time.perf_counter`, where Linux tells; else now."""
+def process_began(process: int | str = "self") -> float:
+    """When a process was started, this one or another, by `time.perf_counter`, where Linux tells; else now."""
     now = time.perf_counter()
     try:
-        ticks = int(Path(f"/proc/{origin().process}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        ticks = int(Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
         # In hundredths of a second, rounded down: with the next one no run takes longer than the clock says.
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks + 1) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, AttributeError):

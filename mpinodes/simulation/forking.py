@@ -72,7 +72,7 @@ def fork_with_others(words: list[str]) -> list[str]:
     Returns:
         The same; in a fork, those of the process that it is made for.
     """
-    if not _are_many():
+    if not are_many():
         return words
     address = _address()
     until = time.monotonic() + PATIENCE
@@ -88,7 +88,8 @@ def fork_with_others(words: list[str]) -> list[str]:
     return words
 
 
-def _are_many() -> bool:
+def are_many() -> bool:
+    """Whether mpirun started so many ranks on this host, for its cores, that they had better be forks."""
     ranks = int(os.environ.get("MPI_LOCALNRANKS", "0"))
     return sys.platform == "linux" and LINE in os.environ and ranks > MANY_A_CORE * len(os.sched_getaffinity(0))
 

@@ -17,7 +17,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
 from mpinodes.simulation import pulse
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say
 from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
@@ -298,7 +298,7 @@ class Job:
         assert self._directory is not None
         rounds, code = _Rounds(self._world, signals, self._done, self._found), 0
         try:
-            found = repeats.log(setup, self._directory, _library(), rounds, process_began())
+            found = repeats.log(setup, self._directory, _library(), rounds, process_began(origin().process))
         except Stopped as stop:
             code, text = STOPPED, stop.in_words(signals.asked)
             say(text)

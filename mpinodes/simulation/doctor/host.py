@@ -20,6 +20,7 @@ import numpy as np
 
 from mpinodes.simulation.doctor.leftovers import SHM, leftovers
 from mpinodes.simulation.doctor.report import Line, most
+from mpinodes.simulation.forking import are_many
 
 __all__ = [
     "Host",
@@ -53,7 +54,6 @@ class Rank(NamedTuple):
         step: seconds between two readings of its clock.
         anew: modules of mpinodes that it compiled at its start, and nothing was kept of that.
         alike: whether its addresses are those of every other rank.
-        apart: whether cores go to sessions in turn, of which launchers make each rank one, and not to processes.
     """
 
     host: str
@@ -65,7 +65,6 @@ class Rank(NamedTuple):
     step: float
     anew: int = 0
     alike: bool = True
-    apart: bool = False
 
     @classmethod
     def here(cls, version: str, library: str) -> Rank:
@@ -78,7 +77,7 @@ class Rank(NamedTuple):
                 versions[name] = "missing"
         cores = frozenset(os.sched_getaffinity(0))
         blas, known = _blas(), _slice()
-        start = _compiled_anew(), _alike(), _apart()
+        start = _compiled_anew(), _alike()
         return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), *start)
 
 
@@ -175,14 +174,6 @@ def _alike() -> bool:
         return True
 
 
-def _apart() -> bool:
-    """Whether Linux groups processes by session, so that `sched_yield` is of no use between ranks."""
-    try:
-        return Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
-    except OSError:
-        return False
-
-
 def _clock_step() -> float:
     readings = np.array([time.perf_counter() for _ in range(2000)])
     steps = np.diff(readings)
@@ -242,10 +233,10 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
     if n > len(cores):
         text = f"{many}: they take turns, which is right for simulations and slow"
         ways = []
-        if not ranks[0].alike:  # who takes turns then has what the processor learnt of the others' branches
+        if (
+            not ranks[0].alike and not are_many()
+        ):  # who takes turns then has what the processor learnt of the others' branches
             ways.append("setarch -R mpirun ... makes rounds about a quarter faster")
-        if ranks[0].apart:  # who yields does so within its session, where it is alone
-            ways.append("sysctl kernel.sched_autogroup_enabled=0 (by root): those of 64 on 2 cores a third")
         return Line("note", "cores", text, "; ".join(ways))
     return Line("ok", "cores", many)
 
