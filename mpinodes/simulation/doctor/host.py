@@ -233,9 +233,8 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
     if n > len(cores):
         text = f"{many}: they take turns, which is right for simulations and slow"
         ways = []
-        if (
-            not ranks[0].alike and not are_many()
-        ):  # who takes turns then has what the processor learnt of the others' branches
+        # Who takes turns, laid out alike, has what the processor learnt of the others' branches.
+        if not ranks[0].alike and not are_many():
             ways.append("setarch -R mpirun ... makes rounds about a quarter faster")
         return Line("note", "cores", text, "; ".join(ways))
     return Line("ok", "cores", many)
