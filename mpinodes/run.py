@@ -33,6 +33,7 @@ from mpinodes.simulation.launching import (
     INTERRUPTED,
     STOPPED,
     Launcher,
+    are_many_a_core,
     command,
     find_world,
     in_words,
@@ -184,6 +185,9 @@ def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) 
 
 
 if __name__ == "__main__":
-    from mpinodes.simulation.forking import fork_with_others
+    words = sys.argv[1:]
+    if are_many_a_core():
+        from mpinodes.simulation.forking import fork_with_others
 
-    leave(main(fork_with_others(sys.argv[1:])))
+        words = fork_with_others(words)
+    leave(main(words))

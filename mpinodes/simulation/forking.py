@@ -15,6 +15,8 @@ from __future__ import annotations
 import gc
 import marshal
 import os
+import resource
+import select
 import signal
 import sys
 import time
@@ -27,11 +29,11 @@ from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
 
 from mpinodes.simulation import launching
+from mpinodes.simulation.watcher import handle
 
 LINE = "PMI_FD"  # names the descriptor of the line to mpirun
 PATIENCE = 10.0  # seconds between the name of the one that forks being taken and it being there
 STREAMS = 3
-MANY_A_CORE = 8  # ranks
 COMMON = (
     "config.building",
     "formats.shelf",
@@ -50,11 +52,10 @@ NUMBER, WHO = Struct("i"), Struct("3i")  # a process or what became of it; proce
 class _Place(NamedTuple):
     """What a process hands over."""
 
-    origin: tuple[int, int]
+    origin: launching.Origin
     words: list[str]
     environment: dict[bytes, bytes]
     directory: bytes
-    mask: int
     cores: list[int]
 
 
@@ -64,7 +65,7 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Go on in a fork of the one process of this host, where mpirun started many ranks here.
+    """Go on in a fork of the one process of this host, where mpirun started many ranks here (`are_many_a_core`).
 
     Args:
         words: of this process' command.
@@ -72,8 +73,6 @@ def fork_with_others(words: list[str]) -> list[str]:
     Returns:
         The same; in a fork, those of the process that it is made for.
     """
-    if not are_many():
-        return words
     address = _address()
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -86,12 +85,6 @@ def fork_with_others(words: list[str]) -> list[str]:
             server.close()
         time.sleep(0.001)
     return words
-
-
-def are_many() -> bool:
-    """Whether mpirun started so many ranks on this host, for its cores, that they had better be forks."""
-    ranks = int(os.environ.get("MPI_LOCALNRANKS", "0"))
-    return sys.platform == "linux" and LINE in os.environ and ranks > MANY_A_CORE * len(os.sched_getaffinity(0))
 
 
 def _address() -> bytes:
@@ -129,18 +122,15 @@ def _is_ours(line: socket) -> bool:
 
 def _hand_over(line: socket, words: list[str]) -> None:
     """Ask for a fork and stand for it; comes back if there is none."""
-    place = _Place(
-        (os.getpid(), os.getppid()), words, dict(os.environb), os.getcwdb(), os.umask(0o77), [*os.sched_getaffinity(0)]
-    )
-    os.umask(place.mask)
+    place = _Place(launching.origin(), words, dict(os.environb), os.getcwdb(), [*os.sched_getaffinity(0)])
     descriptors = array("i", [0, 1, 2, int(os.environ[LINE])])
     try:
         if not _is_ours(line):
             return
-        line.sendmsg([marshal.dumps(tuple(place))], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
+        line.sendmsg([marshal.dumps((tuple(place.origin), *place[1:]))], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
         answer = line.recv(NUMBER.size)
         if answer:
-            _stand_for(os.pidfd_open(NUMBER.unpack(answer)[0]), line)
+            _stand_for(handle(NUMBER.unpack(answer)[0]), line)
     except OSError:
         return
     finally:
@@ -151,7 +141,7 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
     """Pass signals on to a fork, by its pidfd, and end as it does."""
 
     def pass_on(number: int, frame: Any) -> None:
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it is gone
             signal.pidfd_send_signal(fork, number)
 
     for number in PASSED_ON:
@@ -162,8 +152,6 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
         answer = b""
     status = NUMBER.unpack(answer)[0] if answer else signal.SIGKILL  # which it dies of where who forked it is gone
     if os.WIFSIGNALED(status):
-        import resource
-
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with suppress(OSError):  # of SIGKILL
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
@@ -175,8 +163,6 @@ class _Forks:
     """The process that forks, until all who asked are gone."""
 
     def __init__(self, server: socket) -> None:
-        import select
-
         self._server: Any = server
         self._founder, self._process, self._poll = os.getppid(), os.getpid(), select.poll()
         self._asking: dict[int, socket] = {}  # by descriptor
@@ -206,18 +192,17 @@ class _Forks:
         for number in PASSED_ON:
             signal.signal(number, signal.SIG_IGN)
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
+        for stream in range(STREAMS):
             os.dup2(nowhere, stream)
-        kept = os.dup2(self._server.detach(), 3)
+        kept = os.dup2(self._server.detach(), STREAMS)
         os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         self._server = whole_socket(fileno=kept)
         self._watch(kept)
+        os.close(os.pidfd_open(self._process))  # where there is none, nobody is to be promised a fork
         _import_all()
         gc.freeze()
 
     def _watch(self, number: int) -> None:
-        import select
-
         self._poll.register(number, select.POLLIN)
 
     def _attend(self, number: int) -> list[str] | None:
@@ -296,7 +281,6 @@ def _take(place: _Place, descriptors: list[int], above: int) -> None:
     os.environb.update(place.environment)
     os.environ[LINE] = str(STREAMS)
     os.chdir(place.directory)
-    os.umask(place.mask)
     os.sched_setaffinity(0, place.cores)
     for number in PASSED_ON:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

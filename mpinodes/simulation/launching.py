@@ -24,6 +24,7 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING = 60  # seconds
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
+MANY_A_CORE = 8  # ranks: beyond it, see `forking`
 LONGEST = 480  # characters of a line that is said
 
 
@@ -183,8 +184,19 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
 
 def _are_many_here() -> bool:
     """Whether MPICH's mpirun has started many ranks, all on this host."""
-    here, all_ranks = os.environ.get("MPI_LOCALNRANKS", ""), os.environ.get("PMI_SIZE")
-    return here == all_ranks and int(here or 0) > MANY
+    return _ranks_here() > MANY and os.environ["MPI_LOCALNRANKS"] == os.environ.get("PMI_SIZE")
+
+
+def are_many_a_core() -> bool:
+    """Whether MPICH's mpirun has started so many ranks on this host, for its cores, that they had better be forks."""
+    if sys.platform != "linux" or "PMI_FD" not in os.environ:
+        return False
+    return _ranks_here() > MANY_A_CORE * len(os.sched_getaffinity(0))
+
+
+def _ranks_here() -> int:
+    """Of this host, by the word of MPICH's mpirun; 0: another started them."""
+    return int(os.environ.get("MPI_LOCALNRANKS") or 0)
 
 
 def _connect_lightly(library: str) -> None:

@@ -121,7 +121,7 @@ class _Watcher:
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        self._first, self._launcher = os.getppid(), _handle(_parent(above))
+        self._first, self._launcher = os.getppid(), handle(_parent(above))
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server.bind(_address(above))
         self._server.listen(4096)
@@ -169,7 +169,7 @@ class _Watcher:
             self._directory = Path(os.fsdecode(word.removeprefix(LOG)))
         elif word:
             process, name = word.decode().split(" ", 1)
-            self._ranks[number] = _Rank(name, int(process), _handle(int(process)))
+            self._ranks[number] = _Rank(name, int(process), handle(int(process)))
         return bool(word)
 
     def _tell(self, dead: list[_Rank]) -> None:
@@ -208,7 +208,7 @@ def _parent(process: int) -> int:
         return 0
 
 
-def _handle(process: int) -> int:
+def handle(process: int) -> int:
     """A pidfd; -1: there is none."""
     try:
         return os.pidfd_open(process)

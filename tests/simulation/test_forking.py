@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpinodes.simulation.forking import MANY_A_CORE
-from mpinodes.simulation.launching import mpirun
+from mpinodes.simulation.launching import MANY_A_CORE, mpirun
 from tests.helpers.running import LIMIT, command
 
 RANKS = MANY_A_CORE + 1  # on one core
