@@ -33,13 +33,13 @@ from mpinodes.simulation.launching import (
     INTERRUPTED,
     STOPPED,
     Launcher,
-    are_many_a_core,
     command,
     find_world,
     in_words,
     launcher,
     leave,
     say,
+    take_turns,
 )
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) 
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    if are_many_a_core():
+    if take_turns():
         from mpinodes.simulation.forking import fork_with_others
 
         words = fork_with_others(words)

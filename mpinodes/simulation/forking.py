@@ -1,8 +1,9 @@
-"""Many ranks of a host as forks of one process, where MPICH's mpirun starts each in a session of its own.
+"""Ranks that take turns on the cores of a host as forks of one process: MPICH's mpirun starts each by itself.
 
-Linux shares a core among sessions, and only then among the processes of each (sched(7), "the autogroup feature"): a
-rank alone in its session that yields does so to nobody, and spins until it has had as much of the core as all others.
-Forks of one process share its session, in which a yield passes the core on; and what all import is imported once.
+What all need is imported once, and forks lie at the same addresses: whose turn it is has what the processor learnt of
+the others' branches. And they share a session. Linux shares a core among sessions, and only then among the processes of
+each (sched(7), "the autogroup feature"): a rank alone in its session, as mpirun has it, that yields does so to nobody,
+and spins until it has had as much of the core as all others.
 
 Each process that mpirun started asks for a fork and hands its place in the job over: words, environment, directory,
 streams, the line to mpirun. Then it stands for its fork: it passes signals on, and ends as that one ends. Whoever of
@@ -65,7 +66,9 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Go on in a fork of the one process of this host, where mpirun started many ranks here (`are_many_a_core`).
+    """Go on in a fork of the one process of this host, where mpirun started ranks that `take_turns`.
+
+    Not where a debugger, a profiler or coverage looks on: it would see the process that stands for its fork.
 
     Args:
         words: of this process' command.
@@ -73,6 +76,8 @@ def fork_with_others(words: list[str]) -> list[str]:
     Returns:
         The same; in a fork, those of the process that it is made for.
     """
+    if _is_watched():
+        return words
     address = _address()
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -87,9 +92,14 @@ def fork_with_others(words: list[str]) -> list[str]:
     return words
 
 
+def _is_watched() -> bool:
+    monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
+    return bool(sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))))
+
+
 def _address() -> bytes:
-    """In no file system; one for each parent of ranks and each Python and mpinodes that these run."""
-    alike = crc32(repr((sys.executable, sys.flags, sys.path, __file__)).encode(errors="replace"))
+    """In no file system; one for each parent of ranks and each Python, program and mpinodes that these run."""
+    alike = crc32(repr((sys.executable, sys.flags, sys.path, sys.argv[0], __file__)).encode(errors="replace"))
     return f"\0mpinodes-forks-{os.getuid()}-{os.getppid()}-{alike}".encode()
 
 

@@ -24,7 +24,6 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING = 60  # seconds
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
-MANY_A_CORE = 8  # ranks: beyond it, see `forking`
 LONGEST = 480  # characters of a line that is said
 
 
@@ -187,11 +186,11 @@ def _are_many_here() -> bool:
     return _ranks_here() > MANY and os.environ["MPI_LOCALNRANKS"] == os.environ.get("PMI_SIZE")
 
 
-def are_many_a_core() -> bool:
-    """Whether MPICH's mpirun has started so many ranks on this host, for its cores, that they had better be forks."""
+def take_turns() -> bool:
+    """Whether MPICH's mpirun has started more ranks on this host than there are cores for: see `forking`."""
     if sys.platform != "linux" or "PMI_FD" not in os.environ:
         return False
-    return _ranks_here() > MANY_A_CORE * len(os.sched_getaffinity(0))
+    return _ranks_here() > len(os.sched_getaffinity(0))
 
 
 def _ranks_here() -> int:

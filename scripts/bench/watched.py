@@ -119,9 +119,13 @@ def by_round(spent: Spent) -> dict[str, float]:
 
 
 def main() -> int:
-    file, *words = sys.argv[1:]
-    from mpinodes.simulation.launching import launcher
+    from mpinodes.simulation.launching import launcher, take_turns
 
+    if take_turns():  # as `mpinodes.run` does
+        from mpinodes.simulation.forking import fork_with_others
+
+        sys.argv[1:] = fork_with_others(sys.argv[1:])
+    file, *words = sys.argv[1:]
     started = launcher()
     code, ranks = in_lockstep(words) if started is None or started.size == 1 else under_mpi(words)
     if ranks:

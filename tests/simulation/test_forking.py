@@ -1,4 +1,4 @@
-"""Many ranks of a host as forks of one process: what mpirun sees, and who is left when one of them dies."""
+"""Ranks that take turns as forks of one process: what mpirun sees, and who is left when one of them dies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpinodes.simulation.launching import MANY_A_CORE, mpirun
+from mpinodes.simulation.launching import mpirun
 from tests.helpers.running import LIMIT, command
 
-RANKS = MANY_A_CORE + 1  # on one core
+RANKS = 5  # on one core
 WORDS = ["algorithm.name=dola", "topology.name=ring", "data.name=unit-ball", "report=false"]
 ENDLESS = ["rounds=1000000", "data.epochs=1000"]
 
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def on_one_core(*words: str) -> list[str]:
+def on_one_core(*words: str, by: tuple[str, ...] = ("-m", "mpinodes.run")) -> list[str]:
     """A command of the ranks, that they find one core for."""
-    return [sys.executable, "-c", PIN, *mpirun(), "-n", str(RANKS), sys.executable, "-m", "mpinodes.run", *words]
+    return [sys.executable, "-c", PIN, *mpirun(), "-n", str(RANKS), sys.executable, *by, *words]
 
 
 def parents() -> dict[int, int]:
@@ -97,7 +97,7 @@ class Started:
             self.process.communicate()
 
 
-def test_many_ranks_are_forks_of_one_process_in_one_session(tmp_path: Path):
+def test_ranks_are_forks_of_one_process_in_one_session(tmp_path: Path):
     with Started(tmp_path) as run:
         assert len(run.forks) == len(run.originals) == RANKS
         assert {os.getsid(fork) for fork in run.forks} == {os.getsid(run.forker)}
@@ -138,6 +138,23 @@ def test_what_a_run_gives_does_not_depend_on_it(tmp_path: Path):
 
 # As `python -m mpinodes.run`, which comes to no fork where the line to mpirun has no name that it knows.
 APART = "import sys; from mpinodes.run import main, leave; leave(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize(("hook", "seen"), [("None", "fork"), ("sys.setprofile", "itself"), ("sys.settrace", "itself")])
+def test_who_traces_or_profiles_sees_the_rank_itself(tmp_path: Path, hook: str, seen: str):
+    done = command(on_one_core(*WORDS, "rounds=10", by=("-c", TRACED.format(hook=hook))), tmp_path)
+    assert done.code == 0
+    assert done.out.splitlines().count(seen) == RANKS
+
+
+TRACED = """
+import atexit, os, runpy, sys
+me, hook = os.getpid(), {hook}
+atexit.register(lambda: os.write(1, b"itself\\n" if os.getpid() == me else b"fork\\n"))
+if hook:
+    hook(lambda *_: None)
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
 
 
 def test_where_there_is_no_room_for_what_is_handed_over_ranks_go_on_as_they_are(tmp_path: Path):

@@ -20,7 +20,7 @@ import numpy as np
 
 from mpinodes.simulation.doctor.leftovers import SHM, leftovers
 from mpinodes.simulation.doctor.report import Line, most
-from mpinodes.simulation.launching import are_many_a_core
+from mpinodes.simulation.launching import take_turns
 
 __all__ = [
     "Host",
@@ -234,7 +234,7 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
         text = f"{many}: they take turns, which is right for simulations and slow"
         ways = []
         # Who takes turns, laid out alike, has what the processor learnt of the others' branches.
-        if not ranks[0].alike and not are_many_a_core():
+        if not ranks[0].alike and not take_turns():
             ways.append("setarch -R mpirun ... makes rounds about a quarter faster")
         return Line("note", "cores", text, "; ".join(ways))
     return Line("ok", "cores", many)
