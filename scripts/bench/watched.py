@@ -19,7 +19,10 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpinodes.simulation.launching import Launcher
 
 SWITCHES = ("waited", "displaced")  # context switches: of its own will, or because its time was up
 
@@ -55,15 +58,16 @@ class Spent:
         setattr(owner, method, watched)
 
 
-def under_mpi(words: list[str]) -> tuple[int, list[dict[str, float]]]:
+def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """Exit code, and what every rank spent: of agents, by round."""
-    from mpi4py import MPI
-
     import mpinodes.simulation.network as network
     from mpinodes.simulation.job import Job
+    from mpinodes.simulation.launching import BAD_INPUT, find_world
     from mpinodes.simulation.step import Step
 
-    world, spent = MPI.COMM_WORLD, Spent()
+    world, spent = find_world(started), Spent()
+    if world is None:
+        return BAD_INPUT, []
     if world.rank == world.size - 1:
         watch_logger(spent)
     else:
@@ -127,7 +131,7 @@ def main() -> int:
         sys.argv[1:] = fork_with_others(sys.argv[1:])
     file, *words = sys.argv[1:]
     started = launcher()
-    code, ranks = in_lockstep(words) if started is None or started.size == 1 else under_mpi(words)
+    code, ranks = in_lockstep(words) if started is None or started.size == 1 else under_mpi(started, words)
     if ranks:
         Path(file).write_text(json.dumps({"agents": ranks[:-1], "logger": ranks[-1]}))
     return code
