@@ -6,19 +6,27 @@ way of waiting), the same NumPy work (noise, mixing, gradient, projection) and t
 by hand. Both run in turn within one job, several times, so that a machine whose speed drifts slows both; what is
 printed is the median of the ratios. Where the rest goes is printed below: the CPU time of a round by stage, summed over
 the ranks, from one more run with a clock around every stage.
+
+Where ranks take turns, `mpinodes.run` makes forks of one process of them, and so does this: both loops gain by it.
+With --apart they stay as mpirun starts them, which is what a loop of one's own would have.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
+from mpinodes.simulation.launching import BAD_INPUT, find_world, launcher, leave, take_turns
 from mpinodes.simulation.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
+if __name__ == "__main__" and take_turns() and "--apart" not in sys.argv:  # before MPI is
+    from mpinodes.simulation.forking import fork_with_others
+
+    sys.argv[1:] = fork_with_others(sys.argv[1:])
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 import traceback
@@ -27,7 +35,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import mpi4py
 import numpy as np
+
+mpi4py.rc(initialize=False)  # `find_world` begins MPI, and `leave` ends it
 from mpi4py import MPI
 
 from mpinodes.config.compose import compose
@@ -337,8 +348,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", choices=list(CASES), action="append")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, once: whether it runs, not how fast")
+    parser.add_argument("--apart", action="store_true", help="no forks: each rank as mpirun starts it")
     options = parser.parse_args()
-    world = MPI.COMM_WORLD
+    world = find_world(launcher())
+    if world is None:
+        return BAD_INPUT
     share_core(world.size, gives_way=world.rank < world.size - 1)
     wait = make_wait(world, world.size)
     for case in options.case or (CASES if world.size == 8 else ["ring"]):
@@ -362,7 +376,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        leave(main())
     except Exception:  # the other ranks would wait for ever
         traceback.print_exc()
         MPI.COMM_WORLD.Abort(1)

@@ -45,9 +45,13 @@ def table(out: Path, data: Path | None) -> list[Row]:
     return [
         Row("wires", "wires", 2), *commands(), *long(), *grid(AGENTS, DIMENSIONS),
         *edges(out, 16, 300), *edges(out, 32, 150), *lockstep(AGENTS, (10, 64, 784)), *by_algorithm(data),
-        *(Row(f"bare loop, {ranks} ranks", "round", ranks, limit=600) for ranks in (8, 16, 32, 64, 101)),
+        *(_bare(ranks, how) for how in ((), ("--apart",)) for ranks in (8, 16, 32, 64, 101)),
         *peers((784, 10)),
     ]  # fmt: skip
+
+
+def _bare(ranks: int, how: tuple[str, ...]) -> Row:
+    return Row(f"bare loop, {ranks} ranks{', apart' * bool(how)}", "round", ranks, how, limit=600)
 
 
 def quick(out: Path) -> list[Row]:
