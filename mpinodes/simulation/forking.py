@@ -30,11 +30,12 @@ from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
 
 from mpinodes.simulation import launching
-from mpinodes.simulation.watcher import handle
+from mpinodes.simulation.watcher import close_from, handle
 
 LINE = "PMI_FD"  # names the descriptor of the line to mpirun
 PATIENCE = 10.0  # seconds between the name of the one that forks being taken and it being there
-STREAMS = 3
+KEPT = 3  # descriptor: of the line to mpirun in a fork, of its own socket in the process that forks
+STREAMS = range(KEPT)
 COMMON = (
     "config.building",
     "formats.shelf",
@@ -45,9 +46,10 @@ COMMON = (
     "streams.labelled",
     "topology.stored",
 )
+SOON = 1000  # ms in which whoever forked tells that a fork ended
 LARGEST = 1 << 20  # bytes of what is handed over
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
-NUMBER, WHO = Struct("i"), Struct("3i")  # a process or what became of it; process, user and group
+FORKED, ENDED, WHO = Struct("2i"), Struct("i"), Struct("3i")  # fork and who forked it; its status; who, user and group
 
 
 class _Place(NamedTuple):
@@ -56,13 +58,14 @@ class _Place(NamedTuple):
     origin: launching.Origin
     words: list[str]
     environment: dict[bytes, bytes]
-    directory: bytes
     cores: list[int]
+    ignored: list[int]  # signals
 
 
 class _Fork(NamedTuple):
     process: int
     line: socket  # to whom it was made for
+    stands: int  # that process
 
 
 def fork_with_others(words: list[str]) -> list[str]:
@@ -78,16 +81,22 @@ def fork_with_others(words: list[str]) -> list[str]:
     """
     if _is_watched():
         return words
-    address = _address()
-    until = time.monotonic() + PATIENCE
+    try:
+        where = _address()
+    except OSError:
+        return words
+    founder, until = os.getpid(), time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        if line := _connected(address):
+        if line := _connected(where):
             _hand_over(line, words)
             break
-        if server := _bound(address):
-            if os.fork() == 0:
-                return _Forks(server).words()
+        if server := _bound(where):
+            process = _forked()
+            if process == 0:
+                return _Forks(server, founder).words()
             server.close()
+            if process is None:
+                break
         time.sleep(0.001)
     return words
 
@@ -98,9 +107,17 @@ def _is_watched() -> bool:
 
 
 def _address() -> bytes:
-    """In no file system; one for each parent of ranks and each Python, program and mpinodes that these run."""
+    """One for each Python, program and mpinodes that ranks run."""
     alike = crc32(repr((sys.executable, sys.flags, sys.path, sys.argv[0], __file__)).encode(errors="replace"))
-    return f"\0mpinodes-forks-{os.getuid()}-{os.getppid()}-{alike}".encode()
+    return launching.address(f"forks-{alike}")
+
+
+def _forked() -> int | None:
+    """As os.fork(); None: the system lets no more processes be."""
+    try:
+        return os.fork()
+    except OSError:
+        return None
 
 
 def _bound(address: bytes) -> socket | None:
@@ -124,30 +141,35 @@ def _connected(address: bytes) -> socket | None:
     return line
 
 
-def _is_ours(line: socket) -> bool:
-    """Whether the other end is a process of the same user: such a name anybody may take, or ask for."""
-    user: int = WHO.unpack(line.getsockopt(SOL_SOCKET, SO_PEERCRED, WHO.size))[1]
-    return user == os.getuid()
+def _peer(line: socket) -> int | None:
+    """The process at the other end; None: another user's, for such a name anybody may take, or ask for."""
+    process, user, _ = WHO.unpack(line.getsockopt(SOL_SOCKET, SO_PEERCRED, WHO.size))
+    return process if user == os.getuid() else None
 
 
 def _hand_over(line: socket, words: list[str]) -> None:
     """Ask for a fork and stand for it; comes back if there is none."""
-    place = _Place(launching.origin(), words, dict(os.environb), os.getcwdb(), [*os.sched_getaffinity(0)])
-    descriptors = array("i", [0, 1, 2, int(os.environ[LINE])])
+    ignored = [int(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
+    place = _Place(launching.origin(), words, dict(os.environb), [*os.sched_getaffinity(0)], ignored)
+    text = marshal.dumps((tuple(place.origin), *place[1:]))
     try:
-        if not _is_ours(line):
+        here = os.open(".", os.O_PATH)  # which may have been removed, or be beyond what its path leads to
+        descriptors = array("i", [*STREAMS, int(os.environ[LINE]), here])
+        if _peer(line) is None:
             return
-        line.sendmsg([marshal.dumps((tuple(place.origin), *place[1:]))], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
-        answer = line.recv(NUMBER.size)
+        line.sendmsg([text], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
+        os.close(here)
+        answer = line.recv(FORKED.size)
         if answer:
-            _stand_for(handle(NUMBER.unpack(answer)[0]), line)
+            fork, forker = FORKED.unpack(answer)
+            _stand_for(handle(fork), forker, line)
     except OSError:
         return
     finally:
         line.close()
 
 
-def _stand_for(fork: int, line: socket) -> NoReturn:
+def _stand_for(fork: int, forker: int, line: socket) -> NoReturn:
     """Pass signals on to a fork, by its pidfd, and end as it does."""
 
     def pass_on(number: int, frame: Any) -> None:
@@ -155,12 +177,15 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
             signal.pidfd_send_signal(fork, number)
 
     for number in PASSED_ON:
-        signal.signal(number, pass_on)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, pass_on)
     try:
-        answer = line.recv(NUMBER.size)
+        if not _is_told(line, fork):
+            os.kill(forker, signal.SIGCONT)
+        answer = line.recv(ENDED.size)
     except OSError:
         answer = b""
-    status = NUMBER.unpack(answer)[0] if answer else signal.SIGKILL  # which it dies of where who forked it is gone
+    status = ENDED.unpack(answer)[0] if answer else signal.SIGKILL  # which it dies of where who forked it is gone
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with suppress(OSError):  # of SIGKILL
@@ -169,12 +194,23 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
     os._exit(os.WEXITSTATUS(status))
 
 
+def _is_told(line: socket, fork: int) -> bool:
+    """Wait until a fork has ended; whether who forked it says so, and was not stopped."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    if fork >= 0:
+        poll.register(fork, select.POLLIN)
+        poll.poll()
+        poll.unregister(fork)
+    return bool(poll.poll(SOON))
+
+
 class _Forks:
     """The process that forks, until all who asked are gone."""
 
-    def __init__(self, server: socket) -> None:
+    def __init__(self, server: socket, founder: int) -> None:
         self._server: Any = server
-        self._founder, self._process, self._poll = os.getppid(), os.getpid(), select.poll()
+        self._founder, self._process, self._poll = founder, os.getpid(), select.poll()
         self._asking: dict[int, socket] = {}  # by descriptor
         self._made: dict[int, _Fork] = {}  # by pidfd
         self._stood_for: dict[int, int] = {}  # pidfds by the descriptor of the line
@@ -183,11 +219,8 @@ class _Forks:
         """In a fork the words of its command; elsewhere this does not come back."""
         try:
             self._settle()
-            while True:
-                ready = [number for number, _ in self._poll.poll(1000)]
-                if not ready and not self._asking and not self._made and os.getppid() != self._founder:
-                    break
-                for number in ready:
+            while self._founder or self._asking or self._made:
+                for number, _ in self._poll.poll():
                     if (words := self._attend(number)) is not None:
                         return words
         except BaseException:
@@ -202,13 +235,14 @@ class _Forks:
         for number in PASSED_ON:
             signal.signal(number, signal.SIG_IGN)
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in range(STREAMS):
+        for stream in STREAMS:
             os.dup2(nowhere, stream)
-        kept = os.dup2(self._server.detach(), STREAMS)
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-        self._server = whole_socket(fileno=kept)
-        self._watch(kept)
-        os.close(os.pidfd_open(self._process))  # where there is none, nobody is to be promised a fork
+        os.dup2(self._server.detach(), KEPT)
+        close_from(KEPT + 1)
+        self._server = whole_socket(fileno=KEPT)
+        self._watch(KEPT)
+        self._founder = os.pidfd_open(self._founder)  # where there is none, nobody is to be promised a fork
+        self._watch(self._founder)
         _import_all()
         gc.freeze()
 
@@ -228,14 +262,18 @@ class _Forks:
             signal.pidfd_send_signal(self._stood_for.pop(number), signal.SIGKILL)
         elif number in self._made:
             self._bury(number)
+        elif number == self._founder:
+            self._poll.unregister(number)
+            self._founder = 0
         return None
 
     def _fork(self, line: socket) -> list[str] | None:
-        if not _is_ours(line) or not (received := _received(line)):
+        stands = _peer(line)
+        if stands is None or not (received := _received(line)):
             line.close()
             return None
         place, descriptors = received
-        process = os.fork()
+        process = _forked()
         if process == 0:
             for each in (self._server, line, *self._asking.values(), *(fork.line for fork in self._made.values())):
                 each.close()
@@ -243,19 +281,23 @@ class _Forks:
             return place.words
         for descriptor in descriptors:
             os.close(descriptor)
+        if process is None:
+            line.close()
+            return None
         handle = os.pidfd_open(process)
-        self._made[handle], self._stood_for[line.fileno()] = _Fork(process, line), handle
+        self._made[handle], self._stood_for[line.fileno()] = _Fork(process, line, stands), handle
         self._watch(handle)
         self._watch(line.fileno())
         with suppress(OSError):
-            line.send(NUMBER.pack(process))
+            line.send(FORKED.pack(process, self._process))
         return None
 
     def _bury(self, handle: int) -> None:
-        process, line = self._made.pop(handle)
+        process, line, stands = self._made.pop(handle)
         status = os.waitpid(process, 0)[1]
         with suppress(OSError):
-            line.send(NUMBER.pack(status))
+            line.send(ENDED.pack(status))
+            os.kill(stands, signal.SIGCONT)  # it may have been stopped
         if self._stood_for.pop(line.fileno(), None):
             self._poll.unregister(line.fileno())
         line.close()
@@ -272,7 +314,7 @@ def _received(line: socket) -> tuple[_Place, list[int]] | None:
         return None
     for _, _, numbers in more:
         descriptors.frombytes(numbers)
-    if not text or len(descriptors) != STREAMS + 1:
+    if not text or len(descriptors) != KEPT + 2:
         for descriptor in descriptors:
             os.close(descriptor)
         return None
@@ -284,16 +326,20 @@ def _take(place: _Place, descriptors: list[int], above: int) -> None:
     launching.end_with_parent(signal.SIGKILL)
     if os.getppid() != above:
         os._exit(launching.FAILED)
-    for number, descriptor in enumerate(descriptors):
+    *streams, here = descriptors
+    os.fchdir(here)
+    for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
-    os.closerange(len(descriptors), os.sysconf("SC_OPEN_MAX"))
+    close_from(KEPT + 1)
     os.environb.clear()
     os.environb.update(place.environment)
-    os.environ[LINE] = str(STREAMS)
-    os.chdir(place.directory)
-    os.sched_setaffinity(0, place.cores)
+    os.environ[LINE] = str(KEPT)
+    with suppress(OSError):  # they may be others' by now
+        os.sched_setaffinity(0, place.cores)
     for number in PASSED_ON:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        kept = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in place.ignored else kept)
+    import_module("numpy.random").seed()  # NumPy's own generator, which is no part of ours: each has one of its own
     launching.stand_in_for(launching.Origin(*place.origin))
 
 

@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from mpinodes.simulation.launching import first_of_host, origin, say
+from mpinodes.simulation.launching import address, first_of_host, origin, say
 
 if TYPE_CHECKING:
     from _socket import socket
 
 FAILED_FILE = "failed.txt"  # who makes it in a run directory is the one that speaks
+WATCHER = "watcher"
 GOODBYE, TOLD, LOG = b"goodbye", b"told", b"log "
 LINGER = 60_000  # ms after a death
 PIDFD_GET_INFO, PIDFD_INFO_EXIT = 0xC040FF0B, 1 << 3  # Linux 6.15 on
@@ -33,9 +34,10 @@ def watch_host() -> None:
     above = origin().parent
     if sys.platform != "linux" or above <= 1 or not first_of_host(unknown=False):
         return
+    first = os.getpid()
     with suppress(OSError):
         if os.fork() == 0:
-            _child(above)
+            _child(first, above)
 
 
 class Watched:
@@ -49,7 +51,7 @@ class Watched:
 
         line = socket(AF_UNIX, SOCK_SEQPACKET)
         try:
-            line.connect(_address(origin().parent))
+            line.connect(address(WATCHER))
             line.send(f"{os.getpid()} {name}".encode())
         except OSError:
             line.close()
@@ -90,40 +92,42 @@ class Watched:
                 self._socket.send(word)
 
 
-def _address(above: int) -> bytes:
-    """Of the watcher: in no file system, by the process that started the ranks of this host."""
-    return f"\0mpinodes-{os.getuid()}-{above}".encode()
-
-
 class _Rank(NamedTuple):
     name: str
     process: int
     handle: int  # a pidfd
 
 
-def _child(above: int) -> NoReturn:
+def _child(first: int, above: int) -> NoReturn:
     """The watcher's life; whatever happens, it ends."""
     try:
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
         os.dup2(nowhere, 1)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        _Watcher(above).watch()
+        close_from(3)
+        _Watcher(first, above).watch()
     finally:
         os._exit(0)
 
 
 class _Watcher:
-    def __init__(self, above: int) -> None:
+    """The life of it.
+
+    Args:
+        first: the rank that it was forked by; where this dies before any rank was met, there is nothing to watch.
+        above: the process that started the ranks.
+    """
+
+    def __init__(self, first: int, above: int) -> None:
         import signal
         import socket
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        self._first, self._launcher = os.getppid(), handle(_parent(above))
+        self._first, self._launcher = first, handle(_parent(above))
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._server.bind(_address(above))
+        self._server.bind(address(WATCHER))
         self._server.listen(4096)
         self._lines: dict[int, socket.socket] = {}
         self._ranks: dict[int, _Rank] = {}
@@ -206,6 +210,14 @@ def _parent(process: int) -> int:
         return int(Path(f"/proc/{process}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def close_from(first: int) -> None:
+    """Close all descriptors from one on: those beyond a limit that was lowered, too."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number >= first:
+            with suppress(OSError):  # that of the list itself
+                os.close(number)
 
 
 def handle(process: int) -> int:

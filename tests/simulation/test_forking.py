@@ -66,10 +66,10 @@ def until(is_so, what: str) -> None:
 class Started:
     """A run under way, its rounds begun."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, *words: str, before: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            on_one_core(*WORDS, *ENDLESS), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [*before, *on_one_core(*WORDS, *(words or ENDLESS))], cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         until(lambda: any(p.stat().st_size for p in cwd.glob("runs/*/progress.jsonl")), "no rounds")
         self.all = below(self.process.pid)
@@ -120,6 +120,32 @@ def test_whoever_dies_nobody_is_left(tmp_path: Path, whom: str):
         assert f"(process {victim} on {os.uname().nodename}) was killed by signal 9 (SIGKILL)" in said
 
 
+@pytest.mark.parametrize("whom", ["original", "first original", "forker"])
+def test_who_only_stands_by_may_be_stopped(tmp_path: Path, whom: str):
+    with Started(tmp_path, "rounds=3000", "data.epochs=10") as run:
+        stopped = {"original": run.originals[3], "first original": run.originals[0], "forker": run.forker}[whom]
+        os.kill(stopped, signal.SIGSTOP)
+        code, _ = run.ended()
+    assert code == 0
+
+
+def test_a_fork_that_is_stopped_is_late(tmp_path: Path):
+    with Started(tmp_path, *ENDLESS, "deadline.seconds=2") as run:
+        os.kill(run.forks[2], signal.SIGSTOP)
+        code, said = run.ended()
+    assert code == 4
+    assert f"process {run.forks[2]}" in said
+
+
+def test_signals_that_are_ignored_stay_so(tmp_path: Path):
+    ignoring = ("env", "--ignore-signal=HUP")
+    with Started(tmp_path, "rounds=3000", "data.epochs=10", before=ignoring) as run:
+        for process in [*run.originals, *run.forks, run.forker]:
+            os.kill(process, signal.SIGHUP)
+        code, _ = run.ended()
+    assert code == 0
+
+
 def test_bad_input_is_said_once(tmp_path: Path):
     done = command(on_one_core("algorithm.name=dolla"), tmp_path)
     assert done.code == 2
@@ -155,6 +181,82 @@ if hook:
     hook(lambda *_: None)
 runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
 """
+
+
+ALGORITHM = """
+import random
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Careless"]
+
+@dataclass(frozen=True)
+class Careless(DOLA):
+    def init(self, x):
+        with open("drawn", "a") as file:
+            file.write(f"{np.random.random()} {random.random()}\\n")
+        return super().init(x)
+"""
+
+
+def test_no_two_ranks_draw_the_same_where_nobody_seeds(tmp_path: Path):
+    (tmp_path / "careless.py").write_text(ALGORITHM)
+    done = command(on_one_core(*WORDS[1:], "algorithm.path=careless.py", "rounds=10"), tmp_path)
+    assert done.code == 0, done.err
+    drawn = (tmp_path / "drawn").read_text().split()
+    assert len(set(drawn)) == len(drawn) >= 2 * (RANKS - 1)
+
+
+def test_a_directory_that_is_gone(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    there = ["sh", "-c", f'rmdir {gone}; exec "$@"', "sh"]
+    words = [*WORDS, "rounds=10", f"output.dir={tmp_path / 'run'}"]
+    assert command([*there, *on_one_core(*words)], gone).code == 0
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+NO_MORE = """
+import errno, os, runpy, sys
+fork, made, me = os.fork, 0, os.getpid()
+
+def limited():
+    global made
+    made += 1
+    if made > {most} + (os.getpid() != me):  # whoever forks has been forked itself
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    return fork()
+
+os.fork = limited
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_where_no_more_processes_may_be_ranks_go_on_as_they_are(tmp_path: Path, most: int):
+    done = command(on_one_core(*WORDS, "rounds=10", by=("-c", NO_MORE.format(most=most))), tmp_path)
+    assert (done.code, done.err) == (0, done.err)
+    assert "run: " in done.out
+
+
+APART_FROM = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--ipc"]
+CONTAINER = """
+mount -t proc proc /proc && mount -t tmpfs shm /dev/shm && mount --bind "$1" "$2" && cd "$2" && shift 2 && exec "$@"
+"""
+
+
+def test_jobs_of_containers_that_share_a_network_keep_apart(tmp_path: Path):
+    """In each the launcher has the same number, and all paths are the same."""
+    here, jobs = tmp_path / "here", []
+    here.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        job = ["sh", "-c", CONTAINER, "sh", str(tmp_path / name), str(here), *on_one_core(*WORDS, "rounds=300")]
+        jobs.append(subprocess.Popen([*APART_FROM, *job], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True))
+    said = [job.communicate(timeout=LIMIT)[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    for name in ("one", "two"):
+        assert len(list((tmp_path / name).glob("runs/*/summary.json"))) == 1
 
 
 def test_where_there_is_no_room_for_what_is_handed_over_ranks_go_on_as_they_are(tmp_path: Path):
