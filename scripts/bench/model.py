@@ -64,7 +64,7 @@ class Point(NamedTuple):
     messages: int
     round: float  # s
     bare: float  # s
-    own: float  # s of start-up and end beyond that
+    own: float  # s of start-up and end
     spent: Spent
     after: float  # CPU s of the logger after the rounds
     whole_mb: float
@@ -92,7 +92,7 @@ class Point(NamedTuple):
             row.group, row.agents, row.dimension, row.messages,
             middle(lambda run: Spent.of(run["spent"]).wall or 1 / run["rounds_per_second"]),
             middle(lambda run: run.get("bare", 0.0)),
-            max(0.0, middle(lambda run: run["whole"] - run.get("bare", 0.0) - sum(map(run["timing"].get, AFTER)))),
+            middle(lambda run: run["whole"] - sum(map(run["timing"].get, AFTER))),
             Spent(*map(statistics.median, zip(*spent, strict=True))),
             middle(lambda run: run["spent"]["logger"]["finish"]),
             *(middle(lambda run, name=name: run[name]) for name in ("pss_mb", "rank_mb", "largest_mb")),
@@ -177,7 +177,7 @@ class Model(NamedTuple):
             Fit.to(
                 "bare start", lambda p: {"1": 1.0, "ranks": p.ranks, "ranks²": p.ranks**2}, points, lambda p: p.bare
             ),
-            Fit.to("start-up and end beyond it", own_features, points, lambda p: max(p.own, 0.05)),
+            Fit.to("start-up and end", own_features, points, lambda p: p.own),
             logger,
             round_fit(taken.cores, logger, points),
             Fit.to("PSS of all ranks", memory_features, seen, lambda p: p.whole_mb) if seen else None,
@@ -265,7 +265,8 @@ def checked(model: Model, many: list[Point], cores: int) -> list[str]:
     lines = ["held against larger runs, which were not fitted: predicted, measured, error"]
     for p in sorted(many, key=lambda p: (p.agents, p.dimension)):
         pairs = {
-            "start-up s": (model.bare(p) + model.own(p), p.bare + p.own),
+            "bare start s": (model.bare(p), p.bare),
+            "start-up and end s": (model.own(p), p.own),
             "round ms": (1e3 * model.round(p) / cores, 1e3 * p.round),
         }
         if model.memory and p.whole_mb:

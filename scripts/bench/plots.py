@@ -108,7 +108,7 @@ def _start(path: Path, taken: Taken) -> None:
     for d, colour in zip(sorted({p.dimension for p in grid}), COLOURS, strict=False):
         mine = [p for p in grid if p.dimension == d]
         x = [p.agents for p in mine]
-        start.loglog(x, [p.bare + p.own for p in mine], "o-", color=colour, label=f"mpinodes, d = {d}")
+        start.loglog(x, [p.own for p in mine], "o-", color=colour, label=f"mpinodes, d = {d}")
         if not all(p.whole_mb for p in mine):  # too short to be seen, or nobody tells
             continue
         memory.loglog(x, [p.whole_mb for p in mine], "o-", color=colour, label=f"all ranks, d = {d}")

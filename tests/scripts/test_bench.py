@@ -79,7 +79,7 @@ def figures_are_left_there(out: Path) -> None:
     for name in ("parts", "scaling", "start", "edges", "peers"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     text = (out / "model.txt").read_text()
-    assert re.search(r"held against larger runs.*\n +n = 4, d = 10, 8 messages: start-up s ", text)
+    assert re.search(r"held against larger runs.*\n +n = 4, d = 10, 8 messages: bare start s .*; start-up and", text)
     assert "1,024 agents on 16 nodes" in text
     assert "decent-bench" in (out / "table.txt").read_text()
 
@@ -131,6 +131,7 @@ def test_the_model_finds_the_costs_that_figures_were_made_of(bench):
     for p in many:
         assert found.round(p) / cores == pytest.approx(p.round, rel=1e-6)
         assert found.bare(p) == pytest.approx(p.bare, rel=1e-6)
+        assert found.own(p) == pytest.approx(p.own, rel=1e-6)
         assert found.memory(p) == pytest.approx(p.whole_mb, rel=1e-6)
     assert found.round.coefficients["messages"] == pytest.approx(8e-6)
     assert found.round.coefficients["agents × cold"] == pytest.approx(2e-4)
