@@ -113,12 +113,15 @@ def _section(tree: Tree, name: str, struct: Any) -> Any:
         raise BadInput(_located(wrapped, tree)) from error
 
 
-def _too_large(tree: Tree) -> Iterator[str]:
-    """The keys of whole numbers that 64 bits do not hold."""
+def _unsaid(tree: Tree) -> Iterator[str]:
+    """The keys of values that cannot be told to other ranks."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in _too_large(value))
-        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield from (f"{key}.{inner}" for inner in _unsaid(value))
+            continue
+        try:
+            msgspec.msgpack.encode(value)
+        except (OverflowError, UnicodeEncodeError):
             yield key
 
 
@@ -131,7 +134,9 @@ def _typed(tree: Tree) -> Experiment:
     try:
         msgspec.msgpack.encode(experiment)  # as all ranks are told it
     except OverflowError as error:
-        raise BadInput(f"{', '.join(_too_large(tree))}: expected a whole number below 2^63") from error
+        raise BadInput(f"{', '.join(_unsaid(tree))}: expected a whole number below 2^63") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{', '.join(_unsaid(tree))}: expected UTF-8, in names of directories, too") from error
     epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
     if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
         raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")

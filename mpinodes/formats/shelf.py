@@ -147,7 +147,7 @@ def _key(path: Path, how: str) -> str:
 
 
 def _hashed(words: str) -> str:
-    return blake2b(words.encode(), digest_size=16).hexdigest()
+    return blake2b(words.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
 @contextmanager

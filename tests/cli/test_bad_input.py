@@ -38,6 +38,7 @@ FILES = {
     "adult/adult.data": "39, State-gov, 77516, Bachelors, 13\n",
     "adult/adult.test": "|1x3 Cross validator\n",
     "empty/nothing": "",
+    "odd\udcff.csv": "a,b,label\n" + "1,2,1\n3,4,0\n" * 40,
 }
 
 PS = "algorithm.name=dpsda-ps"
@@ -48,6 +49,8 @@ BAD = [
     (8, "rounds=many", "rounds = 'many': expected int, got str"),
     (8, f"checkpoint.every={'9' * 25}", "checkpoint.every: expected a whole number below 2^63"),
     (8, f"record.chunk={'9' * 400}", "record.chunk: expected a whole number below 2^63"),
+    (4, "output.dir=odd\udcff", "output.dir: expected UTF-8"),
+    (4, "data.file=odd\udcff.csv", "data.file: expected UTF-8"),
     (8, "rounds=0", "rounds = 0: expected int >= 1"),
     (8, f"{PS} rounds=285", "set data.epochs=2, or fewer rounds"),
     (8, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
