@@ -65,7 +65,6 @@ class _Place(NamedTuple):
 class _Fork(NamedTuple):
     process: int
     line: socket  # to whom it was made for
-    stands: int  # that process
 
 
 def fork_with_others(words: list[str]) -> list[str]:
@@ -153,12 +152,14 @@ def _hand_over(line: socket, words: list[str]) -> None:
     place = _Place(launching.origin(), words, dict(os.environb), [*os.sched_getaffinity(0)], ignored)
     text = marshal.dumps((tuple(place.origin), *place[1:]))
     try:
-        here = os.open(".", os.O_PATH)  # which may have been removed, or be beyond what its path leads to
-        descriptors = array("i", [*STREAMS, int(os.environ[LINE]), here])
         if _peer(line) is None:
             return
-        line.sendmsg([text], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
-        os.close(here)
+        here = os.open(".", os.O_PATH)  # which may have been removed, or be beyond what its path leads to
+        try:
+            descriptors = array("i", [*STREAMS, int(os.environ[LINE]), here])
+            line.sendmsg([text], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
+        finally:
+            os.close(here)
         answer = line.recv(FORKED.size)
         if answer:
             fork, forker = FORKED.unpack(answer)
@@ -210,7 +211,8 @@ class _Forks:
 
     def __init__(self, server: socket, founder: int) -> None:
         self._server: Any = server
-        self._founder, self._process, self._poll = founder, os.getpid(), select.poll()
+        self._founder = founder  # by its pidfd, once settled; 0: it is gone
+        self._process, self._poll = os.getpid(), select.poll()
         self._asking: dict[int, socket] = {}  # by descriptor
         self._made: dict[int, _Fork] = {}  # by pidfd
         self._stood_for: dict[int, int] = {}  # pidfds by the descriptor of the line
@@ -268,8 +270,7 @@ class _Forks:
         return None
 
     def _fork(self, line: socket) -> list[str] | None:
-        stands = _peer(line)
-        if stands is None or not (received := _received(line)):
+        if _peer(line) is None or not (received := _received(line)):
             line.close()
             return None
         place, descriptors = received
@@ -285,7 +286,7 @@ class _Forks:
             line.close()
             return None
         handle = os.pidfd_open(process)
-        self._made[handle], self._stood_for[line.fileno()] = _Fork(process, line, stands), handle
+        self._made[handle], self._stood_for[line.fileno()] = _Fork(process, line), handle
         self._watch(handle)
         self._watch(line.fileno())
         with suppress(OSError):
@@ -293,11 +294,12 @@ class _Forks:
         return None
 
     def _bury(self, handle: int) -> None:
-        process, line, stands = self._made.pop(handle)
+        process, line = self._made.pop(handle)
         status = os.waitpid(process, 0)[1]
         with suppress(OSError):
             line.send(ENDED.pack(status))
-            os.kill(stands, signal.SIGCONT)  # it may have been stopped
+            if stands := _peer(line):
+                os.kill(stands, signal.SIGCONT)  # it may have been stopped
         if self._stood_for.pop(line.fileno(), None):
             self._poll.unregister(line.fileno())
         line.close()
@@ -323,6 +325,8 @@ def _received(line: socket) -> tuple[_Place, list[int]] | None:
 
 def _take(place: _Place, descriptors: list[int], above: int) -> None:
     """Be the process whose place it is."""
+    import numpy as np
+
     launching.end_with_parent(signal.SIGKILL)
     if os.getppid() != above:
         os._exit(launching.FAILED)
@@ -339,7 +343,7 @@ def _take(place: _Place, descriptors: list[int], above: int) -> None:
     for number in PASSED_ON:
         kept = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in place.ignored else kept)
-    import_module("numpy.random").seed()  # NumPy's own generator, which is no part of ours: each has one of its own
+    np.random.seed()  # noqa: NPY002 (of whoever uses NumPy's own generator, which all forks would have alike)
     launching.stand_in_for(launching.Origin(*place.origin))
 
 

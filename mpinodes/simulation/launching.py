@@ -55,7 +55,7 @@ def address(what: str) -> bytes:
     Raises:
         OSError: the system does not tell which these are.
     """
-    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid", "user")]
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
     return f"\0mpinodes-{what}-{os.getuid()}-{origin().parent}-{spaces}".encode()
 
 

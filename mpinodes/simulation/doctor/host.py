@@ -232,11 +232,9 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
         return Line("mend", "cores", f"{many}, so ranks wait for each other's while others are free", advice)
     if n > len(cores):
         text = f"{many}: they take turns, which is right for simulations and slow"
-        ways = []
         # Who takes turns, laid out alike, has what the processor learnt of the others' branches.
-        if not ranks[0].alike and not take_turns():
-            ways.append("setarch -R mpirun ... makes rounds about a quarter faster")
-        return Line("note", "cores", text, "; ".join(ways))
+        alike = ranks[0].alike or take_turns()
+        return Line("note", "cores", text, "" if alike else "setarch -R mpirun ... makes rounds about a quarter faster")
     return Line("ok", "cores", many)
 
 
