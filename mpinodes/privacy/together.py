@@ -8,6 +8,7 @@ Runs are independent given the data, and their settings fixed beforehand: that i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -224,34 +225,50 @@ def _rounds(of: Callable[[int], Sequence[int]], used: Sequence[int]) -> dict[int
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Runs with equal answers number alike what adjacent data may change, so that their costs add up one by one.
+    """Return a key that is equal for runs that number alike what adjacent data may change.
+
+    The costs of runs with equal keys add up sample by sample, round by round or agent by agent.
 
     Args:
         setup: of the run.
-        job: what it was run in: a file, or a stream of the user's, may be another one in the next, unless
-            `data.identity` says that it is not.
+        job: the directory that the run belongs to. A file, or a stream of the user's, may be another one in the next
+            job, unless `data.identity` says that it is not.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
     identity = section.pop("identity", None)
     whose = (identity or job) if "path" in section or "file" in section else None
-    seed, agents = section.pop("seed", e.seed), setup.topology.agents
-    if adjacency == "one-sample" and stream.drawn_from_seed is False and stream.source_rows(0) is not None:
-        section = {key: value for key, value in section.items() if key not in DEALT}
-        # One file for each agent: the rows are those of one after the other.
-        seed, agents = 0, agents if "{agent}" in str(section.get("file")) else 0
+    seed: Hashable = section.pop("seed", e.seed)
+    agents = setup.topology.agents
+    if stream.drawn_from_seed is False and stream.source_rows(0) is not None:
+        dealt_alike = {key: value for key, value in section.items() if key not in DEALT}
+        if adjacency == "one-sample":
+            # With one file for each agent, the number of agents says which rows there are.
+            seed, agents, section = 0, agents if "{agent}" in str(section.get("file")) else 0, dealt_alike
+        elif adjacency == "one-agent":
+            seed, section = _rows(setup), dealt_alike
+        elif type(stream).samples.__module__.startswith("mpinodes.") and (
+            getattr(stream, "batch", 1) == "all" or not getattr(stream, "shuffle", True)
+        ):
+            seed = _rows(setup)  # the seed deals the rows, but does not order an agent's rows
     return adjacency, whose, repr(sorted(section.items())), seed, agents
 
 
-def unmapped(adjacency: str) -> str:
-    """Why nothing is proven of runs none of which numbers alike what adjacent data may change; empty: it is.
+def _rows(setup: Setup) -> Hashable:
+    """Return what tells which agent has which rows of the source."""
+    rows = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
+    return tuple(blake2b(np.asarray(of, np.int64).tobytes()).digest() for of in rows)
 
-    Of one sample, or of one round's loss in each run, each run's worst is an upper bound. A change of another kind may
-    be spread over many of its kind in another run.
-    """
-    if adjacency in ("one-sample", "one-round"):
-        return ""
-    return f"adjacent data, by {adjacency}, are not the same in all runs; data.seed fixes who has which samples"
+
+# Why nothing is proven of runs of different `same_things`, by adjacency. A changed sample costs in each run at most what
+# the worst sample does. A round or an agent of one run may be spread over many of another.
+UNMAPPED = {
+    "one-sample": "",
+    "one-round": "the samples of one round of a run may lie in several rounds of another; data.seed, the same in all "
+    "runs with the same data settings, fixes their order",
+    "one-agent": "the samples of one agent of a run may be several agents' in another; data.seed, or one file for each "
+    "agent, fixes who has which",
+}
 
 
 def other_data(setup: Setup) -> bool:
@@ -281,7 +298,7 @@ class Together:
         self.runs += 1
         if self._now and things != self._things:
             self._before, self._now = _joined(self._before, _of_worst(self._now)), None
-            self.unproven_because = self.unproven_because or unmapped(self._adjacency)
+            self.unproven_because = self.unproven_because or UNMAPPED[self._adjacency]
         self._things, self._now = things, _joined(self._now, cost)
 
     def take_unproven(self, because: str) -> None:

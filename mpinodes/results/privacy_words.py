@@ -119,7 +119,7 @@ ADDED = {
     "sample": "sample by sample",
     "round": "round by round",
     "agent": "agent by agent",
-    "maxima": "by each run's worst, since nothing says which sample or round of one is which of another",
+    "maxima": "by each run's worst, since nothing says which sample of one is which of another",
 }
 
 

@@ -21,7 +21,7 @@ from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record, p
 from mpinodes.core.parts import Stream
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
-from mpinodes.privacy.together import Cost, composed, cost_of, same_things, unmapped, whole
+from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.results import sources
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
@@ -282,7 +282,7 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
             raise Unproven(f"{run.place}: {error}") from error
         by_things[things] = composed([by_things[things], cost]).settled() if things in by_things else cost
         del run.__dict__["cost"]
-    if len(by_things) > 1 and (because := unmapped(runs[0].experiment.privacy.adjacency)):
+    if len(by_things) > 1 and (because := UNMAPPED[runs[0].experiment.privacy.adjacency]):
         raise Unproven(because)
     return whole(list(by_things.values())).loss(delta), len(by_things) == 1
 
@@ -360,7 +360,7 @@ def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adja
         said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
     if not all(one_by_one):
         said.append(
-            "Where nothing says which sample or round of one run is which of another, each counts with its worst."
+            "Where nothing says which sample of one run is which of another, each counts with its worst."
         )
     if any("identity" not in run.experiment.data and "file" in run.experiment.data for c in classes for run in c):
         said.append("Files count as the same data, in an unknown order, unless data.identity names them.")

@@ -19,7 +19,7 @@ from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
 from mpinodes.privacy.accountant import Accountant, groups
-from mpinodes.privacy.together import Cost, composed, cost_of, other_data, same_things, unmapped, whole
+from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
 from mpinodes.simulation.lockstep import simulate
 
 CLOSE = 1e-3  # of the budget: so near below it is kept
@@ -221,8 +221,8 @@ def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence
             except ValueError as error:
                 raise BadInput(f"privacy.budget: {error}") from error
             classes.setdefault(same_things(run.setup, job=None), []).append(cost)
-        if len(classes) > 1 and unmapped(adjacency):
-            return np.nan
+        if len(classes) > 1 and (because := UNMAPPED[adjacency]):
+            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {because}; or set covers=each")
         loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
         return loss.epsilon if delta else loss.pure
 

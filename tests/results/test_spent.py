@@ -186,6 +186,28 @@ def test_runs_of_two_adjacencies_are_refused_by_the_command(tmp_path):
     assert ALL.search(done.out)
 
 
+def test_rounds_of_runs_add_up_in_one_order_and_else_are_unproven(tmp_path):
+    whole = f"{DIGITS} privacy.adjacency=one-round data.seed=4"
+    made = {
+        name: run_of(tmp_path / name, f"{asked} {words}")
+        for name, asked, words in (
+            ("first", whole, "seed=1"),
+            ("longer", whole, "seed=2 rounds=20"),
+            ("batch", whole, "seed=3 data.batch=3"),
+            ("order", whole, "seed=4 data.seed=5"),
+            ("drawn", f"{DOLA} privacy.adjacency=one-round", "seed=5"),
+        )
+    }
+    (pure, _), said = together(made["first"], made["longer"])
+    assert pure == pytest.approx(2)
+    assert "round by round" in said
+    for other in ("batch", "order"):
+        numbers, said = together(made["first"], made[other])
+        assert numbers == [None, None]
+        assert "several rounds" in said
+    assert together(made["first"], made["drawn"])[0][0] == pytest.approx(1)  # no sample in common
+
+
 @pytest.mark.parametrize("identity", ["5", '""'])
 def test_an_identity_is_a_name(identity):
     with pytest.raises(BadInput, match=r"data\.identity"):

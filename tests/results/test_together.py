@@ -11,6 +11,7 @@ import pytest
 from mpinodes.auditing import check as checking
 from mpinodes.auditing.statistics import told_apart
 from mpinodes.config.building import build
+from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import single_run
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu, laplace_rdp, rdp_epsilon
@@ -166,12 +167,77 @@ def test_data_drawn_anew_from_every_seed_are_not_the_same(tmp_path):
     assert told(tmp_path / "d", "data.name=digits rounds=5")[0]["privacy"]["together"] is None  # one run
 
 
-def test_rounds_in_other_orders_add_up_by_each_runs_worst(tmp_path):
-    words = "algorithm.name=dola data.name=digits rounds=5 repeats=3 privacy.adjacency=one-round"
-    for name, fixed, by in (("a", "", "maxima"), ("b", "data.seed=2", "round")):
-        privacy = told(tmp_path / name, f"{words} {fixed}")[0]["privacy"]
-        assert privacy["together"]["by"] == by
-        assert privacy["together"]["network"]["proven_pure"] == pytest.approx(3 * privacy["network"]["proven_pure"])
+ONE_ROUND = "algorithm.name=dola topology.agents=3 topology.name=complete privacy.adjacency=one-round"
+
+
+def parts(where, rows=8, agents=3) -> str:
+    """A file of its own for each agent, of samples with feature 1."""
+    for i in range(agents):
+        table(where / f"part-{i}.csv", np.linspace(-4, 4, rows))
+    stated = "data.columns=1 data.header=false data.bound=1 data.targets=real problem.loss=absolute"
+    return f"data.file={where}/part-{{agent}}.csv {stated}"
+
+
+@pytest.mark.parametrize(
+    ("words", "by"),
+    [
+        ("data.name=digits rounds=5", None),
+        ("data.name=digits rounds=5 data.batch=4", None),
+        ("data.name=digits rounds=9 data.epochs=9 data.batch=50", None),
+        ("data.name=digits rounds=5 data.seed=2", "round"),
+        ("data.name=digits rounds=9 data.epochs=9 data.batch=50 data.seed=2", "round"),
+        ("data.name=digits rounds=5 data.shuffle=false", None),  # other agents have the rows
+        ("parts rounds=4 data.batch=2", None),
+        ("parts rounds=4 data.batch=2 data.shuffle=false", "round"),
+        ("parts rounds=4 data.batch=all", "round"),
+    ],
+)
+def test_rounds_add_up_where_the_order_of_samples_is_the_same_and_else_nothing_is_proven(tmp_path, words, by):
+    words = words.replace("parts", parts(tmp_path))
+    privacy = told(tmp_path / "run", f"{ONE_ROUND} {words} repeats=3")[0]["privacy"]
+    together = privacy["together"]
+    if by:
+        assert together["by"] == by
+        assert together["network"]["proven_pure"] == pytest.approx(3 * privacy["network"]["proven_pure"])
+    else:
+        assert together["network"]["proven"] is None
+        assert "several rounds" in together["unproven_because"]
+
+
+def test_one_round_of_a_run_moves_more_than_one_round_of_another(tmp_path):
+    """The reason why nothing is proven: by messages, the loss is above the sum of each run's worst round."""
+    asked = f"{ONE_ROUND} {parts(tmp_path, rows=20)} data.batch=10 rounds=2 repeats=2 seed=3"
+    setup = setup_of(asked)
+    runs = [build(single_run(setup.experiment, r)) for r in range(2)]
+    changed = set(runs[0].stream.samples(0)(1))
+    assert [sum(bool(changed & set(run.stream.samples(0)(t))) for t in (1, 2)) for run in runs] == [1, 2]
+
+
+@pytest.mark.parametrize("kept_by", ["noise", "stopping"])
+@pytest.mark.parametrize("words", [f"{ONE_ROUND} data.name=digits", "algorithm.name=dola privacy.adjacency=one-agent"])
+def test_a_budget_of_runs_of_which_nothing_is_proven_together_is_refused(tmp_path, words, kept_by):
+    asked = f"{words} data.name=digits rounds=6 repeats=2 privacy.budget.epsilon=4 privacy.budget.kept_by={kept_by}"
+    with pytest.raises(BadInput, match="nothing is proven of all runs together"):
+        run_of(tmp_path / "run", asked)
+    assert told(tmp_path / "each", f"{asked} privacy.budget.covers=each")[0]["privacy"]["network"]["proven"] <= 4
+
+
+@pytest.mark.parametrize("words", ["data.batch=2", "data.batch=all", "data.batch=2 data.epochs=3 rounds=9"])
+def test_agents_with_files_of_their_own_add_up_agent_by_agent(tmp_path, words):
+    asked = f"algorithm.name=dola topology.agents=3 {parts(tmp_path)} privacy.adjacency=one-agent rounds=4 repeats=3"
+    privacy = told(tmp_path / "run", f"{asked} {words}")[0]["privacy"]
+    assert privacy["together"]["by"] == "agent"
+    assert privacy["together"]["network"]["proven_pure"] == pytest.approx(3 * privacy["network"]["proven_pure"])
+    # Replace all samples of agent 0: every round of every run costs at most what was counted.
+    moved = 0.0
+    for i, table_of in enumerate([np.linspace(-4, 4, 8), np.full(8, 40.0)]):
+        table(tmp_path / "part-0.csv", table_of)
+        clean = told(tmp_path / f"clean-{i}", f"{asked} {words} privacy.epsilon=inf record.transcript=true")[1]
+        sent = [read(place, "transcript")[:2, 0, HEADER] for place in clean]
+        moved = np.array(sent) - moved
+    scales = [read(place, "event_scale")[1, 0] for place in sorted((tmp_path / "run").glob("repeat-*"))]
+    assert np.abs(moved[:, 1] / scales).sum() <= privacy["together"]["network"]["proven_pure"] * (1 + 1e-9)
+    assert np.abs(moved[:, 1]).min() > 0  # the agent's file reaches all runs
 
 
 UNSAID = """
