@@ -60,6 +60,7 @@ class DPSDA(Algorithm[State]):
 
     decomposable = False
     anytime = True
+    gradients_in_set = True
     hidden = ("z",)
     bears_loss = True
     bears_delay = True
@@ -87,11 +88,12 @@ class DPSDA(Algorithm[State]):
         return Query(s.z, l1, l2, uses, RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2))
 
     def _feedback(self, s: State, i: int, l2: float) -> Feedback:
-        """What a changed y_i makes of u_i, and so of the message."""
+        """What a changed y_i makes of u_i, and so of the message, in the agent's own block alone."""
         n, gain = self.run.agents, s.previous_dual_gain
         lipschitz = n * self.run.grad_lipschitz[i] * gain if gain else 0.0
         largest, linear = n * self.run.grad_range[i], n * self.run.regularizer * gain
-        return Feedback(l2, lipschitz, largest, linear)
+        block = self.run.blocks[i]
+        return Feedback(l2, lipschitz, largest, linear, coordinates=block.stop - block.start)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(5) and (6)."""

@@ -103,14 +103,13 @@ def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int
     """An agent on one adjacent data set, to a round."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
     uses = events.uses.tolist()
-    ratio = np.divide(events.l1, events.l2, out=np.ones_like(events.l1), where=np.isfinite(events.l2) & (events.l2 > 0))
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in uses])
     bound = claimed(events, carried)
     moved, public = replayed.moved(change, last)
     l1, l2 = moved[..., 0], moved[..., 1]
     # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
     by_norm = np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM))
-    over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * ratio))).max(axis=1)
+    over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * events.l1_per_l2))).max(axis=1)
     return Compared(over, carried, l2, bound, public)
 
 

@@ -82,6 +82,7 @@ AXES = {  # of the columns of a leakage that have some
 AHEAD = 32_000_000  # bytes of them that are read at once: to find them takes as long as to read a tenth
 STRETCH = 8192  # rounds that are looked at together, of events that may be too many to be in memory at once
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
+ADDED = ("offset", "coordinates")  # of a leakage: records from before 2026-11-25 lack these columns, which are then 0
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
 
@@ -98,6 +99,8 @@ def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
             ("lipschitz", np.float64),
             ("largest", np.float64),
             ("reads", np.float64, (vectors, hidden)),
+            ("offset", np.float64),
+            ("coordinates", np.float64),
         ]
     return np.dtype(fields)
 
@@ -186,8 +189,9 @@ class Events(msgspec.Struct, frozen=True):
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
             for name in data[group].dtype.names or ():
-                into = data[group][name]
-                into[...] = columns[COLUMN.format(group, name)].reshape(into.shape)
+                into, column = data[group][name], COLUMN.format(group, name)
+                if name not in ADDED or column in columns:
+                    into[...] = columns[column].reshape(into.shape)
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
@@ -252,6 +256,21 @@ class Events(msgspec.Struct, frozen=True):
     def l2(self) -> Vector:
         """L2 sensitivity."""
         return self.event("l2")
+
+    @property
+    def l1_per_l2(self) -> Vector:
+        """The most that a vector moves in L1 per move in L2: (..., vectors).
+
+        A use moves it by l1 and l2. An older change moves any coordinates, unless the leakage states how many: √d.
+        Gamma-norm noise costs by L2 alone. Where the dimension is not known, l1/l2 stands for all changes.
+        """
+        l1, l2 = self.l1, self.l2
+        ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
+        if self.hidden and self.dimension:
+            moved = self.leakage("coordinates")
+            root = np.sqrt(np.where(moved == 0, self.dimension, np.minimum(moved, self.dimension)))
+            ratio = np.maximum(ratio, np.where(self.is_hidden, root, 0.0)[..., None])
+        return np.where(self.kind == _GAMMA_NORM, 1.0, ratio)
 
     @property
     def uses(self) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ for either. What is not known is stated as `UNKNOWN`, and nothing is proven of i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from math import inf, isfinite
@@ -93,13 +93,16 @@ class Hidden(NamedTuple):
     Let h be the change of the hidden parts that a changed sample makes, given all that was said. With g the change of
     the gradient (or whatever else the data enter by) that was put into the state since the message before:
 
-        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂)  at the h before
+        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)  at the h before
         change of vector v = c_v · h
+
+    where w counts only after a message that used a changed sample.
 
     Where the dynamics are linear, state `exact=True` and all numbers with their signs: the exact impulse response of
     the signed system is accounted for, as far as all messages of a run are exact. Where only norms are bounded
     (projections, Lipschitz maps), state nonnegative numbers and take h as a vector of norms; then h <- A h + b g is a
-    bound, and is accounted for as such. The L1 change of a vector is taken to be at most l1/l2 times its L2 change.
+    bound, and is accounted for as such. The L1 change of a vector counts as √d times its L2 change, or as l1/l2 times
+    where that is more; where an older change moves few coordinates only, state how many.
 
     All numbers are public constants: they must not depend on anybody's data.
 
@@ -112,6 +115,9 @@ class Hidden(NamedTuple):
         largest: r, the most that the gradient moves between any two points, on the same data; inf: unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
         exact: whether this is what happens, signs and all, and not a bound on norms.
+        offset: w, what moves the gradient in every round after a changed sample was used, however small h is: the
+            rounding of values that it is computed from, or points of earlier rounds where feedback is late.
+        coordinates: how many coordinates of a vector an older change can move; 0: all.
     """
 
     transition: Sequence[Sequence[float]]
@@ -122,6 +128,8 @@ class Hidden(NamedTuple):
     largest: float
     reads: Sequence[Sequence[float]]
     exact: bool = False
+    offset: float = 0.0
+    coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
         """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
@@ -130,7 +138,7 @@ class Hidden(NamedTuple):
             ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
                 weight is not finite.
         """
-        transition, gradient, sensitivity, point, lipschitz, largest, reads, exact = self
+        transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
         rows = {*map(len, transition), *map(len, reads)}
         if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
@@ -139,18 +147,18 @@ class Hidden(NamedTuple):
                 f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes "
                 "`hidden` and `vectors` name them"
             )
-        if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0):
+        bounds = (sensitivity, lipschitz, largest, offset, coordinates)
+        if not all(bound >= 0 for bound in bounds):
             raise ValueError(
-                f"sensitivity, lipschitz and largest of a leakage must be >= 0, not {(sensitivity, lipschitz, largest)}"
+                f"sensitivity, lipschitz, largest, offset and coordinates of a leakage must be >= 0, not {bounds}"
             )
         if not isfinite(sum(gradient) + sum(point) + sum(map(sum, transition)) + sum(map(sum, reads))):
             raise ValueError("transition, gradient, point and reads of a leakage must be finite: else it is UNKNOWN")
         if not exact and min(*gradient, *point, *chain(*transition, *reads)) < 0:
             raise ValueError("a leakage with signs must be exact: state exact=True, or bounds on norms, all >= 0")
-        bounds = (lipschitz, largest)
         return (
             EXACT_KIND if exact else HIDDEN_KIND,
-            *chain(*transition, gradient, (sensitivity,), point, bounds, *reads),
+            *chain(*transition, gradient, (sensitivity,), point, (lipschitz, largest), *reads, (offset, coordinates)),
         )
 
 
@@ -159,19 +167,22 @@ class Feedback(NamedTuple):
 
     With δ its L2 change:
 
-        δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1)) + λ·δ(t − 1)
+        δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
     Attributes:
         sensitivity: s, the message's own L2 sensitivity.
         lipschitz: ℓ, what an older change of size 1 makes of this message, up to `largest`: a loss's share.
         largest: r, the most that it makes of it that way.
         linear: λ, what it makes of it beside that: a regularizer's share, taken at a hidden point.
+        offset, coordinates: as in `Hidden`.
     """
 
     sensitivity: float
     lipschitz: float
     largest: float
     linear: float = 0.0
+    offset: float = 0.0
+    coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
         """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
@@ -179,12 +190,12 @@ class Feedback(NamedTuple):
         Raises:
             ValueError: the algorithm has other than one hidden part and one vector, or a number is below 0.
         """
-        sensitivity, lipschitz, largest, linear = self
+        sensitivity, lipschitz, largest, linear, offset, coordinates = self
         if hidden != 1 or vectors != 1:
             raise ValueError(f"leaks=Feedback(...) is for one `hidden` part and one vector, not {hidden} and {vectors}")
-        if not (sensitivity >= 0 and lipschitz >= 0 and largest >= 0 and 0 <= linear < inf):
+        if not (all(number >= 0 for number in self) and linear < inf):
             raise ValueError(f"the numbers of a leakage must be >= 0, and linear finite: {self}")
-        return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0)
+        return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0, offset, coordinates)
 
 
 RELEASED_KIND, HIDDEN_KIND, UNKNOWN_KIND, EXACT_KIND = 0.0, 1.0, 2.0, 3.0
@@ -192,9 +203,25 @@ RELEASED, UNKNOWN = Released(), Unknown()
 Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
+def with_offset(leaks: Leakage, share: float) -> Leakage:
+    """Return a leakage whose gradients at points that hidden parts move have an offset, a share of `largest`."""
+    if not isinstance(leaks, (Feedback, Hidden)) or not (leaks.lipschitz > 0 and leaks.largest > 0):
+        return leaks
+    if isinstance(leaks, Hidden) and not any(leaks.point):
+        return leaks
+    return leaks._replace(offset=max(leaks.offset, share * leaks.largest))
+
+
+def offset_by(message: Message, share: float) -> Message:
+    """Return a message with that leakage; one without data is returned as it is."""
+    if not isinstance(message, (Query, Queries)):
+        return message
+    return replace(message, leaks=with_offset(message.leaks, share))
+
+
 def leakage_width(hidden: int, vectors: int) -> int:
     """Floats of a leakage's numbers, beside its kind."""
-    return hidden * hidden + 2 * hidden + 3 + vectors * hidden if hidden else 0
+    return hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0
 
 
 @lru_cache(maxsize=64)

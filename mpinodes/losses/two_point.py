@@ -20,7 +20,9 @@ changes nothing, and so ‖g‖₂ ≤ d · clip for one sample. Replacing it mo
 2 d · clip in L2 and ‖u‖₁ times as much in L1; what is accounted for is √d ≥ ‖u‖₁, for a projection onto 𝒳, after the
 step, may turn the change out of u's direction. Two points move the slope along u by at most the loss's smoothness β per
 unit of their distance, and P is nonexpansive: a g at a hidden point moves by at most d β, and d times the range. Values
-are differences of doubles: the cut holds for them too, so that no rounding reaches further than the clip says.
+are doubles, and the difference of two large ones is moved by rounding however near the points are: by up to the cut,
+for a loss of 1e16. No Lipschitz constant holds. So at a hidden point a sample that was used before counts with what
+rounding can do (`Run.grad_rounding`) in every later round, and with the whole range where that is not known to be less.
 """
 
 from __future__ import annotations
@@ -80,6 +82,8 @@ class TwoPoint(Around):
         inner: 𝒳_t.
         clip, whole: as in `SampleLoss`, of slopes along u.
         regularizer: λ.
+        most: bound on the slope of the round: half of what is accounted for over d, where a stream of the user's may
+            show other losses than are stated; else inf.
     """
 
     unit: Vector
@@ -88,6 +92,7 @@ class TwoPoint(Around):
     clip: float
     whole: bool
     regularizer: float
+    most: float
     _center: Vector | None = field(default=None, init=False)
 
     @property
@@ -131,7 +136,7 @@ class TwoPoint(Around):
         slopes = (values[0] - values[1]) / (2 * self.radius)
         slopes = slopes if self.whole else _cut(slopes, self.clip)
         whole = np.sum(slopes / loss.divisor)
-        return float(_cut(whole, self.clip) if self.whole else whole)
+        return float(_cut(whole, min(self.clip, self.most) if self.whole else self.most))
 
 
 def _cut(slopes: Any, clip: float) -> Any:
@@ -139,7 +144,9 @@ def _cut(slopes: Any, clip: float) -> Any:
     return np.clip(np.where(np.isnan(slopes), 0.0, slopes), -clip, clip)
 
 
-def two_point(experiment: Experiment, directions: Directions, feasible: Set, agent: int) -> Callable[[int, Loss], Loss]:
+def two_point(
+    experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float
+) -> Callable[[int, Loss], Loss]:
     """By round and an agent's loss, what it sees of it.
 
     Args:
@@ -147,6 +154,7 @@ def two_point(experiment: Experiment, directions: Directions, feasible: Set, age
         directions: of its points.
         feasible: 𝒳.
         agent: whose.
+        most: as of `TwoPoint`.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer
@@ -156,6 +164,7 @@ def two_point(experiment: Experiment, directions: Directions, feasible: Set, age
             raise ValueError("feedback.points = 2 needs losses of samples, and this stream's show none")
         sample = loss if loss.features.dtype == np.float64 else replace(loss, features=loss.features.astype(float))
         radius = directions.radius(t)
-        return TwoPoint(sample, directions.unit(agent, t), radius, feasible.within(radius), clip, whole, regularizer)
+        inner = feasible.within(radius)
+        return TwoPoint(sample, directions.unit(agent, t), radius, inner, clip, whole, regularizer, most)
 
     return seen

@@ -3,7 +3,8 @@
 The one place where that is worked out: the ledger prices it, and a replay holds real messages against it. With h the
 change of the hidden parts, by group of samples,
 
-    u = s·[the group is in the loss used] + min(r, ℓ·‖p·h‖),   h <- A h + b u,   a vector moves by c·h.
+    u = s·[the group is in the loss used] + min(r, ℓ·‖p·h‖ + w·[the group was used before]),
+    h <- A h + b u,   a vector moves by c·h.
 
 Where A, b, p and c are bounds on norms, or have no signs, h is kept as bounds on norms and the recursion is just that.
 Where they are exact, what an input of round s makes of message t is |c_t A_t ⋯ A_{s+1} b_s| times it.
@@ -43,11 +44,16 @@ class Response(ABC):
             self._a, self._b, self._p, self._c, self._s, lipschitz, self._r = (events.leakage(n) for n in names)
             self._lipschitz = np.minimum(lipschitz, 1e300)  # times no change it is then 0
             self._slopes, self._caps = self._lipschitz.tolist(), self._r.tolist()
+            self._offsets = events.leakage("offset").tolist()
+        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
 
     def _caught(self, t: int, point: Vector) -> Vector:
-        """What a gradient on the same data is moved by, if its point is: (groups,)."""
-        slope = self._slopes[t]
-        return np.minimum(self._caps[t], slope * point) if slope else np.zeros_like(point)
+        """Return how far a gradient on the same data is moved, if its point is: (groups,)."""
+        slope, offset = self._slopes[t], self._offsets[t]
+        moved = slope * point if slope else np.zeros_like(point)
+        if offset:
+            moved = moved + np.where(self._used[: len(point)], offset, 0.0)
+        return np.asarray(np.minimum(self._caps[t], moved))
 
     def older(self, t: int, groups: int) -> Vector:
         """How far message t (from 0) is moved by changes of before, of the first so many groups: (vectors, groups)."""
@@ -77,6 +83,7 @@ class Response(ABC):
         for vector in range(self._vectors):
             np.add.at(moved[vector], used, self._l2[t, vector])
         self.add(t, used)
+        self._used[used] = True
         return moved
 
 
@@ -117,10 +124,11 @@ class Lanes:
     """
 
     def __init__(self, events: Events) -> None:
-        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
-        a, b, p, c, s, lipschitz, r = (events.leakage(n) for n in names)
+        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
+        a, b, p, c, s, lipschitz, r, offset = (events.leakage(n) for n in names)
         a, b, p, c = map(np.abs, (a, b, p, c))
         hidden = events.is_hidden
+        self._offset = offset * hidden if offset.any() else None
         self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
         self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # times no change it is then 0
         self.reads = c * hidden[..., None, None]
@@ -138,7 +146,7 @@ class Lanes:
         return slope, b * self._r, kept
 
     def follow(
-        self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices
+        self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
         """How far each message is moved in all, (vectors, rounds, lanes), and the hidden parts after the last one.
 
@@ -148,14 +156,18 @@ class Lanes:
             h: (parts, lanes) before the stretch.
             message: (uses,) of the stretch, that first carries a sample.
             lane: (uses,) of the sample.
+            before: (rounds, lanes) whether a message before this one carried the sample.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
             np.add.at(new[:, part], (message, lane), own)
         with np.errstate(over="ignore", invalid="ignore"):
-            found, last = (self._of_one if self._one else self._of_all)(rounds, agent, h, new)
+            if self._one and self._offset is None:
+                found, last = self._of_one(rounds, agent, h, new)
+            else:
+                found, last = self._of_all(rounds, agent, h, new, before)
             if not (np.isfinite(last).all() and np.isfinite(found).all()):
-                found, last = self._of_all(rounds, agent, h, new, _weighted)
+                found, last = self._of_all(rounds, agent, h, new, before, _weighted)
         moved = found[None, :, 0] if self._is_message else self._read(rounds, agent, found)
         for vector, own in enumerate(self._l2[rounds][message, agent[lane]].T):
             np.add.at(moved[vector], (message, lane), own)
@@ -186,13 +198,22 @@ class Lanes:
         return found[:, None], now[None]
 
     def _of_all(
-        self, rounds: slice, agent: Indices, h: Vector, new: Vector, times: Callable[..., Vector] = np.multiply
+        self,
+        rounds: slice,
+        agent: Indices,
+        h: Vector,
+        new: Vector,
+        before: NDArray[np.bool_],
+        times: Callable[..., Vector] = np.multiply,
     ) -> tuple[Vector, Vector]:
         a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
         slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
+        offset = np.zeros(cap.shape)
+        if self._offset is not None:
+            offset = np.where(before, self._offset[rounds][:, agent], 0.0)
         found = np.empty_like(b)
         for t in range(len(found)):
-            caught = np.minimum(cap[t], times(slope[t], times(p[t], h).sum(axis=0)))
+            caught = np.minimum(cap[t], times(slope[t], times(p[t], h).sum(axis=0)) + offset[t])
             found[t] = times(b[t], caught) + times(a[t], h).sum(axis=1)
             h = found[t] + new[t]
         return found, h
@@ -295,16 +316,15 @@ class Ceilings:
         most[events.is_unknown] = np.inf
         if not events.hidden or not len(events):
             return most
-        a, b, c, s, r, lipschitz = (
-            events.leakage(n) for n in ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz")
-        )
+        names = ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz", "offset")
+        a, b, c, s, r, lipschitz, offset = (events.leakage(n) for n in names)
         a, b, c = map(np.abs, (a, b, c))
         lost, hidden = np.logical_or.accumulate(events.is_unknown) | self._lost, events.is_hidden
         # Where all is said but for these.
         begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]
         entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
         kept, self._h = _kept(a * hidden[:, None, None], entered, self._h)
-        moved = _weighted(b, np.where(lipschitz > 0, r, 0.0)[:, None]) + kept
+        moved = _weighted(b, np.where((lipschitz > 0) | (offset > 0), r, 0.0)[:, None]) + kept
         read = np.where(lost[:, None], np.inf, _weighted(c, moved[:, None]).sum(axis=2))
         self._lost = bool(lost[-1])
         return np.asarray(np.where(hidden[:, None], read, most))
@@ -330,6 +350,7 @@ def _kept(a: Vector, entered: Vector, h: list[float]) -> tuple[Vector, list[floa
 def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
     """The response to inputs that are as large as can be in every round, the new one only by the hidden point."""
     reply = Signed(events, 1)
+    reply._used[:] = True
     most = np.zeros((len(events), events.vectors))
     one = np.zeros(1, np.int64)
     for t in range(len(events)):

@@ -92,9 +92,7 @@ class Costs:
             self._kind = np.where(by_norm, Kind.PURE, self._kind)
         rounding_l2 = events.rounding_l2.ravel()
         self._rounding = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
-        l1, l2 = events.l1.ravel(), events.l2.ravel()
-        with np.errstate(invalid="ignore"):
-            self._ratio = np.where(np.isinf(l2) | (l2 == 0) | by_norm, 1.0, l1 / l2)
+        self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""
@@ -112,10 +110,15 @@ class Costs:
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """By release, pure ε per unit of change and ρ per squared unit, without that of rounding."""
+        """Return by release the shift per unit of change and ρ per squared unit, without that of rounding.
+
+        The shift is the L1 change over the scale: the pure ε, but for Gaussian noise, which has none.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
-            pure: Vector = self._draws * (self._ratio / self._scale)
-        return pure, self._draws * shift_rho(np.ones(len(pure)), self._scale)
+            shift: Vector = self._draws * (self._ratio / self._scale)
+        rho = self._draws * shift_rho(np.ones(len(shift)), self._scale)
+        rho = np.where(self._kind == Kind.GAMMA_NORM, rho / max(self._dimension, 1), rho)
+        return shift, np.where(self._kind == Kind.PURE, pure_rho(shift), rho)
 
     @property
     def roundings(self) -> tuple[Vector, Vector]:
@@ -181,10 +184,12 @@ class Facts:
         telling = (events.uses > 0) | unknown
         self.is_finite &= bool(np.isfinite([events.l1, events.l2]).all())
         if events.hidden:
-            a, r, lipschitz = (events.leakage(name) for name in ("transition", "largest", "lipschitz"))
+            names = ("transition", "largest", "lipschitz", "offset")
+            a, r, lipschitz, offset = (events.leakage(name) for name in names)
             remembers = (a != 0).any(axis=(-2, -1))
             telling |= events.is_hidden & ((r > 0) | remembers)
-            self.is_saturated &= bool((~remembers & ((r == 0) | (lipschitz == 0) | np.isinf(lipschitz))).all())
+            fixed = (r == 0) | ((lipschitz == 0) & (offset == 0)) | np.isinf(lipschitz) | (offset >= r)
+            self.is_saturated &= bool((~remembers & fixed).all())
             numbers = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
             self.is_finite &= all(bool(np.isfinite(events.leakage(name)).all()) for name in numbers)
             self.is_exact &= bool(events.is_exact[events.is_hidden].all())

@@ -212,6 +212,9 @@ class _Columns(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._record.read(name, self._rounds).values
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._record.names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._record.names)
 

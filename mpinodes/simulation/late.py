@@ -4,11 +4,11 @@ As in P. Joulani, A. György, C. Szepesvári, "Online Learning under Delayed Fee
 throughout: the gradient of f^t at the point of round t is put to use in round t + k, with the step of that round; in
 the first k rounds there is none. A regularizer is known, and never late.
 
-What a message of round t + 1 first tells of is then the loss of round t − k, and it moves by that gradient times the
-step of round t: the noise is for the step that is really applied, as the algorithm has it. Where gradients are taken at
-released points, an older change moves it no further, as without delay. Where they are taken at hidden ones, what a
-change did to the point of round t − k comes back in round t, which no leakage that algorithms state tells of: it is
-`UNKNOWN`, and nothing is proven.
+A message of round t + 1 first carries the loss of round t − k. A changed sample moves the message by its gradient times
+the step of round t, so the noise is for the step that is really applied. Where gradients are taken at released points,
+an older change moves the message no further, as without delay. Where they are taken at hidden points, the point of
+round t − k may have moved although the hidden parts of now have not: in every round after the first use the gradient
+counts with the largest change that it can have (`offset`), whatever the delay.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mpinodes.core import ALL, UNKNOWN, Feedback, Hidden, Leakage, Loss, Message, Solved, Vector
-from mpinodes.core.messages import Queries, Query
+from mpinodes.core import ALL, Loss, Message, Solved, Vector
+from mpinodes.core.messages import Queries, Query, offset_by
 
 
 @dataclass(slots=True)
@@ -63,15 +63,7 @@ class Late(Loss):
 
 
 def delayed(message: Message, rounds: int) -> Message:
-    """What an algorithm says, which does not know that gradients come so many rounds late: as it is."""
+    """Return what an algorithm wants to send, its uses and leakage changed for a delay of so many rounds."""
     if not isinstance(message, (Query, Queries)):
         return message
-    return replace(message, uses=max(message.uses - rounds, 0), leaks=_known(message.leaks))
-
-
-def _known(leaks: Leakage) -> Leakage:
-    """What of a leakage holds with delay: what a gradient at a hidden point makes of it does not."""
-    if isinstance(leaks, (Feedback, Hidden)):
-        moves = leaks.lipschitz > 0 and leaks.largest > 0
-        return UNKNOWN if moves and (isinstance(leaks, Feedback) or any(leaks.point)) else leaks
-    return leaks
+    return offset_by(replace(message, uses=max(message.uses - rounds, 0)), 1.0)

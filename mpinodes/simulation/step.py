@@ -34,6 +34,7 @@ from mpinodes.core.messages import (
     Solve,
     Start,
     Vector,
+    offset_by,
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
@@ -132,6 +133,12 @@ def _hops(setup: Setup) -> int:
     return max(1, diameter(setup.topology))
 
 
+def _rounding_share(setup: Setup, agent: int) -> float:
+    """Return how far rounding moves a two-point estimate, as a share of the most that anything does."""
+    rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
+    return rounding / most if rounding < most else 1.0
+
+
 class Step:
     """The step of agent `agent`, with what it needs at hand.
 
@@ -158,6 +165,7 @@ class Step:
         self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
+        self._rounding = _rounding_share(setup, agent) if self.plays else 0.0
         self._taken: tuple[State, State] | None = None  # in by `play`: the state before, and after
         self.losses = setup.losses(agent)
         self.releaser = Releaser(setup, agent, self.losses)
@@ -207,11 +215,13 @@ class Step:
 
     def _wanted(self, s: State) -> Message:
         wanted = self._algorithm.message(s.algorithm, s.here)
-        if not self._late:
-            return wanted
-        from mpinodes.simulation.late import delayed  # which most agents do without
+        if self._rounding:
+            wanted = offset_by(wanted, self._rounding)
+        if self._late:
+            from mpinodes.simulation.late import delayed  # which most agents do without
 
-        return delayed(wanted, self._late)
+            wanted = delayed(wanted, self._late)
+        return wanted
 
     def _allowed(self, wanted: Message, t: int) -> Message:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
@@ -255,7 +265,8 @@ class Step:
 
     def _say(self, s: State, frame: Vector, row: Vector) -> State:
         t, (_, release, scalars) = s.here.t, self._frames.get(id(frame)) or self._parts_of(frame)
-        wanted = self._wanted(s) if self._late else self._algorithm.message(s.algorithm, s.here)
+        changed = self._late or self._rounding
+        wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
         allowed = wanted if isinstance(wanted, Query) and not self._last_telling else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)

@@ -45,7 +45,7 @@ def test_what_is_written_to_a_row_is_read_from_it(vectors, hidden):
             assert events.event(name)[place].tolist() == [getattr(event, name) for event in said]
         assert events.uses[place] == 3
         assert events.is_hidden[place] == bool(hidden)
-        for name in Hidden._fields[:-1] if hidden else ():
+        for name in set(Hidden._fields) - {"exact"} if hidden else ():
             np.testing.assert_array_equal(events.leakage(name)[place], getattr(leakage, name))
 
 

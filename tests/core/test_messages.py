@@ -26,7 +26,7 @@ def test_sensitivities_are_positive_and_calibrations_not_negative(wrong):
 
 
 def test_a_leakage_is_as_many_numbers_as_its_parts_and_vectors_ask_for():
-    assert TWO.numbers(2, 2) == (HIDDEN_KIND, *range(1, 16))
+    assert TWO.numbers(2, 2) == (HIDDEN_KIND, *range(1, 16), 0, 0)
     for leakage, kind in ((RELEASED, RELEASED_KIND), (UNKNOWN, UNKNOWN_KIND)):
         assert leakage.numbers(0, 1) == (kind,)
         assert leakage.numbers(2, 2) == (kind, *[0.0] * leakage_width(2, 2))
@@ -41,12 +41,14 @@ def test_a_leakage_of_another_shape_says_what_would_fit(hidden, vectors):
 @pytest.mark.parametrize("name", ["sensitivity", "lipschitz", "largest"])
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_bounds_of_a_leakage_are_not_negative(name, value):
-    with pytest.raises(ValueError, match="sensitivity, lipschitz and largest of a leakage must be >= 0"):
+    with pytest.raises(ValueError, match="of a leakage must be >= 0"):
         TWO._replace(**{name: value}).numbers(2, 2)
 
 
 def test_feedback_is_one_hidden_part_that_is_the_message():
-    assert Feedback(2.0, 0.5, 3.0, linear=0.25).numbers(1, 1) == (HIDDEN_KIND, 0.25, 1, 2, 1, 0.5, 3, 1)
+    assert Feedback(2.0, 0.5, 3.0, linear=0.25).numbers(1, 1) == (
+        HIDDEN_KIND, 0.25, 1, 2, 1, 0.5, 3, 1, 0, 0,
+    )  # fmt: skip
 
 
 def test_an_inbox_gives_each_named_vector_by_itself():
