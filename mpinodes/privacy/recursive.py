@@ -3,7 +3,16 @@
 Where groups have come to the same place (at the cap of what a gradient moves, most often), an older change of either
 does the same from then on: they go on as one *course*. So time grows with the rounds and the courses, not with the
 rounds and the groups. Courses join at the largest of their places, and what an older change makes is monotone in its
-size: nothing is ever below the recursion of each group by itself. How far above depends on what joins:
+size: nothing is ever below the recursion of each group by itself.
+
+The recursion prices Laplace, Gaussian, gamma-norm and pure mechanisms alike: given all that was sent before, a bound on
+the change of the next message is a public constant, and costs of such bounds add up (ρ, Rényi curves; for Gaussian
+noise Σ (change/σ)² exactly). Two conditions make it finite and true. The gradient is Lipschitz in the point that it is
+taken at, with a finite public constant; clipping does not expand. And the weight with which an agent's own state enters
+its next state without noise is public and stands in the leakage's transition; a weight on its own release costs
+nothing, for the release was sent.
+
+How far above the recursion the result is depends on what joins:
 
 - what is alike to rounding, always;
 - of more courses than `FEW`, once what is within `LOOSE`: what an older change makes grows no faster than it, so that
@@ -16,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isinf
+from math import inf, isinf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,7 +184,8 @@ class Courses:
             here = slice(first, min(first + rounds, len(events)))
             of = slice(*np.searchsorted(message, (first, here.stop)))
             used = self._board(joined, message[of] - first, agent[of], group[of], here.stop - first)
-            moved, s.place = lanes.follow(here, s.agent, s.place, used.message, used.course)
+            before = used.begun_before(here.stop - here.start)
+            moved, s.place = lanes.follow(here, s.agent, s.place, used.message, used.course, before)
             s.cost += prices.costs(here, s.agent, moved, used, s.least)
             self._join(joined)
         joined.settle()
@@ -340,7 +350,7 @@ class Followed:
 
 
 class Recursive(Ledger):
-    """Every group's own response, followed round by round, for Laplace noise.
+    """Every group's own response, followed round by round.
 
     Args:
         events, uses, facts: as of any ledger.
@@ -358,8 +368,7 @@ class Recursive(Ledger):
     ) -> None:
         super().__init__(events, uses, facts)
         self._place = place
-        shifts = Shifts() if facts.groups <= MOST_KEPT else None
-        self._followed = followed or Followed([Agent(events, uses, facts)], shifts)
+        self._followed = followed or Followed([Agent(events, uses, facts)], _curves([Agent(events, uses, facts)]))
         self._horizon, self._read = -1, np.empty((0, 2))
 
     def follow(self, horizon: int) -> None:
@@ -371,7 +380,8 @@ class Recursive(Ledger):
         if horizon != self._horizon:  # an agent's loss and the network's are of the same
             self._read = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2))
             self._horizon = horizon
-        return self._read[:, PURE], self._read[:, RHO]
+        pure, rho = self._read[:, PURE], self._read[:, RHO]
+        return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
         """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
@@ -381,8 +391,13 @@ class Recursive(Ledger):
     def envelope(self) -> tuple[Indices, Vector]:
         """See `Ledger.envelope`: for every shift, as many releases above it as any group has.
 
-        What rounding adds is in the shift and counts once more as the release's own.
+        What rounding adds is in the shift and counts once more as the release's own. Of other noise than Laplace's the
+        envelope is that of the ceiling.
         """
+        if not self.facts.is_all(Kind.LAPLACE):
+            ceiling = Saturated(self._events, self._uses, self.facts)
+            ceiling.follow(self._horizon)
+            return ceiling.envelope()
         shifts = Counts()
         followed = Followed([Agent(self._events, self._uses, self.facts)], shifts)
         counts = followed.costs(self._horizon, 0, np.arange(self.facts.groups))[:, 2:]
@@ -405,10 +420,12 @@ def open_ledgers(of: Sequence[tuple[History, Uses | Unlisted]]) -> list[Ledger]:
     beside: dict[Any, list[int]] = {}
     for i, agent in enumerate(agents):
         alone = i if agent.facts.is_signed else None
-        beside.setdefault((_is_followed(agent), alone, agent.facts.groups > MOST_KEPT), []).append(i)
+        key = _is_followed(agent), alone, agent.facts.groups > MOST_KEPT, agent.facts.kinds
+        beside.setdefault(key, []).append(i)
     ledgers: dict[int, Ledger] = {}
-    for (is_followed, _, are_many), places in beside.items():
-        followed = Followed([agents[i] for i in places], None if are_many else Shifts()) if is_followed else None
+    for (is_followed, *_), places in beside.items():
+        together = [agents[i] for i in places]
+        followed = Followed(together, _curves(together)) if is_followed else None
         for place, i in enumerate(places):
             ledgers[i] = Recursive(*agents[i], followed, place) if followed else Saturated(*agents[i])
     return [ledgers[i] for i in range(len(of))]
@@ -419,10 +436,21 @@ def open_ledger(events: History, uses: Uses | Unlisted) -> Ledger:
     return open_ledgers([(events, uses)])[0]
 
 
+def _curves(agents: Sequence[Agent]) -> Shifts | None:
+    """Return what keeps the Rényi curves of agents; None: ρ says it all, or the groups are too many."""
+    kinds = frozenset().union(*(agent.facts.kinds for agent in agents))
+    curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
+    if not curved or max(agent.facts.groups for agent in agents) > MOST_KEPT:
+        return None
+    dimension = agents[0].events.dimension
+    kind = Kind.PURE if curved[0] == Kind.GAMMA_NORM and not dimension else curved[0]
+    return Shifts(kind, dimension)
+
+
 def _is_followed(agent: Agent) -> bool:
-    """Whether groups can be followed, and there is something to follow."""
+    """Return whether groups can be followed, and there is something to follow."""
     events, _, facts = agent
     if not events.hidden or facts.is_saturated:
         return False
     fits = not facts.is_signed or len(events) * facts.groups <= LARGEST_HISTORY
-    return fits and facts.is_all(Kind.LAPLACE) and isinf(facts.unknown_from) and facts.is_finite
+    return fits and Kind.CLEAN not in facts.kinds and isinf(facts.unknown_from) and facts.is_finite

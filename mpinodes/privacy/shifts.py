@@ -1,4 +1,4 @@
-"""What releases of Laplace noise cost, by how far they are moved: of many courses of several agents at once."""
+"""The costs of releases by how far they are moved: of many courses of several agents at once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Events
+from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
-from mpinodes.privacy.curves import ORDERS, laplace_rdp
+from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp
+from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:
-    """What shifts of Laplace noise cost beyond pure ε and ρ, rounded up to cells 0.2 to 0.4 % wide: Rényi curves."""
+    """Rényi curves of shifts of one law of noise, rounded up to cells 0.2 to 0.4 % wide.
+
+    Args:
+        kind: the law, LAPLACE, GAMMA_NORM or PURE; releases of another law cost their ρ times the order.
+        dimension: of a vector, for gamma-norm noise.
+    """
 
     BITS = 44  # by which shifts in a cell differ
     LEAST, LARGEST = 2.0**-14, 2.0**30  # of the cells; the curve of a larger one is inf
     SMALL = 1 / 128  # of a use's shift: one below goes by its ρ alone, to a hundredth, in orders that count beside it
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind = Kind.LAPLACE, dimension: int = 0) -> None:
+        self.kind, self._dimension = kind, dimension
         self._first, last = (int(np.float64(size).view(np.int64)) >> self.BITS for size in (self.LEAST, self.LARGEST))
         self.sizes = (np.arange(self._first, last + 1) << self.BITS).view(np.float64)
         self._ratios: list[float] = []
@@ -41,7 +48,11 @@ class Shifts:
     def _costs(self, cell: Indices, ratio: Vector) -> Vector:
         """Of cells, by what ρ may be at most of a shift squared."""
         size = self.sizes[cell]
-        return np.asarray(np.minimum(laplace_rdp(size), (ratio * size**2)[:, None] * ORDERS))
+        if self.kind == Kind.LAPLACE:
+            curve = laplace_rdp(size)
+        else:
+            curve = pure_rdp(size) if self.kind == Kind.PURE else gamma_norm_rdp(self._dimension, size)
+        return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
         """The shift above which it goes by its cell, by the least shift of a use."""
@@ -119,6 +130,10 @@ class Used(NamedTuple):
         found[self.message, self.course] = True
         return np.logical_or.accumulate(found) | self.before
 
+    def begun_before(self, rounds: int) -> NDArray[np.bool_]:
+        """Return whether a message before it does: (rounds, courses)."""
+        return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
+
 
 def columns(shifts: Shifts | None) -> int:
     """Of what a group or course has cost."""
@@ -126,7 +141,9 @@ def columns(shifts: Shifts | None) -> int:
 
 
 class Prices:
-    """What releases of Laplace noise cost by how far they are moved, of several agents.
+    """The costs of several agents' releases by how far they are moved.
+
+    The column of pure ε sums shifts of all laws; where Gaussian noise was moved there is no pure ε (`Recursive.at`).
 
     Args:
         events: (rounds, agents).
@@ -143,9 +160,11 @@ class Prices:
             rounding, self._rounding = (column.reshape(shape) for column in costs.roundings)
             self._grain = np.divide(rounding * events.draws, events.scale, where=~self._clean, out=np.zeros(shape))
         # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
-        squares = np.divide(self._rho, self.slope**2, where=self.slope > 0, out=np.zeros(shape))
         self._shifts = shifts
         if shifts:
+            kind = costs.kinds(np.arange(slope.size)).reshape(shape)
+            self._in_cells = (kind == shifts.kind) & ((kind == Kind.LAPLACE) | (events.draws == 1))
+            squares = np.divide(self._rho, self.slope**2, where=self._in_cells & (self.slope > 0), out=np.zeros(shape))
             self._ratio = np.array([shifts.ratio(each) for each in squares.max(axis=(0, 2)).tolist()])
 
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
@@ -172,7 +191,8 @@ class Prices:
             found[:, PURE] += shift.sum(axis=0)
             found[:, RHO] += each.sum(axis=0)
             if shifts and len(agent):
-                found[:, 2:] += shifts.sums(shift, each, self._ratio[agent], shifts.least(least)[agent])
+                in_cells = np.where(self._in_cells[rounds, :, vector].take(agent, axis=1), shift, 0.0)
+                found[:, 2:] += shifts.sums(in_cells, each, self._ratio[agent], shifts.least(least)[agent])
             if clean.any():
                 found[(clean[:, agent] & (delta > 0)).any(axis=0)] = np.inf
         return found

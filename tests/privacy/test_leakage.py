@@ -310,12 +310,12 @@ def test_a_message_of_vectors_costs_what_as_many_messages_do(kinds, vectors, tig
 @pytest.mark.parametrize("kind", [Kind.LAPLACE, Kind.GAUSSIAN])
 @pytest.mark.parametrize("linear", [0.0, 0.5])
 def test_hidden_changes_of_vectors_cost_what_their_sum_does(kind, linear):
-    """Two vectors that read one part: of Laplace noise by both ledgers, of Gaussian noise by GDP."""
+    """Two vectors that read one part: by both ledgers, of Laplace noise and of Gaussian noise (GDP)."""
     hidden = Hidden(((linear,),), (1.0,), 1.0, (1.0,), 0.3 if linear else inf, 0.2, ((1.0,), (0.5,)))
     made = constant(hidden, 12, np.arange(12) == 1, kind=kind, scale=3.0)
     moved = [claimed(made, made.uses > 0)]
     ledger = open_ledger(made, Uses.of(made, by_number))
-    assert isinstance(ledger, Recursive if linear and kind == Kind.LAPLACE else Saturated)
+    assert isinstance(ledger, Recursive if linear else Saturated)
     pure, rho = ledger.at(12)
     if isinstance(ledger, Saturated):
         moved = [np.where(made.uses[:, None] > 0, 1.0, np.where(np.arange(12)[:, None] > 1, ceilings_of(made), 0.0))]
