@@ -19,10 +19,12 @@ most 1 + (C c₁/B)/(ρ/N + 1/step).
 Where k samples are replaced, the first is k times as much. As to the second, let m = ρ/N + 1/step, so that
 I + step·∇²O = step·(m I + H + K), H = (C/B) Σ L''_n x_n x_nᵀ being of the samples replaced, K ≥ 0 of those that stay.
 With M = m I + K the factor's logarithm is, up to a constant, ln det(I + M^-½ H M^-½), which is no less than 0 and, as
-M ≥ m I, at most ln det(I + H/m) = Σ ln(1 + h/m) over the at most r = min(d, k) eigenvalues h > 0 of H, for each sample
-adds a matrix of rank 1. They add up to its trace, at most k C c₁/B; ln being concave, the sum is largest where they are
-equal. So two data sets differ by at most r ln(1 + (k C c₁/B)/(r m)): reached where one has features 0 and the other k/r
-copies of r orthogonal ones, all at the largest curvature.
+M ≥ m I, at most ln det(I + H/m) = Σ ln(1 + h/m) over the eigenvalues h > 0 of H. Each sample adds a matrix of rank at
+most s, with eigenvalues in [0, C c₁/B], for the loss is convex; s = 1 for a loss of a·x. So there are at most
+r = min(d, k s) eigenvalues, which add up to the trace, at most k s C c₁/B; ln being concave, the sum is largest where
+they are equal. Two data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)): for s = 1 reached where one has features 0
+and the other k/r copies of r orthogonal ones, all at the largest curvature. Of a loss that is not known to be convex
+c₁ counts as infinite.
 """
 
 from __future__ import annotations
@@ -136,15 +138,15 @@ class Consensus(Algorithm[S]):
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
         replaced = self.run.replaced[i]
-        rank = min(self.run.dimension, replaced)
+        terms = replaced * self.run.sample_rank
+        rank = min(self.run.dimension, terms)
         return Solve(
             center=s.anchor - 2 * step * s.dual,
             step=step,
             near=s.f,
             uses=t,
             l2=step * 2 * replaced * self.run.sample_weight[i] * self.run.sample_sensitivity,
-            log_volume=rank
-            * log1p(replaced * self.run.sample_weight[i] * self.run.sample_curvature / (rank * modulus)),
+            log_volume=rank * log1p(terms * self.run.sample_weight[i] * self.run.sample_curvature / (rank * modulus)),
             calibration=self.noise_scale(i, t),
             tolerance=self.tolerance,
             stretch=1 / modulus,

@@ -43,6 +43,7 @@ class DPPS(Algorithm[State]):
 
     decomposable = True
     anytime = True
+    gradients_in_set = True
     hidden = ("z",)
     bears_loss = True
     bears_delay = True

@@ -38,6 +38,7 @@ class DPSR(Algorithm[State]):
 
     decomposable = True
     anytime = True
+    gradients_in_set = True
     hidden = ("x",)
     paper = (
         "Xiong, Xu, You, Liu, Wu, Privacy preserving distributed online optimization over unbalanced "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import isinf, prod
+from math import inf, isinf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +27,7 @@ from mpinodes.core.parts import (
     Topology,
 )
 from mpinodes.core.seeds import AHEAD, ROUNDS, Draws, Purpose
-from mpinodes.losses.enforced import enforced
+from mpinodes.losses.enforced import Reclipped, enforced, is_as_stated
 from mpinodes.losses.linear import Around, NoisyGradient
 from mpinodes.topology.stored import file_of
 
@@ -79,7 +79,7 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
     """All parts, from those that are there already."""
     steps = _step(experiment.step) if classes.algorithm.takes_steps else None
-    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm.decomposable, steps)
+    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, steps)
     told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
@@ -91,7 +91,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of, run),
+        losses=seen_losses(experiment, stream.of, run, None if stream.makes_all_losses else classes.loss),
         links=_links(experiment, graph, mixing),
     )  # fmt: skip
 
@@ -106,19 +106,21 @@ def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Lin
     return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
-def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
+def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: type[SampleLoss] | None = None) -> Losses:
     """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
 
     Args:
         experiment: says how they are clipped, the error, and whether gradients are seen at all.
         of: the losses, by agent.
         run: what is known of them.
+        stated: the class that they should be of, where a stream of the user's may make others; None: they surely are.
     """
     if experiment.feedback.points:
-        return _played_losses(experiment, of, run)
+        return _played_losses(experiment, of, run, stated is not None)
     sensitivity = run.grad_sensitivity
     variance, seed = experiment.problem.gradient_noise, experiment.seed
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+    size = experiment.data.get("batch", 1)
 
     regularizer = experiment.problem.regularizer
 
@@ -127,7 +129,11 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent) if variance else None
 
         def loss(t: int) -> Loss:
-            kept = own(t) if isinf(clip) else enforced(own(t), clip, most, whole, regularizer)
+            raw = own(t)
+            if stated and not isinf(clip) and not is_as_stated(raw, stated, run.sample_weight[agent], size):
+                kept: Loss = Reclipped(raw, most, True, regularizer)
+            else:
+                kept = raw if isinf(clip) else enforced(raw, clip, most, whole, regularizer)
             if not noise:
                 return kept
             noisy = NoisyGradient(kept, variance, t, noise)
@@ -164,14 +170,16 @@ def _numbers(loss: Any) -> int:
     return max(1, int(prod(loss.features.shape)))
 
 
-def _played_losses(experiment: Experiment, of: Losses, run: Run) -> Losses:
+def _played_losses(experiment: Experiment, of: Losses, run: Run, cut: bool) -> Losses:
     """By agent, what it sees of its losses at the points that it plays."""
     from mpinodes.losses.two_point import Directions, two_point  # which runs that see gradients do without
 
     directions = Directions(experiment, run.blocks, run.dimension)
 
     def played(agent: int) -> Callable[[int], Loss]:
-        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent)
+        size = run.blocks[agent].stop - run.blocks[agent].start
+        most = run.grad_sensitivity[agent] / (2 * size) if cut else inf
+        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent, most)
         return lambda t: seen(t, own(t))
 
     return played

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 from mpinodes.core import sets
@@ -15,22 +15,30 @@ Step = Callable[[int], float]
 
 
 def constants_of(
-    experiment: Experiment, graph: Topology, stream: Stream, loss: type[SampleLoss], decomposable: bool, steps: Any
+    experiment: Experiment, graph: Topology, stream: Stream, loss: type[SampleLoss], algorithm: type[Any], steps: Any
 ) -> Run:
-    """What the run knows.
+    """Return what the run knows.
+
+    Constants of the loss's class hold only where the stream surely makes every loss of that class; those of minimizers
+    only where the loss is convex. Else they are the worst.
 
     Raises:
         BadInput: more agents than coordinates to be shared out among them.
     """
     problem, n = experiment.problem, graph.agents
     d = stream.dimension * (stream.classes if loss.per_class else 1)
-    blocks = _blocks(d, n, decomposable)
+    blocks = _blocks(d, n, algorithm.decomposable)
     feasible = sets.make(problem.set, problem.radius, blocks)
     samples = samples_of(experiment, stream, n)
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm = stream.feature_norm
     replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
-    sensitivity, largest, lipschitz = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, d, feasible)
+    # The class that takes the gradients is the one that must say where.
+    updating = next(kind for kind in algorithm.__mro__ if "update" in vars(kind))
+    in_set = vars(updating).get("gradients_in_set", False)
+    bounds = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, d, feasible, in_set)
+    sensitivity, largest, lipschitz, rounding = bounds
+    convex = stream.makes_all_losses and loss.convex
     return Run(
         agents=n,
         rounds=experiment.rounds,
@@ -47,12 +55,14 @@ def constants_of(
         grad_lipschitz=lipschitz,
         sample_weight=tuple(term / k for term, k in zip(terms, samples, strict=True)),
         replaced=replaced,
-        sample_sensitivity=min(loss.slope_bound() * norm, loss.sample_sensitivity(norm) / 2),
-        sample_curvature=loss.sample_smoothness(norm, norm),
+        sample_sensitivity=min(loss.slope_bound() * norm, loss.sample_sensitivity(norm) / 2) if convex else inf,
+        sample_curvature=loss.sample_smoothness(norm, norm) if convex else inf,
+        sample_rank=loss.hessian_rank(d),
         least_modulus=problem.regularizer + min(terms) * loss.sample_modulus,
         largest_smoothness=problem.regularizer + max(terms) * loss.sample_smoothness(norm, norm),
         steps=steps,
         gdp=_gdp,
+        grad_rounding=rounding,
     )
 
 
@@ -103,23 +113,31 @@ def _gradient_bounds(
     blocks: tuple[slice, ...],
     dimension: int,
     feasible: Set,
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    in_set: bool,
+) -> tuple[tuple[float, ...], ...]:
     """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent.
 
     Sensitivity: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
         their mean by 2·clip/batch; all samples of an agent move the sum by 2·clip·batch, the mean by 2·clip; where the
         round's whole gradient is clipped, replacing it moves it by 2·clip.
-    Range: between any two points of 𝒳, on the same data.
+    Range: between any two points, on the same data; of 𝒳 where gradients are taken there alone (`in_set`).
     Lipschitz constant: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
         point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
 
     The regularizer's gradient is no part of it: λ times the point, whatever the data. Of two-point estimates over k
-    coordinates all is k times as much, and of the sample only the clip is known (`losses.two_point`).
+    coordinates all is k times as much, and of the sample only the clip is known (`losses.two_point`). The last numbers
+    are how far rounding moves an estimate: each of four values by the loss's `value_rounding`, over 2r.
     """
     weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
     whole, estimated = experiment.privacy.adjacency == "one-round", bool(experiment.feedback.points)
-    of_one = 2 * clip if estimated else min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
-    sensitivity, largest, lipschitz = [], [], []
+    known = stream.makes_all_losses
+    of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
+    error = 0.0
+    if estimated:
+        farthest = sqrt(len(blocks)) * feasible.diameter(dimension) / 2
+        error = loss.value_rounding(dimension, stream.feature_norm, farthest) if known else inf
+        error *= 2 / (experiment.feedback.radius * experiment.rounds**-experiment.feedback.decay)
+    sensitivity, largest, lipschitz, rounding = [], [], [], []
     for block, batch, changed in zip(blocks, samples, replaced, strict=True):
         size = block.stop - block.start
         scale = float(size) if estimated else 1.0
@@ -129,7 +147,9 @@ def _gradient_bounds(
         most = scale * 2 * clip * (1.0 if whole else terms)
         moving = size if feasible.by_blocks else dimension
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
-        smooth = scale * terms * loss.sample_smoothness(*norms)
+        smooth = scale * terms * loss.sample_smoothness(*norms) if known else inf
         lipschitz.append(smooth)
-        largest.append(min(most, smooth * feasible.diameter(moving)))
-    return tuple(sensitivity), tuple(largest), tuple(lipschitz)
+        rounding.append(scale * terms * error)
+        within = smooth * feasible.diameter(moving) + rounding[-1] if in_set or estimated else inf
+        largest.append(min(most, within))
+    return tuple(sensitivity), tuple(largest), tuple(lipschitz), tuple(rounding)

@@ -43,7 +43,7 @@ Step = Callable[[int], float]  # a step schedule: t -> the step of round t = 1, 
 Edges = frozenset[tuple[int, int]]
 Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
-ALL = slice(None)
+ALL: slice = slice(None)
 
 
 # ---------------------------------------------------------------------------------------------------------------- sets
@@ -91,15 +91,18 @@ class Run:
         epsilon, delta: `privacy.epsilon`, the paper's own parameter (inf: no noise), and `privacy.delta`.
         grad_sensitivity: by agent, how far its gradient (clipped, over its block) moves in L2 between adjacent data, at
             one point; inf: nothing bounds it.
-        grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data.
+        grad_range: by agent, how far the samples' part of it moves in L2 between any two points, on the same data; of
+            an algorithm that states `gradients_in_set`, between any two points of 𝒳.
         grad_lipschitz: by agent, the same per L2 change of the point.
         sample_weight: by agent, the factor on a sample's loss.
         replaced: by agent, how many of the samples that it sees in a round adjacent data may replace: one, or all.
         sample_sensitivity: half the most that replacing a sample changes its own gradient by at one point, unclipped.
-        sample_curvature: the largest norm of a sample's Hessian.
+        sample_curvature: the largest norm of a sample's Hessian; inf: unknown, or the loss is not known to be convex.
+        sample_rank: the largest rank of a sample's Hessian.
         least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
         steps: α, where the algorithm takes steps along a gradient (`step.kind`); see `step`.
         gdp: (ε, δ) -> the largest m for which m-GDP is (ε, δ)-DP.
+        grad_rounding: by agent, how far rounding alone moves a two-point estimate in L2, however near two points are.
     """
 
     agents: int
@@ -119,10 +122,12 @@ class Run:
     replaced: tuple[int, ...]
     sample_sensitivity: float
     sample_curvature: float
+    sample_rank: int
     least_modulus: float
     largest_smoothness: float
     steps: Any
     gdp: Callable[[float, float], float] = field(repr=False)
+    grad_rounding: tuple[float, ...] = ()
 
     @cached_property
     def step(self) -> Step:
@@ -191,6 +196,7 @@ class Algorithm(ABC, Generic[S]):
     judged_by: ClassVar[Literal["average", "last"] | None] = None  # offline: which decision its optimality gap is of
     modulus_share: ClassVar[float] = 1.0  # of the losses' strong convexity, the largest modulus for its steps
     unconstrained: ClassVar[bool] = False  # whether it never projects
+    gradients_in_set: ClassVar[bool] = False  # whether `update` takes gradients at points of 𝒳 alone; said with it
     whole_data: ClassVar[bool] = False  # whether it needs all samples in every round
     solves: ClassVar[bool] = False  # whether it minimizes its losses, by `Loss.prox` or a `Solve`
     random_start: ClassVar[bool] = False  # whether `init` is given a draw of N(0, I) instead of 0
@@ -418,6 +424,7 @@ class SampleLoss(Loss):
     predicts: ClassVar[bool] = True  # whether a_k·x is meant to be near b_k, where targets are real
     per_class: ClassVar[bool] = False  # targets are classes 0, 1, ..., and x has a row of coordinates for each of them
     has_prox: ClassVar[bool] = False  # whether `prox` is there: ℓ is twice differentiable
+    convex: ClassVar[bool] = False  # whether ℓ is known to be convex in x for every sample
     sample_modulus: ClassVar[float] = 0.0  # of strong convexity, of one sample's loss in x
 
     @classmethod
@@ -443,6 +450,22 @@ class SampleLoss(Loss):
     @classmethod
     def slope_bound(cls) -> float:
         """Sup |ℓ'| in the prediction a_k·x; inf where there is none."""
+        return inf
+
+    @classmethod
+    def hessian_rank(cls, dimension: int) -> int:
+        """Return the largest rank that the Hessian of a sample's loss can have; unless stated, that of any matrix."""
+        return dimension
+
+    @classmethod
+    def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
+        """Return how far rounding can move the computed loss of a sample; inf: unknown.
+
+        Args:
+            dimension: d.
+            norm: the largest L2 norm of the sample's features.
+            radius: the largest L2 norm of the point.
+        """
         return inf
 
     @classmethod
@@ -555,6 +578,15 @@ class Stream(ABC):
     def unproven_because(self) -> str:
         """What is read off the data, so that nothing is proven, and what would mend it; empty: nothing is."""
         return ""
+
+    @property
+    def makes_all_losses(self) -> bool:
+        """Whether each loss is surely made by `make_loss`, of `batch` samples within the bounds that are stated here.
+
+        Where it is not, constants of the loss's class bound nothing, and the gradient of a round that differs from what
+        is stated is cut as a whole to half the sensitivity that is accounted for (`losses.enforced`).
+        """
+        return False
 
     @property
     def shares(self) -> Sequence[NDArray[np.int64]] | None:

@@ -17,6 +17,8 @@ __all__ = ["Absolute"]
 class Absolute(PiecewiseLinearLoss):
     """ℓ(m, b) = |m − b|; at the kink the subgradient is 0."""
 
+    convex = True
+
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
         """ℓ."""
@@ -26,6 +28,11 @@ class Absolute(PiecewiseLinearLoss):
     def slope(prediction: Vector, target: Vector) -> Vector:
         """Sign(m − b)."""
         return np.sign(prediction - target)
+
+    @classmethod
+    def slope_bound(cls) -> float:
+        """1."""
+        return 1.0
 
     @staticmethod
     def curvature() -> float:

@@ -18,6 +18,7 @@ class Hinge(PiecewiseLinearLoss):
     """ℓ(m, b) = max(0, 1 − b m) = max(0, −b (m − b)), for b² = 1; at the kink the subgradient is 0."""
 
     needs_labels = True
+    convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:

@@ -17,6 +17,7 @@ __all__ = ["LeastSquares"]
 class LeastSquares(SmoothLoss):
     """ℓ(m, b) = (m − b)², without the factor ½; ℓ'' = 2."""
 
+    convex: ClassVar[bool] = True
     strongly_convex_link: ClassVar[bool] = True
 
     @staticmethod

@@ -50,14 +50,17 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """See `SampleLoss`: sup ℓ'' times both norms."""
-        return cls.curvature() * norm * other
+        """See `SampleLoss`: sup ℓ'' times both norms. Without convexity sup ℓ'' bounds nothing, for ℓ'' may be < 0."""
+        return cls.curvature() * norm * other if cls.convex else inf
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Sup |ℓ'|, inf where there is none: ℓ is convex, so at one end of the line."""
+        """Return sup |ℓ'| where ℓ is convex and labels are ±1, at one end of the line; else inf, unless stated."""
+        if not (cls.convex and cls.needs_labels):
+            return inf
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
-        return float(np.abs(cls.slope(ends, labels)).max())
+        largest = float(np.abs(cls.slope(ends, labels)).max())
+        return inf if np.isnan(largest) else largest
 
     def value(self, x: Vector) -> float:
         """f(x)."""
@@ -124,6 +127,13 @@ class SmoothLoss(LinearLoss):
     @abstractmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
         """ℓ'', the second derivative in the prediction, elementwise."""
+
+    @classmethod
+    def hessian_rank(cls, dimension: int) -> int:
+        """Return 1, for ℓ'' a a', where a class computes derivatives and minimizers as here; else d."""
+        names = ("value", "grad", "data_grad", "prox", "hessian")
+        as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
+        return 1 if as_here else super().hessian_rank(dimension)
 
     def hessian(self, x: Vector) -> Vector:
         """∇²f(x): (d, d), of the loss unclipped."""

@@ -11,12 +11,15 @@ from mpinodes.losses.linear import SmoothLoss
 
 __all__ = ["Logistic"]
 
+ROUNDING_UNIT = 2.0**-53
+
 
 @dataclass(frozen=True, slots=True)
 class Logistic(SmoothLoss):
     """ℓ(m, b) = ln(1 + exp(−b m)); |ℓ'| ≤ 1, ℓ'' ≤ 1/4."""
 
     needs_labels = True
+    convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
@@ -45,6 +48,11 @@ class Logistic(SmoothLoss):
         """1/(4 cosh²(m/2)), written with tanh."""
         tanh = np.tanh(0.5 * prediction)
         return 0.25 * (1.0 - tanh * tanh)
+
+    @classmethod
+    def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
+        """Bound the rounding of a·x, of d products, and of ℓ, whose slope is at most 1."""
+        return (2 * dimension + 20) * ROUNDING_UNIT * (norm * radius + 1)
 
     @staticmethod
     def curvature() -> float:

@@ -28,6 +28,7 @@ class Softmax(LinearLoss):
     """
 
     per_class = True
+    convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:

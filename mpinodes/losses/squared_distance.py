@@ -19,6 +19,7 @@ class SquaredDistance(SmoothLoss):
     """As if of a linear prediction in all but this: a sample's gradient is x − a, its Hessian I."""
 
     predicts = False
+    convex = True
     sample_modulus = 1.0
 
     @classmethod
@@ -30,6 +31,11 @@ class SquaredDistance(SmoothLoss):
     def sample_smoothness(cls, norm: float, other: float) -> float:
         """1."""
         return 1.0
+
+    @classmethod
+    def hessian_rank(cls, dimension: int) -> int:
+        """Return 1: the Hessian is I whatever the sample, so that another sample changes no determinant."""
+        return 1
 
     @property
     def weight(self) -> float:

@@ -107,6 +107,12 @@ class LabelledStream(Stream):
         return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
+    def makes_all_losses(self) -> bool:
+        """See `Stream`: true unless a class that extends this one makes, reads or checks samples by itself."""
+        names = ("of", "_own", "_require_bounds", "_batches", "_size", "_order")
+        return all(getattr(type(self), name) is getattr(LabelledStream, name) for name in names)
+
+    @property
     @abstractmethod
     def feature_bound(self) -> float:
         """The largest |feature| there can be, known without looking at the data."""

@@ -58,6 +58,11 @@ class OLR(Stream):
         """0.5 √d."""
         return 0.5 * sqrt(self.dimension)
 
+    @property
+    def makes_all_losses(self) -> bool:
+        """See `Stream`."""
+        return type(self) is OLR
+
     def of(self, agent: int) -> Callable[[int], Loss]:
         """The losses by round."""
         truth = self._truth()
