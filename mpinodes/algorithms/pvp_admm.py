@@ -35,7 +35,6 @@ class PVPADMM(Perturbed[State]):
     """Every agent sends the minimizer with noise."""
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
-    against_colluders = True
 
     def init(self, x: Vector) -> State:
         """f_i(0) = x and λ_i(0) = 0."""

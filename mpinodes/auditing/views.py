@@ -47,9 +47,10 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Whose message of a round the viewers of the run have, their own among them: (rounds, agents).
+    """Return whose message of a round the viewers of the run have, their own among them: (rounds, agents).
 
-    What is lost, or comes after the last round, counts: it was sent to them.
+    What is lost, or comes after the last round, counts: it was sent to them. A run that stops before is read as if all
+    were 0 from then on, for the viewers see when it stops.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     found = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
@@ -60,6 +61,8 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
     """The releases received, one after the other: (count,)."""
     width = count // int(received.sum())
+    if missing := len(received) - len(frames):
+        frames = np.concatenate([frames, np.zeros((missing, *frames.shape[1:]))])
     return np.asarray(frames[received][:, HEADER : HEADER + width].ravel())
 
 
@@ -69,7 +72,7 @@ Simulated = Callable[[int], Transcript]  # a run from a seed
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
     """A statistic for each adjacent data set: the linear one that tells it apart best, as far as some runs show."""
     runs = [own(seed).frames for seed in seeds]
-    mask = received(setup, len(runs[0]))
+    mask = received(setup, setup.experiment.rounds)
     count = int(mask.sum()) * len(setup.algorithm.vectors) * setup.dimension
     said = np.array([_numbers(mask, frames, count) for frames in runs])
     mean = said.mean(axis=0)

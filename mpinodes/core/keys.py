@@ -2,8 +2,10 @@
 
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
-the user's, and every draw is another. Left out is what can change none, and what no message is made of: the contents of
-data files, for a hash of private data tells whether a sample is in them. A fingerprint is no secret, so what is proven
+the user's, and every draw is another. The key covers what a file of the
+user's imports, relatively, through packages and by functions of a constant name too, and the version of mpinodes, but
+not installed packages. Left out is what can change no message, and the contents of data files, for a hash of private
+data tells whether a sample is in them. A fingerprint is no secret, so what is proven
 is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 """
 
@@ -63,7 +65,9 @@ def fingerprint(setup: Setup) -> str:
         tree.pop("faults")
     if e.feedback == Revealed():
         tree.pop("feedback")
-    tree["sources"] = [blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup)]
+    tree["version"] = sys.modules["mpinodes"].__version__  # not imported: the contract imports nothing of the package
+    # In the order of the digests: that of the paths may be another one in another folder.
+    tree["sources"] = sorted(blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup))
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
@@ -94,27 +98,44 @@ def _with_imports(file: Path, package: str) -> list[Path]:
         file: the file.
         package: an installed one that counts nevertheless.
     """
-    found, ahead = {file.resolve()}, [file]
+    found, ahead = {file.resolve()}, [(file, package)]
     while ahead:
-        for name in _imported(ahead.pop(), package):
-            origin = _origin(name, package)
-            if origin and origin.resolve() not in found:
-                found.add(origin.resolve())
-                ahead.append(origin)
+        for imported in _imported(*ahead.pop()):
+            words = imported.split(".")
+            for name in (".".join(words[:end]) for end in range(1, len(words) + 1)):
+                origin = _origin(name, package)
+                if origin and origin.resolve() not in found:
+                    found.add(origin.resolve())
+                    ahead.append((origin, name if origin.name == "__init__.py" else name.rpartition(".")[0]))
     return sorted(found)
 
 
 def _imported(file: Path, package: str) -> Iterator[str]:
-    """The names of modules, or perhaps of what is in them, that a file imports anywhere in it."""
+    """Yield the names of modules, or of what is in them, that a file imports anywhere in it.
+
+    A file that imports by a function (importlib, `__import__`) may import any module that one of its strings names.
+
+    Args:
+        file: the file.
+        package: the package that it is in, which relative imports start from.
+    """
     import ast
 
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
+    by_function = bool(names & {"import_module", "__import__", "importlib", "runpy", "pkgutil", "exec", "eval"})
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parent = ".".join([package, *([node.module] if node.module else [])]) if node.level else str(node.module)
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            parent = ".".join([*above, *([node.module] if node.module else [])])
             yield parent
             yield from (f"{parent}.{alias.name}" for alias in node.names)
+        elif by_function and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.lstrip(".")
+            if all(word.isidentifier() for word in name.split(".")):
+                yield f"{package}.{name}" if node.value.startswith(".") else name
 
 
 def _origin(name: str, package: str) -> Path | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from mpinodes.core import Event, Kind, Query, Vector
+from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 from mpinodes.mechanisms.backends import Additive, Law
 
@@ -19,8 +21,12 @@ class Gaussian(Additive):
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """`query.value` plus noise, into `out`: (d,)."""
-        if query.calibration is None:
-            raise ValueError("Gaussian noise needs a query with a calibration: its standard deviation")
+        if query.calibration is None or not isfinite(query.calibration):
+            raise BadInput(
+                f"message() of agent {noise.agent}, round {t}: calibration={query.calibration}: Gaussian noise needs "
+                "its standard deviation; for (epsilon, delta) of each release write "
+                "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
+            )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
         law = tuple.__new__(Law, (_KIND, scale))  # as Law(...), which is one more call
         return self._draw(query, law, t, noise, out)

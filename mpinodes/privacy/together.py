@@ -260,7 +260,7 @@ def _rows(setup: Setup) -> Hashable:
     return tuple(blake2b(np.asarray(of, np.int64).tobytes()).digest() for of in rows)
 
 
-# Why nothing is proven of runs of different `same_things`, by adjacency. A changed sample costs in each run at most what
+# Why nothing is proven of runs of different `same_things`, by adjacency. A changed sample costs each run at most what
 # the worst sample does. A round or an agent of one run may be spread over many of another.
 UNMAPPED = {
     "one-sample": "",

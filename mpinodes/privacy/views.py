@@ -71,19 +71,23 @@ def relayed_from(setup: Setup, events: History) -> int | None:
         return None
     if setup.links and setup.links.most_late:  # a message is then no mix of those of the round before alone
         return None
+    if setup.algorithm.settled_below and not setup.endless:  # who moves still, and the stop, tell of unheard messages
+        return None
     if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
         return None
     start = 0
     for first, some in stretches(events):
         if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any():
             return None
-        said = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0)).any(axis=1)
+        # Only a Start or a Relay states no sensitivity: any function of what was received may be in other messages.
+        said = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)
         start = first + int(np.flatnonzero(said)[-1]) + 1 if said.any() else start
     if not 0 < start < len(events):
         return None
     last = events[start - 1 : start][0]
-    told = (last.uses > 0) & ((last.kind[:, 0] != Kind.GAUSSIAN) | (last.scale[:, 0] == 0))
-    return None if told.any() else start
+    noised = last.scale[:, 0] > 0
+    unfit = (noised & (last.kind[:, 0] != Kind.GAUSSIAN)) | ((last.uses > 0) & ~noised)
+    return None if unfit.any() else start
 
 
 def weights(setup: Setup, first: int, last: int) -> Vector:

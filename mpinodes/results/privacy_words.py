@@ -30,9 +30,15 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 
 def worst(agents: list[Json]) -> Json:
-    """What the agents lose at most, as proven (unproven before all) and as claimed."""
+    """Return the largest of each number over the agents; unproven is larger than any."""
+
+    def largest(key: str) -> float | None:
+        values = [agent[key] for agent in agents]
+        return None if None in values else max(values)
+
     worst = max(agents, key=lambda a: float("inf") if a["proven"] is None else a["proven"])
-    return worst | {"claimed": max((a["claimed"] for a in agents), key=lambda claim: claim or 0.0)}
+    claimed = max((a["claimed"] for a in agents), key=lambda claim: claim or 0.0)
+    return worst | {"claimed": claimed, "proven_pure": largest("proven_pure")}
 
 
 def lines(privacy: Json, checked: list[Json] | None) -> list[str]:

@@ -111,7 +111,7 @@ class Finished:
     def _changed(self) -> Path | None:
         """A file that the samples come from, and that was written, moved or linked since the run began."""
         began = (self.place / "experiment.toml").stat().st_mtime
-        return touched_since(began, self.experiment.data, ("file", "path"))
+        return touched_since(began, self.experiment.data, ("file", "path", "dir"))
 
     def _by_summary(self, error: Exception) -> Cost:
         """By the numbers that it came to."""
@@ -359,9 +359,7 @@ def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adja
     if any(len(c) > 1 and by for c, by in zip(classes, one_by_one, strict=True)):
         said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
     if not all(one_by_one):
-        said.append(
-            "Where nothing says which sample of one run is which of another, each counts with its worst."
-        )
+        said.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
     if any("identity" not in run.experiment.data and "file" in run.experiment.data for c in classes for run in c):
         said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
     return said

@@ -47,6 +47,13 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
         noise, event = _released(mechanism, value, t, seed, calibration)
         again, same = _released(mechanism, value, t, seed, calibration)
         other, moved = _released(mechanism, value * 100 + 5, t, seed, calibration)
+        foreign, _ = _released(mechanism, value, t, seed + 1, calibration)
+        if event.scale > 0 and np.isclose(noise, foreign, rtol=1e-9, atol=0).any():
+            yield Fault(
+                "noise that does not depend on its key", f"{where}, round {t}: two keys give the same noise",
+                "draw every coordinate from noise.at(t): whoever has the file knows all other noise",
+            )  # fmt: skip
+            return
         if not np.array_equal(noise, again) or image(tuple(event)) != image(tuple(same)):
             yield Fault("own random draw", f"{where}, round {t}: two releases differ", "draw from noise.at(t) alone")
             return
