@@ -1,0 +1,364 @@
+"""Proven numbers at the edges of the contract: each case was printed too small before, as its replay shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from mpinodes.auditing.checks.faults import Report
+from mpinodes.auditing.checks.mechanisms import check_mechanism
+from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.config import registry
+from mpinodes.config.building import build
+from mpinodes.core import Kind
+from mpinodes.core.events import Layout
+from mpinodes.core.keys import fingerprint
+from mpinodes.privacy.accountant import Accountant, groups
+from mpinodes.privacy.curves import gdp_epsilon
+from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.recursive import Recursive, open_ledger
+from mpinodes.privacy.views import Relayed
+from mpinodes.results.privacy_words import worst
+from tests.helpers.accounting import DELTA, events
+from tests.helpers.parts import rows_of, setup_of
+
+BASE = {"report": False, "record": {"transcript": True}}
+
+
+def transcript_of(setup) -> Transcript:
+    _, made, frames = setup.layout.open(rows_of(setup))
+    return Transcript(setup, frames, made)
+
+
+def proven(run: Transcript):
+    accountant = Accountant(groups(run.setup), run.setup.experiment.data["partition"] == "shared")
+    accountant.compose(run.events)
+    return accountant.losses(np.array([len(run.frames)]), 1e-5, None).network[-1]
+
+
+def realised(run: Transcript, data: dict, agent: int = 0) -> float:
+    """Σ over messages of the L1 change over the scale, of an agent on other data against the same transcript."""
+    e = run.setup.experiment
+    other = Transcript(build(msgspec.structs.replace(e, data={**e.data, **data})), run.frames, run.events)
+    one, two = Replayed(run, agent), Replayed(other, agent)
+    scales = one.scale[:, 0]
+    pairs = zip(one.messages, two.messages, strict=True)
+    moved = [np.abs(a.value - b.value).sum() if hasattr(a, "value") else 0.0 for a, b in pairs]
+    return sum(m / s for m, s in zip(moved, scales, strict=True) if s)
+
+
+# ------------------------------------------------------------------------------------------------ bandit feedback
+@pytest.mark.parametrize(("target", "radius"), [(1e8, 0.01), (1e9, 0.1), (1e7, 0.001)])
+def test_rounding_of_large_losses_is_paid_for_where_two_values_are_compared(target, radius, tmp_path):
+    rounds = 60
+    for name, first in (("a", 1000.0), ("b", -1000.0)):
+        for i in range(2):
+            features, targets = np.full((rounds, 1), 1e-7), np.full(rounds, target)
+            features[0], targets[0] = 1.0, first if i == 0 else 1000.0
+            np.savez(tmp_path / f"{name}-{i}.npz", features=features, targets=targets)
+    data = {"file": str(tmp_path / "a-{agent}.npz"), "targets": "real", "bound": 1.0, "columns": 1, "shuffle": False}
+    asked = {
+        **BASE, "algorithm": {"name": "dpps"}, "data": data, "rounds": rounds,
+        "problem": {"loss": "least-squares", "set": "box", "radius": 50.0}, "step": {"kind": "constant", "value": 0.02},
+        "topology": {"name": "complete", "agents": 2}, "privacy": {"clip": 5.0, "epsilon": 1.0},
+        "feedback": {"points": 2, "radius": radius, "decay": 0.0},
+    }  # fmt: skip
+    most, least = 0.0, np.inf
+    for seed in range(12):
+        run = transcript_of(setup_of({**asked, "seed": seed}))
+        most = max(most, realised(run, {"file": str(tmp_path / "b-{agent}.npz")}))
+        least = min(least, proven(run).pure)
+    assert 1.0 < most <= least
+
+
+def test_rounding_of_small_losses_costs_next_to_nothing():
+    words = "algorithm.name=dpps rounds=30 data.name=unit-ball data.total=300 problem.radius=2"
+    share = transcript_of(setup_of(f"{words} feedback.points=2")).events.leakage("offset")[5:]
+    assert 0 < share.max() < 1e-9
+
+
+# ------------------------------------------------------------------------------------------------ gradients anywhere
+LAZY = """
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+from mpinodes.core import Algorithm, Feedback, Query, Start, Vector
+__all__ = ["Lazy"]
+
+class State(NamedTuple):
+    x: Vector
+
+@dataclass(frozen=True)
+class Lazy(Algorithm[State]):
+    decomposable = True
+    mixings = ("metropolis",)
+    hidden = ("x",)
+
+    def init(self, x):
+        return State(x)
+
+    def message(self, s, here):
+        if here.t == 1:
+            return Start()
+        alpha, i = self.run.step(here.t - 1), here.agent
+        l2 = alpha * self.run.grad_sensitivity[i]
+        leaks = Feedback(l2, alpha * self.run.grad_lipschitz[i], alpha * self.run.grad_range[i])
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
+
+    def update(self, s, here, inbox, loss):
+        return State(inbox.mix() - self.run.step(here.t) * loss.grad(s.x))
+
+    def decision(self, s):
+        return self.run.feasible.project(s.x)
+"""
+
+
+@pytest.mark.parametrize(("kind", "radius"), [("ball", 0.001), ("box", 0.01), ("ball", 0.1)])
+def test_a_gradient_outside_of_a_small_set_is_paid_for(kind, radius, tmp_path):
+    (tmp_path / "lazy.py").write_text(LAZY)
+    for name, first in (("a", 100.0), ("b", -100.0)):
+        for i in range(3):
+            targets = np.where(np.arange(40) == 0, first if i == 0 else 0.0, 0.0)
+            np.savez(tmp_path / f"{name}-{i}.npz", features=np.ones((40, 1)), targets=targets)
+    data = {"file": str(tmp_path / "a-{agent}.npz"), "targets": "real", "bound": 1.0, "columns": 1, "shuffle": False}
+    asked = {
+        **BASE, "algorithm": {"path": str(tmp_path / "lazy.py")}, "data": data, "rounds": 40,
+        "problem": {"loss": "least-squares", "set": kind, "radius": radius},
+        "step": {"kind": "constant", "value": 0.45}, "topology": {"name": "complete", "agents": 3},
+        "privacy": {"clip": 1.0, "epsilon": 5.0},
+    }  # fmt: skip
+    run = transcript_of(setup_of(asked))
+    assert 20 < realised(run, {"file": str(tmp_path / "b-{agent}.npz")}) <= proven(run).pure
+
+
+# ------------------------------------------------------------------------------------------------ streams of the user's
+STREAM = """
+from dataclasses import dataclass, replace
+import numpy as np
+from mpinodes.core import Loss
+from mpinodes.losses.least_squares import LeastSquares
+from mpinodes.streams.labelled import LabelledStream, in_memory
+__all__ = ["Own"]
+
+class Steep(Loss):
+    def __init__(self, a, b): self.a, self.b = a, b
+    def value(self, x): return 500.0 * float(self.a @ x - self.b) ** 2
+    def grad(self, x, block=slice(None)): return self.data_grad(x, block)
+    def data_grad(self, x, block=slice(None)): return (1000.0 * (self.a @ x - self.b) * self.a)[block]
+    def prox(self, v, step, near, tolerance): raise NotImplementedError
+
+@dataclass(frozen=True)
+class Own(LabelledStream):
+    flip: int = 0
+    kind: str = "weight"
+    name = "own"
+    feature_bound = 1.0
+    drawn_from_seed = True
+
+    def open(self):
+        signs = np.where(np.arange(64) % 2, 1.0, -1.0)
+        points = np.stack([np.ones(64), signs], axis=1)
+        if self.flip:
+            points[self.flip - 1] *= [-1.0, 1.0]
+        return in_memory(points, signs), None
+
+    def of(self, agent):
+        losses = super().of(agent)
+        def own(t):
+            loss = losses(t)
+            if self.kind == "weight":
+                return replace(loss, divisor=loss.divisor / 20.0)
+            if self.kind == "rows":
+                rows = np.full(5, 0)
+                return replace(loss, features=loss.features[rows], targets=loss.targets[rows])
+            if self.kind == "negative":
+                return replace(loss, divisor=-0.01)
+            if self.kind == "class":
+                return LeastSquares(loss.features, 50 * loss.targets, loss.clip, loss.whole, loss.divisor / 9)
+            return Steep(loss.features[0], loss.targets[0])
+        return own
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["dola", "dpps", "weight-balancing"])
+@pytest.mark.parametrize("kind", ["weight", "rows", "negative", "class", "opaque"])
+def test_what_a_users_stream_yields_is_held_to_what_is_accounted_for(algorithm, kind, tmp_path):
+    (tmp_path / "own.py").write_text(STREAM)
+    data = {"path": str(tmp_path / "own.py"), "kind": kind, "shuffle": False, "partition": "even"}
+    bounded = {} if algorithm == "weight-balancing" else {"set": "box", "radius": 1000.0}
+    asked = {
+        **BASE, "algorithm": {"name": algorithm}, "data": data, "rounds": 20,
+        "problem": {"loss": "logistic", "regularizer": 0.0, **bounded}, "step": {"kind": "inverse-sqrt"},
+        "topology": {"agents": 2, **({"name": "complete"} if algorithm == "dola" else {})},
+        "privacy": {"clip": 0.5, "epsilon": 1.0},
+    }  # fmt: skip
+    run = transcript_of(setup_of(asked))
+    share = run.setup.stream.shares[0]
+    found = realised(run, {"flip": int(share[3]) + 1})
+    assert 0 < found <= proven(run).pure * (1 + 1e-9)
+
+
+# ------------------------------------------------------------------------------------------------ losses of the user's
+def test_what_a_loss_does_not_state_counts_as_the_worst():
+    from mpinodes.losses.linear import SmoothLoss
+    from mpinodes.losses.logistic import Logistic
+
+    class Mine(SmoothLoss):
+        __slots__ = ()
+        point = staticmethod(lambda m, b: np.logaddexp(m, -m) * b**2)
+        slope = staticmethod(lambda m, b: np.tanh(m) * b**2)
+        bend = staticmethod(lambda m, b: (1 - np.tanh(m) ** 2) * b**2)
+        curvature = staticmethod(lambda: 1.0)
+
+    class Curved(Logistic):
+        __slots__ = ()
+
+        def hessian(self, x):
+            return np.eye(len(x))
+
+    assert Mine.slope_bound() == Mine.sample_smoothness(1.0, 1.0) == np.inf
+    assert (Mine.hessian_rank(7), Curved.hessian_rank(7), Logistic.hessian_rank(7)) == (1, 7, 1)
+    assert Logistic.slope_bound() == 1.0
+
+
+def test_a_hessian_of_higher_rank_costs_a_minimizer_more():
+    words = "algorithm.name=dvp-admm rounds=4"
+    setup = setup_of(words)
+    algorithm = setup.algorithm
+    state = algorithm.init(np.zeros(setup.dimension))
+    d = setup.dimension
+    one = algorithm.problem(state, 0, 1).log_volume
+    full = replace(algorithm, run=replace(setup.run, sample_rank=d)).problem(state, 0, 1)
+    modulus = 1 / full.stretch
+    each = setup.run.sample_weight[0] * setup.run.sample_curvature / modulus
+    assert one == pytest.approx(np.log1p(each))
+    assert full.log_volume == pytest.approx(d * np.log1p(each))
+    unknown = replace(algorithm, run=replace(setup.run, sample_curvature=np.inf)).problem(state, 0, 1)
+    assert unknown.log_volume == np.inf
+
+
+# ------------------------------------------------------------------------------------------------ hidden changes
+def test_a_hidden_change_moves_all_coordinates_unless_fewer_are_stated():
+    made = events(6, l1=1.0, l2=1.0, uses=np.arange(6), largest=1.0, lipschitz=0.5)
+    for dimension, coordinates, root in ((9, 0, 3.0), (9, 4, 2.0), (9, 20, 3.0), (1, 0, 1.0)):
+        made.data["leakage"]["coordinates"] = coordinates
+        wide = type(made)(made.data, dimension)
+        np.testing.assert_array_equal(wide.l1_per_l2, root)
+    released = np.zeros((3, 1), Layout(9).record)
+    released["event"]["l1"], released["event"]["l2"] = 1.0, 2.0
+    assert (type(made)(released, 9).l1_per_l2 == 0.5).all()
+
+
+@pytest.mark.parametrize("rounds", [50, 300])
+@pytest.mark.parametrize("smoothness", [0.25, 0.9])
+def test_gaussian_noise_with_hidden_state_costs_the_recursion(rounds, smoothness):
+    """D-PSGD with steps 1/√t, noise in proportion to each release's own sensitivity."""
+    a = 1 / np.sqrt(np.maximum(np.arange(rounds), 1))
+    made = events(
+        rounds, kind=Kind.GAUSSIAN, scale=a * 2, l1=a * 2, l2=a * 2, uses=np.arange(rounds), largest=a * 2,
+        lipschitz=a * smoothness,
+    )  # fmt: skip
+    made.data["leakage"]["transition"] = 0.0
+    ledger = open_ledger(made, Uses.of(made, lambda t: [t - 1]))
+    assert isinstance(ledger, Recursive)
+    pure, rho = ledger.at(rounds)
+    worst_square = 0.0
+    for used in range(1, rounds):
+        h, total = 2 * a[used], 1.0
+        for t in range(used + 1, rounds):
+            h = a[t] * min(2.0, smoothness * h)
+            total += (h / (2 * a[t])) ** 2
+        worst_square = max(worst_square, total)
+    assert np.isinf(pure[rho > 0]).all()
+    mine, hand = (gdp_epsilon(sqrt(square), DELTA) for square in (2 * rho.max(), worst_square))
+    assert hand * (1 - 1e-9) <= mine <= hand * 1.01
+
+
+# ------------------------------------------------------------------------------------------------ views, keys, words
+@pytest.mark.parametrize("topology", ["star", "ring", "complete"])
+def test_a_node_is_not_said_to_learn_less_where_a_rule_stops_the_run(topology):
+    words = f"algorithm.name=two-stage-gaussian rounds=30 algorithm.gradient_rounds=1 topology.name={topology}"
+    for stop, is_linear in ((0.5, False), (0.0, True)):
+        setup = setup_of(f"{words} algorithm.stop={stop} topology.agents=5")
+        run = transcript_of(setup)
+        assert (Relayed.of(setup, run.events) is not None) == is_linear
+
+
+FILES = {
+    "relative": (
+        {"lib/__init__.py": "from .core import STEP\n", "lib/core.py": "STEP = 0.5\n"}, "import lib", "lib/core.py",
+    ),
+    "package": ({"pack/__init__.py": "STEP = 0.5\n", "pack/sub.py": "X = 1\n"}, "import pack.sub", "pack/__init__.py"),
+    "sibling": (
+        {"three/__init__.py": "", "three/a.py": "from . import b\n", "three/b.py": "S = 1\n"}, "from three.a import b",
+        "three/b.py",
+    ),
+    "above": (
+        {"up/__init__.py": "", "up/in_/__init__.py": "from ..low import S\n", "up/low.py": "S = 1\n"}, "import up.in_",
+        "up/low.py",
+    ),
+    "by function": ({"helped.py": "S = 1\n"}, "import importlib\nh = importlib.import_module('helped')", "helped.py"),
+    "by name": ({"aided.py": "S = 1\n"}, "h = __import__('aided')", "aided.py"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", FILES)
+def test_the_noise_depends_on_all_code_that_is_imported(how, tmp_path, monkeypatch):
+    files, imports, edited = FILES[how]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "mine.py").write_text(f"{imports}\n{LAZY}")
+    setup = setup_of({"algorithm": {"path": str(tmp_path / "mine.py")}, "data": {"name": "unit-ball"}, "rounds": 5})
+    before = fingerprint(setup)
+    (tmp_path / edited).write_text("S = 2\nSTEP = 2\n")
+    assert fingerprint(setup) != before
+
+
+def test_the_noise_depends_on_the_version(monkeypatch):
+    setup = setup_of("algorithm.name=dola rounds=5")
+    before = fingerprint(setup)
+    monkeypatch.setattr("mpinodes.__version__", "another")
+    assert fingerprint(setup) != before
+
+
+NOISE = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Event, Kind, Mechanism
+__all__ = ["Known"]
+
+@dataclass(frozen=True)
+class Known(Mechanism):
+    def release(self, query, t, noise, out):
+        wanted = query.l1 if query.calibration is None else query.calibration
+        scale = (wanted if self.constant is None else self.constant) / self.epsilon
+        fixed = np.random.default_rng([t, noise.agent]).laplace(size=out.shape)
+        drawn = noise.at(t).laplace(size=out.shape)
+        out[:] = query.value + scale * np.where(np.arange(len(out)) {test}, fixed, drawn)
+        return Event.of(query, Kind.LAPLACE, scale)
+"""
+
+
+@pytest.mark.parametrize(("test", "is_found"), [(">= 0", True), ("== 3", True), ("< 0", False)])
+def test_noise_that_does_not_depend_on_its_key_is_a_fault(test, is_found, tmp_path):
+    path = tmp_path / "known.py"
+    path.write_text(NOISE.replace("{test}", test))
+    report = Report()
+    check_mechanism(registry.from_path(registry.MECHANISMS, str(path)), str(path), Path(tmp_path), 0, report)
+    assert any("its key" in fault.line for fault in report.faults) == is_found
+
+
+def test_the_worst_agents_numbers_are_each_the_largest():
+    agents = [
+        {"claimed": 1.0, "proven_pure": 9.0, "proven": 2.0, "rule": "RDP"},
+        {"claimed": 3.0, "proven_pure": 5.0, "proven": 4.0, "rule": "pure"},
+    ]
+    assert worst(agents) == {"claimed": 3.0, "proven_pure": 9.0, "proven": 4.0, "rule": "pure"}
+    assert worst([*agents, agents[0] | {"proven_pure": None}])["proven_pure"] is None
