@@ -2,11 +2,10 @@
 
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
-the user's, and every draw is another. The key covers what a file of the
-user's imports, relatively, through packages and by functions of a constant name too, and the version of mpinodes, but
-not installed packages. Left out is what can change no message, and the contents of data files, for a hash of private
-data tells whether a sample is in them. A fingerprint is no secret, so what is proven
-is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by
+functions of a constant name too, but neither installed packages nor the version of mpinodes. Left out is what can change
+no message, and the contents of data files, for a hash of private data tells whether a sample is in them. A fingerprint is
+no secret, so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ def fingerprint(setup: Setup) -> str:
         tree.pop("faults")
     if e.feedback == Revealed():
         tree.pop("feedback")
-    tree["version"] = sys.modules["mpinodes"].__version__  # not imported: the contract imports nothing of the package
     # In the order of the digests: that of the paths may be another one in another folder.
     tree["sources"] = sorted(blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup))
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
