@@ -2,10 +2,11 @@
 
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
-the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by
-functions of a constant name too, but neither installed packages nor the version of mpinodes. Left out is what can change
-no message, and the contents of data files, for a hash of private data tells whether a sample is in them. A fingerprint is
-no secret, so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
+function of a constant name too, but neither installed packages nor the version of mpinodes. Left out is what can change
+no message, and the contents of data files, for a hash of private data tells whether a sample is in them. A fingerprint
+is no secret, so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see
+`Experiment.secret`.
 """
 
 from __future__ import annotations
