@@ -27,8 +27,9 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
         raise BadInput(f"data.file: a data frame whose columns are {names}: each needs a name of its own")
-    numbers = {"float32": "float64", "bool": "int64", "boolean": "Int64"}  # not as words
-    kinds = {name: numbers[str(kind)] for name, kind in frame.dtypes.items() if str(kind) in numbers}
+    frame = frame.set_axis(names, axis=1)  # of names in levels, pandas writes a line for each level
+    numbers = {"b": "Int64", "f": "Float64"}  # not as words, and float32 with all its digits
+    kinds = {name: numbers[k.kind] for name, k in frame.dtypes.items() if k.kind in numbers and k != "float64"}
     text = frame.astype(kinds).to_csv(index=False)
     path = FOLDER / f"{blake2b(text.encode(), digest_size=8).hexdigest()}.csv"
     try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BufferedIOBase
-from math import isfinite
+from math import isfinite, nan
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeAlias
@@ -18,9 +19,9 @@ from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
 from mpinodes.formats.shelf import Bytes, unpacked_once
 
-Labels: TypeAlias = tuple[
-    float | str, ...
-]  # the two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so
+# The two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so.
+Labels: TypeAlias = tuple[bool | float | str, ...]
+TRUTH = {"true": 1.0, "false": 0.0}  # as pandas, R and spreadsheets write them
 LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
 
 
@@ -36,6 +37,7 @@ class Source:
         upstream: How many records the upstream files of this name have; None: unknown.
         files: Where the samples come from.
         records: How many these files have; -1: as many as there are targets.
+        columns: The names of the features and then of the target; empty: the file has none.
     """
 
     targets: NDArray[np.float64]
@@ -44,6 +46,7 @@ class Source:
     upstream: int | None = None
     files: tuple[Path, ...] = ()
     records: int = -1
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.records < 0:
@@ -94,8 +97,11 @@ def _unpacked(path: Path, packed: BufferedIOBase) -> bytearray:
 
 
 def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
-    """Of each line that is not blank: its number from 1, where it starts, where its newline is."""
-    number, start = 1, 0
+    """Of each line that is not blank: its number from 1, where it starts, where its newline is.
+
+    A byte-order mark belongs to no line.
+    """
+    number, start = 1, 3 if data[:3] == b"\xef\xbb\xbf" else 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -107,26 +113,35 @@ def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
 def signed(place: str, target: str | float, labels: Labels) -> float:
     """A target as −1 or +1, where it is the first or the second of two labels, and as its place among more.
 
-    A word is compared as it stands.
-
     Raises:
         BadInput: it is none; names the place.
     """
-    for k, label in enumerate(labels):
-        if _same(target, label):
-            return 2.0 * k - 1 if len(labels) == 2 else float(k)
+    if (k := _label_of(target, labels)) is not None:
+        return 2.0 * k - 1 if len(labels) == 2 else float(k)
     said = [repr(label) if isinstance(label, str) else f"{label:g}" for label in labels]
     none = f"neither {said[0]} nor {said[1]}" if len(labels) == 2 else f"none of {', '.join(said)}"
     raise BadInput(f"{place}: label {shown(str(target).strip())} is {none}")
 
 
-def _same(target: str | float, label: str | float) -> bool:
-    if isinstance(label, str):
-        return str(target).strip().strip('"') == label
+@lru_cache(typed=True)
+def _label_of(target: str | float, labels: Labels) -> int | None:
+    """Return the place of the label that a target is; None: the target is no label, or more than one.
+
+    Words are compared without the blanks around them, and only where no word is the same, by the numbers that they
+    are: 1 is the label of 1.0 and of True, too.
+    """
+    word = str(target).strip()
+    same = [k for k, label in enumerate(labels) if str(label).strip() in (word, word.strip('"'))]
+    same = same or [k for k, label in enumerate(labels) if number_of(str(label)) == number_of(word)]
+    return same[0] if len(same) == 1 and target == target else None  # not of NaN, which a file may hold as a number
+
+
+def number_of(text: str) -> float:
+    """Return the number that an entry of a text file is, or 1 or 0 for true or false; NaN: neither."""
     try:
-        return float(target) == label
+        return float(text) if text.isascii() and "_" not in text else nan
     except ValueError:
-        return False
+        return TRUTH.get(text.strip().lower(), nan)
 
 
 def unfit(number: float) -> str:
@@ -140,3 +155,8 @@ def shown(text: bytes | str) -> str:
     """A piece of a file, fit for an error message."""
     text = text if isinstance(text, str) else text.decode(errors="replace")
     return repr(text if len(text) <= 24 else f"{text[:24]}...")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for an error message, the first of many."""
+    return ", ".join(names[:20]) + ", ..." * (len(names) > 20)

@@ -8,7 +8,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import libsvm
 from mpinodes.formats.shelf import Arrays, once
-from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, shown, signed, unfit
+from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, listed, number_of, shown, signed, unfit
 
+INDEX = ("Unnamed: 0", "__index_level_0__")  # what pandas and others call an index that has no name
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
@@ -62,20 +63,17 @@ def read(path: Path, stated: Stated = NOTHING) -> Source:
     if stated.target and path.suffix not in (".csv", ".parquet"):
         raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
     if path.suffix in DENSE:
-        features, targets = once(path, repr(stated), lambda: DENSE[path.suffix](path, stated))
-        return _source(path, features, targets)
+        features, targets, names = once(path, repr(stated), lambda: DENSE[path.suffix](path, stated))
+
+        def chosen(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.asarray(features[rows], np.float64)
+
+        return Source(targets, features.shape[1], chosen, None, (path,), columns=tuple(names.tolist()))
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     raise BadInput(
         f"{path}: a file of one's own ends in .npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
     )
-
-
-def _source(path: Path, features: NDArray[Any], targets: NDArray[np.float64]) -> Source:
-    def chosen(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return features[rows].astype(np.float64, copy=False)
-
-    return Source(targets, features.shape[1], chosen, None, (path,))
 
 
 def _npz(path: Path, stated: Stated) -> Arrays:
@@ -99,7 +97,7 @@ def _npz(path: Path, stated: Stated) -> Arrays:
         raise BadInput(f"{path}: {len(features)} rows in `features`, but {len(targets)} in `targets`")
     if stated.columns and features.shape[1] != stated.columns:
         raise BadInput(f"{path}: `features` has {features.shape[1]} columns; {stated.columns} expected (data.columns)")
-    return features, targets
+    return features, targets, np.array([], str)
 
 
 def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArray[np.float64]:
@@ -109,11 +107,8 @@ def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArra
         return _numbers(path, values, 1).astype(np.float64)
     if values.ndim != 1 or values.dtype.kind not in "biufU" or not values.size:
         raise BadInput(f"{path}: `targets` is {values.dtype} of shape {values.shape}; labels of shape (N,) expected")
-    found, first, which = np.unique(values, return_index=True, return_inverse=True)
-    signs = np.empty(len(found))
-    for k in np.argsort(first):  # so that the first wrong one of the file is named
-        signs[k] = signed(f"{path}: targets[{first[k]}] (from 0)", found[k].item(), labels)
-    return signs[which]
+    pairs = enumerate(values.tolist())
+    return np.array([signed(f"{path}: targets[{k}] (from 0)", target, labels) for k, target in pairs])
 
 
 def _numbers(path: Path, values: NDArray[Any] | bytes, dimensions: int) -> NDArray[Any]:
@@ -129,16 +124,12 @@ def _numbers(path: Path, values: NDArray[Any] | bytes, dimensions: int) -> NDArr
     return values
 
 
-def _finite(text: str) -> bool:
-    try:
-        return text.isascii() and "_" not in text and isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _entries(line: str) -> list[str]:
+def _entries(place: str, line: str) -> list[str]:
     """Of a line of a .csv, which may be in quotes."""
-    return next(csv.reader([line])) if '"' in line else line.split(",")
+    try:
+        return next(csv.reader([line], skipinitialspace=True)) if '"' in line else line.split(",")
+    except csv.Error as error:
+        raise BadInput(f"{place}: {error}") from error
 
 
 def _holds_names(place: str, entries: Sequence[str], stated: Stated) -> bool:
@@ -153,27 +144,34 @@ def _holds_names(place: str, entries: Sequence[str], stated: Stated) -> bool:
                 f"{place}: data.target = {stated.target!r} names a column, and data.header=false says none has"
             )
         return stated.header
-    if all(map(_finite, entries)):
+    finite = [isfinite(number_of(entry)) for entry in entries]
+    if all(finite):
         raise BadInput(
             f"{place}: numbers alone, which may be names or the first sample: set data.header=true or data.header=false"
         )
-    return not any(map(_finite, entries[:-1] if stated.labels and not stated.target else entries))
+    return not any(finite[:-1] if stated.labels and not stated.target else finite)
 
 
-def _place_of(place: str, target: str, names: Sequence[str]) -> int:
-    """The target among the columns.
+def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArray[np.str_]]:
+    """Return the place of the target among the columns, and the names of the features and then of the target.
 
     Raises:
-        BadInput: none, or more than one, has its name.
+        BadInput: none, or more than one, has its name; or a column is an index that was written along.
     """
-    stripped = [name.strip() for name in names]
+    stripped, target = [name.strip() for name in names], target.strip()
+    if index := [name for k, name in enumerate(stripped) if name.startswith(INDEX) or not (name or k)]:
+        raise BadInput(
+            f"{place}: a column called {index[0]!r}, as an index that was written along is: leave it out (in pandas "
+            "to_csv(index=False), in R row.names=FALSE), or give it a name if it is a feature"
+        )
     if target and stripped.count(target) != 1:
         number = stripped.count(target)
-        listed = ", ".join(stripped[:20]) + ", ..." * (len(stripped) > 20)
         raise BadInput(
-            f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed}"
+            f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed(stripped)}"
         )
-    return stripped.index(target) if target else -1
+    at = stripped.index(target) if target else -1
+    stripped.append(stripped.pop(at))
+    return at, np.array(stripped)
 
 
 def _column(place: int, at: int, width: int) -> int:
@@ -185,10 +183,10 @@ def _column(place: int, at: int, width: int) -> int:
 def _csv(path: Path, stated: Stated) -> Arrays:
     data = content(path)
     numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
-    at = -1  # the target
+    at, names = -1, np.array([], str)  # the target's place
     for line, start, end in lines(data):
         place = f"{path}: line {line}"
-        entries = _entries(bytes(data[start:end]).decode("utf-8-sig", errors="replace"))
+        entries = _entries(place, bytes(data[start:end]).decode("utf-8-sig", errors="replace"))
         if first and not width:
             width = len(entries)
         if width < 2:
@@ -199,19 +197,19 @@ def _csv(path: Path, stated: Stated) -> Arrays:
                 f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
             )
         if first and _holds_names(place, entries, stated):
-            first, at = False, _place_of(place, stated.target, entries)
+            first, (at, names) = False, _place_of(place, stated.target, entries)
             continue
         first = False
         target = entries.pop(at)
         words = entries if stated.labels else [*entries, target]
-        good = list(map(_finite, words))
+        row = list(map(number_of, words))
+        good = list(map(isfinite, row))
         if not all(good):
             column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
             if column == width - 1:
                 remedy += "; data.labels states labels that are words"
             entry = shown(words[column].strip())
             raise BadInput(f"{place}, column {_column(column, at, width)}: {entry} is not a finite number{remedy}")
-        row = list(map(float, words))
         if wrong := unfit(largest := max(row, key=abs)):
             column = row.index(largest)
             raise BadInput(f"{place}, column {_column(column, at, width)}: {shown(words[column].strip())} {wrong}")
@@ -219,7 +217,7 @@ def _csv(path: Path, stated: Stated) -> Arrays:
         targets.append(signed(place, target, stated.labels) if stated.labels else row[-1])
     if not targets:
         raise BadInput(f"{path}: empty: no line of numbers")
-    return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets)
+    return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets), names
 
 
 def _parquet(path: Path, stated: Stated) -> Arrays:
@@ -244,27 +242,33 @@ def _parquet(path: Path, stated: Stated) -> Arrays:
         raise BadInput(
             f"{path}: {len(names)} columns, but data.columns = {stated.columns} and a target make {stated.columns + 1}"
         )
-    at = _place_of(str(path), stated.target, names) % len(names)
+    at, ordered = _place_of(str(path), stated.target, names)
+    at %= len(names)
     features = np.empty((len(frame), len(names) - 1))
     for place, column in enumerate(k for k in range(len(names)) if k != at):
         features[:, place] = _column_of(path, names[column], frame.iloc[:, column])
-    found = frame.iloc[:, at]
+    target = frame.iloc[:, at]
     if not stated.labels:
-        return features, _column_of(path, names[at], found)
-    signs = {value: signed(f"{path}: column {names[at]!r}", value, stated.labels) for value in found.unique().tolist()}
-    return features, np.array([signs[value] for value in found.tolist()])
+        return features, _column_of(path, names[at], target), ordered
+    where = f"{path}: column {names[at]!r}, row "
+    if (missing := target.isna().to_numpy()).any():
+        raise BadInput(f"{where}{missing.argmax()} (from 0) is missing: a label expected")
+    words = [value if isinstance(value, (int, float, str)) else str(value) for value in target.tolist()]
+    signs = [signed(f"{where}{row} (from 0)", word, stated.labels) for row, word in enumerate(words)]
+    return features, np.array(signs), ordered
 
 
 def _column_of(path: Path, name: str, column: Any) -> NDArray[np.float64]:
-    """One of a data frame's, once it is checked."""
-    remedy = "; words become numbers by pandas.get_dummies" if column.dtype.kind not in "biuf" else ""
-    if remedy:
-        raise BadInput(f"{path}: column {name!r} holds {column.dtype}: numbers expected{remedy}")
-    values: NDArray[np.float64] = column.to_numpy(np.float64, na_value=np.nan)
+    """One of a data frame's, once it is checked; categories, decimals and texts may be numbers, as in a .csv."""
+    numeric = column.dtype.kind in "biuf"
+    words = map(str, column)
+    values = np.asarray(column.to_numpy(np.float64, na_value=nan) if numeric else list(map(number_of, words)))
     wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(wrong):
-        value = float(values[wrong[0]])
-        raise BadInput(f"{path}: column {name!r}, row {wrong[0]} (from 0) is {value:g}: it {unfit(value)}")
+        row, value = wrong[0], float(values[wrong[0]])
+        entry = f"{value:g}" if numeric else shown(str(column.iloc[row]))
+        remedy = "" if numeric else "; words become numbers by pandas.get_dummies"
+        raise BadInput(f"{path}: column {name!r}, row {row} (from 0) is {entry}: it {unfit(value)}{remedy}")
     return values
 
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, table
+from mpinodes.formats.source import listed
 from mpinodes.streams.files import Train, against_rest, numbered
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 
@@ -39,7 +40,7 @@ class File(LabelledStream):
         Meta(description="data.name=file: two labels (data.labels), any number of classes, or real targets"),
     ] = "labels"
     labels: Annotated[
-        tuple[float | str, ...],
+        tuple[bool | float | str, ...],
         Meta(
             description='data.name=file: the two labels there can be, as [0, 1] or ["no", "yes"]; the first becomes '
             "-1, the second +1, and a target that is neither is refused; of data.targets=classes all there can be. "
@@ -86,7 +87,8 @@ class File(LabelledStream):
     def __post_init__(self) -> None:
         if self.labels and self.targets == "real":
             raise BadInput(f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of them out")
-        if len(set(self.labels)) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
+        distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
+        if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
             wanted = "two different labels expected, as [0, 1]"
             if self.targets == "classes":
                 wanted = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
@@ -153,6 +155,13 @@ class File(LabelledStream):
                 raise BadInput(
                     f"{path}: {source.dimension} features, but {paths[0]} has {sources[0].dimension}; "
                     "data.columns states the number"
+                )
+        named = [(path, source.columns) for path, source in zip(paths, sources, strict=True) if source.columns]
+        for path, columns in named:
+            if columns != named[0][1]:
+                raise BadInput(
+                    f"{path}: features and target are {listed(columns)}; but of {named[0][0]} {listed(named[0][1])}: "
+                    "give all files the same columns in the same order"
                 )
         return sources
 

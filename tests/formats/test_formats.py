@@ -512,7 +512,13 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
 @pytest.mark.parametrize(
     ("columns", "stated", "message"),
     [
-        ({"a": ["x", "y", "z"]}, {}, "column 'a' holds .*numbers expected; words become numbers by pandas.get_dummies"),
+        (
+            {"a": ["1", "y", "z"]},
+            {},
+            r"column 'a', row 1 \(from 0\) is 'y': it is not finite; words become numbers by pandas.get_dummies",
+        ),
+        ({"a": [[1], [2], [3]]}, {}, r"column 'a', row 0 \(from 0\) is '\[1\]'"),
+        ({"a": pandas.array([1, 2, None], "Int64")}, {}, r"column 'a', row 2 \(from 0\) is nan"),
         ({"d": [1, None, 2]}, {}, r"column 'd', row 1 \(from 0\) is nan: it is not finite"),
         ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\) is 1e\+101: it is above"),
         ({}, {"header": True}, "own.parquet: data.header is for a .csv"),
@@ -521,13 +527,95 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         (
             {"d": ["no", "yes", "maybe"]},
             {"labels": ("no", "yes")},
-            "column 'd': label 'maybe' is neither 'no' nor 'yes'",
+            r"column 'd', row 2 \(from 0\): label 'maybe' is neither 'no' nor 'yes'",
         ),
+        ({"Unnamed: 0": [0, 1, 2]}, {}, "a column called 'Unnamed: 0', as an index that was written along"),
     ],
 )
 def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
     frame(**columns).to_parquet(tmp_path / "own.parquet")
     assert re.search(message, error(table.read, tmp_path / "own.parquet", table.Stated(**stated)))
+
+
+DATES = pandas.to_datetime(["2020-01-01"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (pandas.array([1, None, 0], "Int64"), "row 1 (from 0) is missing: a label expected"),
+        (pandas.array([True, False, None], "boolean"), "row 2 (from 0) is missing: a label expected"),
+        (pandas.array(["1", None, "0"], "string"), "row 1 (from 0) is missing: a label expected"),
+        (pandas.Categorical(["1", "0", None]), "row 2 (from 0) is missing: a label expected"),
+        ([None, True, False], "row 0 (from 0) is missing: a label expected"),
+        ([1.0, np.nan, 0.0], "row 1 (from 0) is missing: a label expected"),
+        (DATES, "row 0 (from 0): label '2020-01-01 00:00:00' is neither 0 nor 1"),
+        (DATES.date, "row 0 (from 0): label '2020-01-01' is neither 0 nor 1"),
+        ([[1], [0], [1]], "row 0 (from 0): label '[1]' is neither 0 nor 1"),
+        ([{"a": 1}, {"a": 0}, {"a": 1}], "row 0 (from 0): label \"{'a': 1}\" is neither 0 nor 1"),
+        ([b"1", b"0", b"1"], "row 0 (from 0): label \"b'1'\" is neither 0 nor 1"),
+        (DATES - DATES[0], "row 0 (from 0): label '0 days 00:00:00' is neither 0 nor 1"),
+    ],
+)
+def test_a_parquet_target_that_is_no_label_is_named_with_its_row(tmp_path, target, message):
+    frame(d=target).to_parquet(tmp_path / "own.parquet")
+    told = error(table.read, tmp_path / "own.parquet", table.Stated(labels=(0.0, 1.0)))
+    assert told == f"{tmp_path / 'own.parquet'}: column 'd', {message}"
+
+
+@pytest.mark.parametrize("missing", ["None", "nan", "<NA>"])
+def test_what_is_missing_is_no_label_whatever_labels_are_called(tmp_path, missing):
+    frame(d=["yes", None, "yes"]).to_parquet(tmp_path / "own.parquet")
+    assert "row 1 (from 0) is missing" in error(
+        table.read, tmp_path / "own.parquet", table.Stated(labels=(missing, "yes"))
+    )
+    file = npz(tmp_path / "own.npz", targets=np.array([1, np.nan, 1]))
+    assert "targets[1] (from 0): label 'nan' is neither" in error(table.read, file, table.Stated(labels=(missing, 1.0)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",a,b,y\n0,.1,.2,1\n1,.3,.4,0\n",
+        '"","a","b","y"\n"1",.1,.2,1\n"2",.3,.4,0\n',
+        " ,a,b,y\n0,.1,.2,1\n1,.3,.4,0\n",
+        "\ufeff,a,b,y\r\n0,.1,.2,1\r\n1,.3,.4,0\r\n",
+        "Unnamed: 0,a,b,y\n0,.1,.2,1\n1,.3,.4,0\n",
+        "Unnamed: 0.1,Unnamed: 0,a,y\n0,0,.2,1\n1,1,.4,0\n",
+        "a,b,__index_level_0__,y\n.1,.2,0,1\n.3,.4,1,0\n",
+    ],
+)
+@pytest.mark.parametrize("columns", [0, 3])
+def test_an_index_that_was_written_along_is_no_feature(tmp_path, text, columns):
+    stated = table.Stated(columns, (0.0, 1.0), True if columns else None)
+    assert "own.csv: line 1: a column called" in error(table.read, put(tmp_path / "own.csv", text), stated)
+
+
+def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
+    file = put(tmp_path / "own.csv", "a,y\n1,1.00\n2,0\n")
+    assert table.read(file, table.Stated(labels=(0.0, "1"))).targets.tolist() == [1, -1]
+    assert "label '1.00' is none of" in error(table.read, file, table.Stated(labels=("0", "1", "1.0")))
+
+
+def test_a_csv_that_its_reader_cannot_read_says_where(tmp_path):
+    message = error(table.read, put(tmp_path / "own.csv", 'a,y\n"1"\r2,3\n'))
+    assert message.startswith(f"{tmp_path / 'own.csv'}: line 2: ")
+
+
+def test_data_sets_may_begin_with_a_byte_order_mark(tmp_path):
+    marked = [put(tmp_path / f"a{k}", mark + ADULT) for k, mark in enumerate(["", "\ufeff"])]
+    np.testing.assert_array_equal(*(dense(adult.read(path)) for path in marked))
+    marked = [put(tmp_path / f"m{k}", mark + AGARICUS) for k, mark in enumerate(["", "\ufeff"])]
+    np.testing.assert_array_equal(*(dense(agaricus.read(path)) for path in marked))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "Float32", "float[pyarrow]"])
+def test_a_data_frames_numbers_keep_all_their_digits(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = frame(d=[0.1, 0.2, 0.3]).astype({"d": kind})
+    kept = frames.kept({"file": whole})
+    read = table.read(tmp_path / kept["file"], table.Stated(header=True))
+    assert read.targets.tolist() == whole["d"].astype(float).tolist()
 
 
 def test_an_index_with_a_name_is_not_left_out_without_a_word(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.datasets import load_digits
 
@@ -347,6 +348,34 @@ def test_one_file_for_each_agent_is_its_share(tmp_path):
         shown = seen(stream, agent, range(1, len(targets) + 1))
         np.testing.assert_array_equal(shown[0], features)
         np.testing.assert_array_equal(shown[1], targets)
+
+
+OTHER_COLUMNS = {
+    "in another order": (["a", "b", "y"], ["b", "a", "y"], ""),
+    "others": (["a", "b", "y"], ["a", "c", "y"], ""),
+    "the target among others": (["a", "b", "y"], ["a", "y", "b"], ""),
+    "around a target that is named": (["a", "b", "y"], ["y", "b", "a"], "y"),
+    "in capitals": (["a", "b", "y"], ["A", "b", "y"], ""),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_COLUMNS)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_files_of_agents_whose_columns_have_other_names_are_not_joined_by_place(case, ending, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second, target = OTHER_COLUMNS[case]
+    for k, names in enumerate([first, first, second]):
+        frame = pandas.DataFrame([[0.5, 0, 1], [0, 1, 0]], columns=names)
+        frame.to_csv(f"part-{k}.csv", index=False)
+        frame.to_parquet(f"part-{k}.parquet")
+    words = [f"data.file=part-{{agent}}.{ending}", "data.targets=real", f"data.target={target}"]
+    with pytest.raises(BadInput) as caught:
+        setup_of(
+            " ".join(["algorithm.name=dola topology.agents=3 topology.name=complete problem.loss=absolute", *words])
+        )
+    said = str(caught.value)
+    assert f"part-2.{ending}: features and target are " in said
+    assert f"part-0.{ending} a, b, y: give all files the same columns" in said
 
 
 def test_olr_agents_draw_their_own_samples_of_one_truth():
