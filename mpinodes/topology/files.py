@@ -1,16 +1,22 @@
 """Topologies in files: networkx node-link JSON, GraphML, or a list of edges, told apart by how they begin.
 
 A graph attribute `period` says after how many rounds the graph repeats, and an edge attribute `rounds` in which of
-them (1..period) the edge is there; without it, in all. A list of edges has a line for each, `source target`, and knows
-no attributes: j sends to i, in all rounds. Other attributes, weights among them, are not looked at.
+them (1..period) the edge is there; without it, in all. Other attributes, weights among them, are not looked at.
+
+A list of edges has a line for each, `source target`: j sends to i. Lines may go on with weights, or with attributes as
+networkx writes them. A first line of names says which columns are the source and the target, in any order. What could
+also be a list of neighbours, or a matrix, is refused.
 
 Nodes have any names. Where all are whole numbers, agents are numbered in their order, else as they come in the file.
 """
 
 from __future__ import annotations
 
+import ast
+import csv
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -27,7 +33,8 @@ from mpinodes.topology.base import Periodic, both_ways
 
 MOST_ROUNDS = 100_000  # of a period
 BRACKETS = {*"[]{}<>"}  # of other formats, GML's among them
-HEADS = {("source", "target"), ("from", "to")}  # of lists of edges
+HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # of columns of lists of edges
+_is_number = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE).fullmatch
 WANTED = (
     '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
     '"edges": [{"source": 0, "target": 1, "rounds": [1]}, ...]}'
@@ -86,6 +93,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+    data = data.removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
     first = data.lstrip()[:1]
     if path.suffix == ".json" or first in (b"{", b"["):
         found = _json(path, data)
@@ -156,31 +164,118 @@ def _graphml(path: Path, data: bytes) -> _Read:
     return _Read(list(names.values()), edges, graph.is_directed(), graph.graph)
 
 
+class _Line(NamedTuple):
+    """A line of a list of edges: where it is, its words, and what networkx writes in braces."""
+
+    place: str
+    words: list[str]
+    attributes: Mapping[str, Any]
+
+    def is_not(self, word: str, why: str = "") -> BadInput:
+        """Return the error of a word that makes the line no edge."""
+        return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{why}")
+
+
 def _lines(path: Path, data: bytes) -> _Read:
+    """Read a list of edges.
+
+    Raises:
+        BadInput: a line is no edge, or could be two things; names the line and the word.
+    """
     try:
-        lines = data.decode("utf-8-sig").splitlines()
+        texts = data.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: neither node-link JSON, nor GraphML, nor a list of edges: not text") from error
-    pairs: list[tuple[str, str]] = []
-    for number, line in enumerate(lines, 1):
-        words = [word.strip() for word in line.split(",")] if "," in line else line.split()
-        if not words or line.lstrip()[0] in "#%":
-            continue
-        if len(words) < 2 or not all(words[:2]) or BRACKETS & {*words[0], *words[1]}:
-            raise BadInput(f"{path}: line {number}: expected an edge, as `0 1` or `0,1`, and not {line.strip()[:40]!r}")
-        if pairs or (words[0].lower(), words[1].lower()) not in HEADS:
-            pairs.append((words[0], words[1]))
-    names = dict.fromkeys(word for pair in pairs for word in pair)
-    if not names:
+    lines = [line for number, text in enumerate(texts, 1) if (line := _line(f"{path}: line {number}", text))]
+    head = _head(lines) if lines else None
+    edges = lines[1:] if head else lines
+    if not edges:
         raise BadInput(f"{path}: empty: no edge in it")
-    number_of = dict(zip(names, _whole_numbers(names), strict=True))
-    return _Read(list(number_of.values()), [_Edge(number_of[j], number_of[i]) for j, i in pairs], directed=True)
+    names, (j, i) = lines[0].words, head or (0, 1)
+    for line in edges:
+        if len(line.words) != len(names):
+            word = [*line.words[len(names) :], line.words[-1]][0]
+            raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
+        _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
+    if not head:
+        _require_weights(edges)
+    words = list(dict.fromkeys(line.words[end] for line in edges for end in (j, i)))
+    node = dict(zip(words, _whole_numbers(words), strict=True))
+    found = [
+        _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
+        for _, words, attributes in edges
+    ]
+    return _Read(list(dict.fromkeys(node.values())), found, directed=True)
+
+
+def _line(place: str, text: str) -> _Line | None:
+    """Return the words of a line, between commas, else tabs, else blanks; None: there are none."""
+    text, brace, rest = text.partition("{")
+    if comment := re.search(r"^\s*%|(^|\s)#", text):
+        text, brace = text[: comment.start()], ""
+    if not (text.strip() or brace):
+        return None
+    text, words = text.strip().removesuffix("," if brace else ""), [text + brace + rest]
+    with suppress(Exception):  # whatever these readers meet, it is the line
+        attributes = dict(ast.literal_eval(f"{{{rest}")) if brace else {}
+        for delimiter in (",", "\t", " "):
+            read = [word.strip() for word in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
+            if sum(map(bool, read)) > 1:
+                return _Line(place, read if delimiter == "," else [word for word in read if word], attributes)
+    raise _Line(place, words, {}).is_not(words[0])
+
+
+def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
+    """Return the columns of source and target if the first line names columns, by their names or by their places."""
+    line, *edges = lines
+    places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
+    if len(places) == 2:
+        return places[0], places[1]
+    numbers = [_is_number(word) for edge in edges for word in edge.words[:2]]
+    if numbers and all(numbers) and not any(map(_is_number, line.words)):
+        raise line.is_not(line.words[0], ": a line of names has `source` and `target` in it")
+    return None
+
+
+def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
+    """Refuse what names no node: signs alone, a number with a fraction or, without a line of names, several words.
+
+    Raises:
+        BadInput: names the word.
+    """
+    for name in names:
+        signs = not any(map(str.isalnum, name)) or name[0] == "*" or name[-1] in ":;,|" or BRACKETS & {*name}
+        several = " " in name and (any(map(_is_number, names)) or all(map(_is_number, name.split())))
+        if signs or (several and not are_stated) or (_is_number(name) and not float(name).is_integer()):
+            raise line.is_not(name)
+
+
+def _require_weights(lines: Sequence[_Line]) -> None:
+    """Refuse further words that could be neighbours, or entries of a matrix.
+
+    A list of neighbours has no neighbour twice in a line.
+
+    Raises:
+        BadInput: names the first such word.
+    """
+    width, entries = len(lines[0].words), [word for line in lines for word in line.words]
+    numbers = [float(word) for word in entries] if all(map(_is_number, entries)) else []
+    square = len(lines) == width and not any(numbers[:: width + 1])
+    matrix = numbers and len(lines) > 2 and (square or {*numbers} <= {0, 1})
+    names = {word for line in lines for word in line.words[:2]}
+    neighbours = all(len({*line.words[1:]}) == width - 1 for line in lines)
+    for line in lines:
+        for word in line.words[2:]:
+            if matrix or (neighbours and word in names) or (word and not _is_number(word)):
+                raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
 
 
 def _whole_numbers(names: Iterable[str]) -> list[Hashable]:
-    """Names that all are numbers, as numbers; else as they are."""
+    """Names that all are whole numbers, as numbers; else as they are."""
     kept = list(names)
-    return [int(name) for name in kept] if all(re.fullmatch(r"\d{1,18}", name) for name in kept) else [*kept]
+    if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in kept):  # the latter by pandas and numpy
+        return [int(name) if name.isdecimal() else int(float(name)) for name in kept]
+    return [*kept]
 
 
 # ------------------------------------------------------------------------------------------------------- what they say

@@ -206,6 +206,63 @@ def test_a_list_of_edges_is_a_digraph(tmp_path, text):
     assert files.read(path, undirected=True).edges(1) == Ring(3).edges(1)
 
 
+def looped(*neighbours):
+    return "".join(f"{k} {' '.join(map(str, row))}\n" for k, row in enumerate(neighbours))
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        (looped((1, 3), (2, 4), (3, 5), (4, 6), (5, 0), (6, 1), (0, 2)), 1, "3"),  # lists of neighbours
+        (looped((1, 3), (2, 4), (3, 5), (4, 6), (5, 0), (6, 1), (0, 2)).replace(" ", ","), 1, "3"),
+        (looped((1, 2), (0,), (0,)), 2, "0"), (looped((1,), (2, 0), (0,)), 2, "0"), ("0: 1 2\n1: 2 0\n", 1, "0:"),
+        ("ann bob cy\nbob cy ann\ncy ann bob\n", 1, "cy"), ("0 1 2 3\n1\n2\n3\n", 2, "1"),
+        ("1 2 3\n0 2 3\n0 1 3\n0 1 2\n", 4, "2"), ("0\t1 2\n1\t0 2\n", 1, "1 2"),
+        ("#script\n# GMT\n# \n0 1 3\n1 2 0\n2 3 1\n3 0 2\n", 4, "3"),
+        ("0 1 0 1\n1 0 1 0\n0 1 0 1\n1 0 1 0\n", 1, "0"), ("0,1,0,1\n1,0,1,0\n0,1,0,1\n1,0,1,0\n", 1, "0"),  # matrices
+        ("0 2 3\n2 0 1\n3 1 0\n", 1, "3"), ("0.5 0.25 0.25\n0.25 0.5 0.25\n0.25 0.25 0.5\n", 1, "0.5"),
+        ("0.0,1.0,1.0\n1.0,0.0,1.0\n1.0,1.0,0.0\n", 1, "1.0"), (",0,1,2\n0,0,1,1\n1,1,0,1\n2,1,1,0\n", 1, ""),
+        ("0 - 1\n1 - 2\n2 - 0\n", 1, "-"), ("0 -- 1\n1 -- 2\n2 -- 0\n", 1, "--"), ("0 -> 1\n1 -> 0\n", 1, "->"),
+        ("0 \u2192 1\n1 \u2192 2\n", 1, "\u2192"), ("0 : 1\n1 : 0\n", 1, ":"), ("0,-,1\n1,-,0\n", 1, "-"),  # signs
+        ("0 1, 0.5\n1 2, 0.5\n2 0, 0.5\n", 1, "0 1"), ("0 1, 5\n1 2, 5\n2 0, 5\n", 1, "0 1"),  # weights
+        ("ann bob, 2\nbob ann, 2\n", 1, "ann bob"), ("0; 1\n1; 2\n2; 0\n", 1, "0;"), ("0;1\n1;0\n", 1, "0;1"),
+        ("0.5,0,1\n0.5,1,0\n", 1, "0.5"), ("0 1\n1 2 0.5\n2 0\n", 2, "0.5"), ("0 1 red\n1 0 red\n", 1, "red"),
+        ("0,1\n1,nan\nnan,0\n", 2, "nan"), ("0,1\n1,\n", 2, "1,"), ("u,v\n0,1\n1,0\n", 1, "u"),
+        ("target,x\n0,1\n1,0\n", 1, "target"), ("e 1 2\ne 2 3\ne 3 1\n", 1, "2"),
+        ("*Vertices 2\n1 2\n", 1, "*Vertices"),
+        ("graph G {\n0 -- 1;\n}\n", 1, "graph G {"), ("0 1 {'weight'}\n1 0 {}\n", 1, "0 1 {'weight'}"),
+        ("Wei\u00dfer Turm Lorenz\nLorenz Pl\u00e4rrer\n", 2, "Pl\u00e4rrer"),
+        ("Lorenz Pl\u00e4rrer\nWei\u00dfer Turm Lorenz\n", 2, "Lorenz"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_edges_or_could_be_two_is_refused_with_line_and_word(tmp_path, text, line, word, undirected):
+    (tmp_path / "g.txt").write_text(text)
+    with pytest.raises(BadInput) as caught:
+        files.read(tmp_path / "g.txt", undirected)
+    said = str(caught.value)
+    assert f"g.txt: line {line}: expected an edge, as `0 1` or `0,1`, and not {word!r}" in said
+    assert "\n" not in said
+
+
+def test_rounds_that_a_list_of_edges_names_are_not_left_out(tmp_path):
+    for text in ("0 1 {'rounds': [2]}\n1 0 {}\n", "source,target,rounds\n0,1,2\n1,0,1\n"):
+        (tmp_path / "g.csv").write_text(text)
+        with pytest.raises(BadInput, match=r"edge 0 -> 1: rounds must be numbers from 1 to the period, 1"):
+            files.read(tmp_path / "g.csv")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.Graph])
+def test_what_networkx_writes_as_edges_it_reads_alike(tmp_path, seed, kind):
+    graph = nx.gnp_random_graph(8, 0.5, seed, directed=kind is nx.DiGraph)
+    nx.set_edge_attributes(graph, 3.5, "weight")
+    for write, read in ((nx.write_edgelist, nx.read_edgelist), (nx.write_weighted_edgelist, nx.read_weighted_edgelist)):
+        write(graph, tmp_path / "g.txt")
+        wanted = nx.relabel_nodes(read(tmp_path / "g.txt", create_using=kind, nodetype=int).to_directed(), {})
+        assert files.read(tmp_path / "g.txt", undirected=kind is nx.Graph).edges(1) == set(wanted.edges)
+
+
 def test_graphml_says_in_which_rounds_an_edge_is_there(tmp_path):
     graph = nx.DiGraph(period=2, name="two by two")
     graph.add_edge(0, 1, rounds="1, 2")
