@@ -27,7 +27,7 @@ def load(run: str | Path) -> xarray.Dataset:
     """
     from mpinodes.results.reading import load
 
-    return load(Path(run))
+    return load(Path(run).expanduser())
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
@@ -87,4 +87,4 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     """
     from mpinodes.results.runs import table
 
-    return table(directory)
+    return table(Path(directory).expanduser())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     asked, preset = presets.taken_out(asked)
     _known(asked, Experiment)
     _known(preset, Experiment)
-    asked = _absolute(asked)
+    asked, preset = _absolute(asked), _absolute(preset)
     first = {} if {"name", "path"} & asked.get("algorithm", {}).keys() else FIRST
     algorithm_section = merge(first.get("algorithm", {}), asked.get("algorithm", {}))
     algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
@@ -73,16 +74,23 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
 def _absolute(asked: Tree) -> Tree:
     """With absolute paths: the experiment runs again from any directory."""
     changed: Tree = {
-        section: {"path": str(Path(asked[section]["path"]).absolute())}
+        section: {"path": _path(asked[section]["path"])}
         for section in SOURCES
         if isinstance(asked.get(section, {}).get("path"), str)
     }
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
         files = [isinstance(word, str) and word.endswith(".py") for word in metrics]
         changed["record"] = {
-            "metrics": [str(Path(word).absolute()) if file else word for word, file in zip(metrics, files, strict=True)]
+            "metrics": [_path(word) if file else word for word, file in zip(metrics, files, strict=True)]
         }
+    if isinstance(directory := asked.get("output", {}).get("dir"), str):
+        changed["output"] = {"dir": os.path.expanduser(directory)}
     return merge(asked, changed)
+
+
+def _path(word: str) -> str:
+    """Return a path that names the same file from any directory."""
+    return str(Path(os.path.expanduser(word)).absolute())
 
 
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], plays: bool) -> Tree:
@@ -110,7 +118,7 @@ def _data_section(algorithm: Any, defaults: Mapping[str, Any], asked: Tree) -> T
         section = {"name": "digits"} | section
     for key in ("dir", "file"):
         if section.get(key):
-            section[key] = str(Path(text(section, key, "data")).expanduser().absolute())
+            section[key] = _path(text(section, key, "data"))
     if "seed" in section:
         registry.checked(section["seed"], SEED, "data.seed")
     if "identity" in section:
@@ -172,7 +180,7 @@ def _topology_section(section: Tree, ranks: int | None) -> Tree:
     if "file" in section:
         if "name" in section:
             raise BadInput("topology.name and topology.file are both given; leave one out")
-        section = section | {"file": str(Path(text(section, "file", "topology")).absolute())}
+        section = section | {"file": _path(text(section, "file", "topology"))}
     elif "path" in section or text(section, "name", "topology") not in (files := stored.names()):
         kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else files)
         agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1

@@ -8,6 +8,7 @@ user's, or the table itself.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,9 +66,9 @@ def _read(value: Any) -> tuple[Tree, str]:
     if not isinstance(value, str) or not (value.endswith(".toml") or value in names()):
         near = suggest(str(value), names())
         raise BadInput(f"{where}: there is no such preset; {near}; or a .toml file, or a table of keys")
-    path = Path(value) if value.endswith(".toml") else FOLDER / f"{value}.toml"
+    path = Path(os.path.expanduser(value)) if value.endswith(".toml") else FOLDER / f"{value}.toml"
     try:
-        return tomllib.loads(path.read_text("utf-8")), where
+        return tomllib.loads(path.read_text("utf-8-sig")), where
     except OSError as error:
         raise BadInput(f"{where}: cannot be read: {error.strerror}") from error
     except ValueError as error:

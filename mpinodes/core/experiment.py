@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from math import isinf
 from pathlib import Path
@@ -445,13 +446,13 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     asked: Tree = {}
     if path is not None:
         try:
-            asked = tomllib.loads(Path(path).read_text("utf-8"))
+            asked = tomllib.loads(Path(os.path.expanduser(path)).read_text("utf-8-sig"))
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:  # tomllib's, of text that is none, and of a number of thousands of digits
             raise BadInput(f"{path}: not TOML: {error}") from error
     for pair in overrides:
-        key, equals, text = pair.partition("=")
+        key, equals, text = (word.strip() for word in pair.partition("="))
         if not equals or not all(key.split(".")):
             raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5")
         try:
@@ -505,8 +506,8 @@ def _tree(asked: Mapping[str, Any]) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's, an array or tuple as a list, a path as its name."""
-    if isinstance(value, (np.generic, np.ndarray)):
+    """A number of numpy as Python's, an array (of numpy or pandas) or tuple as a list, a path as its name."""
+    if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]

@@ -7,6 +7,7 @@ whose values go together place by place; study.cases is a list of tables of keys
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +82,7 @@ class Study:
         Raises:
             BadInput: one of them is malformed, or the study is.
         """
-        file = Path(words[0]) if words and "=" not in words[0] else None
+        file = Path(os.path.expanduser(words[0])) if words and "=" not in words[0] else None
         where = file if file is not None and file.is_dir() else None
         tree = parse(str(file / FILE if where else file) if file else None, [])
         for word in words[1:] if file else words:
@@ -92,7 +93,7 @@ class Study:
         directory = given.get("dir") if isinstance(given, dict) else None
         if not isinstance(name, str) or not (directory is None or isinstance(directory, str)):
             raise BadInput(f"name = {name!r}, output.dir = {directory!r}: expected text")
-        place = Path(directory) if directory else where or Path(FOLDER) / name
+        place = Path(os.path.expanduser(directory)) if directory else where or Path(FOLDER) / name
         return cls(tree, name, place, _axes(tree))
 
     def points(self) -> list[Point]:
@@ -151,7 +152,7 @@ def _base(tree: Tree) -> Tree:
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
     """The study with one word of a command on top: a value, or a list of values that makes an axis."""
-    key, equals, text = word.partition("=")
+    key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
     study = dict(_table(tree.get("study", {}), "study"))
     study["grid"] = grid = dict(flat(_table(study.get("grid", {}), "study.grid")))

@@ -35,7 +35,7 @@ ROOMS = {
 
 def read(path: Path, package: str) -> Iterator[Fault]:
     """The imports of a file of a kind of parts."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = ast.parse(path.read_bytes())
     allowed = ALLOWED | ROOMS[package]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in REACHING and package not in OPENING:
