@@ -143,7 +143,7 @@ class File(LabelledStream):
             raise BadInput("data.file is missing: name the file of samples")
         paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
         header = None if self.header == "inferred" else self.header
-        stated = table.Stated(self.columns, self.labels, header, self.target)
+        stated = table.Stated(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             raise BadInput(

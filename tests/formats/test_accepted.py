@@ -22,8 +22,10 @@ from pyarrow import parquet
 
 import mpinodes
 from mpinodes.config.compose import compose
+from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import gathered
 from mpinodes.formats import frames
+from mpinodes.studies.study import Study
 
 X = np.array([[0.5, 0.25], [0.125, 0.75], [0.5, 1.0], [0.25, 0.0]])
 Y = [1, 0, 1, 0]
@@ -331,6 +333,7 @@ GRAPHS = {
     "edges with carriage returns": ("g.txt", "0 1\r\n1 2\r\n2 0\r\n", RING),
     "edges with a byte-order mark": ("g.txt", "\ufeff0 1\n1 2\n2 0\n", RING),
     "edges with comments": ("g.txt", "# mine\n% and\n0 1 # a note\n1 2\n2 0\n", RING),
+    "edges with notes": ("g.txt", "0 1 # one, two\n1 2 #three\n2 0\n", RING),
     "edges of words": ("g.txt", "ann bob\nbob cy\ncy ann\n", RING),
     "edges of the underground": ("g.txt", "# Nürnberg\nPlärrer Opernhaus\nOpernhaus Wöhrd\nWöhrd Plärrer\n", RING),
     "edges of names with blanks": ("g.csv", "Weißer Turm,St. Peter\nSt. Peter,Rathaus\nRathaus,Weißer Turm\n", RING),
@@ -442,3 +445,205 @@ def test_an_experiment_runs_whatever_wrote_its_files_and_wherever_they_lie(name,
     result = mpinodes.simulate(*asked)
     assert not os.path.lexists("~")
     assert result.directory.is_dir()
+
+
+# Odd inputs that were read before names in files were compared. Data files: as in FILES.
+ODD_FILES = {
+    "a blank label": ("f.csv", CSV.replace(",0\n", ",\n"), {"data.labels": ["", "1"]}),
+    "a label of one quote": ("f.csv", WORDS, {"data.labels": ["no", "yes"], "data.target": "y"}),
+    "a label that is a sign": ("f.csv", WORDS.replace("yes", "+").replace("no", "-"), {"data.labels": ["-", "+"]}),
+    "a label of many words": ("f.csv", WORDS.replace("yes", "yes and no"), {"data.labels": ["no", "yes and no"]}),
+    "labels that are large": ("f.csv", CSV.replace(",1\n", ",1e99\n"), {"data.labels": [0, 1e99]}),
+    "labels in another order": ("f.csv", CSV, {"data.labels": [1, 0]}),
+    "labels that are almost the same": ("f.csv", CSV.replace(",0\n", ",1.0000001\n"), {"data.labels": [1.0000001, 1]}),
+    "labels of numbers and words": ("f.csv", CSV.replace(",1\n", ",yes\n"), {"data.labels": [0, "yes"]}),
+    "labels with zeros before": ("f.csv", CSV.replace(",1\n", ",001\n"), {"data.labels": ["0", "001"]}),
+    "labels alike but for capitals": ("f.csv", WORDS.replace("no", "YES"), {"data.labels": ["YES", "yes"]}),
+    "labels called nan and none": (
+        "f.csv", WORDS.replace("yes", "nan").replace("no", "None"), {"data.labels": ["nan", "None"]}
+    ),
+    "labels with inner blanks": ("f.csv", WORDS.replace("no", "n  o"), {"data.labels": ["n  o", "yes"]}),
+    "a name twice": ("f.csv", CSV.replace("b,", "a,"), {}),
+    "a name without letters": ("f.csv", CSV.replace("a,", "#,"), {}),
+    "a name in the middle left out": ("f.csv", CSV.replace("b,", ","), {}),
+    "a name of the target left out": ("f.csv", CSV.replace(",y", ","), {}),
+    "a name called index": ("f.csv", CSV.replace("a,", "index,"), {}),
+    "a name called id": ("f.csv", CSV.replace("a,", "id,"), {"data.columns": 2}),
+    "a name called level_0": ("f.csv", CSV.replace("a,", "level_0,"), {}),
+    "a name called Unnamed: 1": ("f.csv", CSV.replace("b,", "Unnamed: 1,"), {}),
+    "names that are numbers but one": ("f.csv", CSV.replace("a,b,y", "1,2,y"), {"data.header": True}),
+    "names that are rows": ("f.csv", ROWS, {"data.header": True, "data.labels": [0, 1]}),
+    "names of another language": ("f.csv", CSV.replace("y\n", "größer\n"), {"data.target": "größer"}),
+    "names in Latin 1": ("f.csv", CSV.replace("y\n", "größer\n").encode("latin-1"), {}),
+    "a first line of one name": ("f.csv", CSV.replace("a,b,y", ",,y").replace(",,", "a,,"), {}),
+    "numbers of other shapes": ("f.csv", CSV.replace("0.5", "5.e-1").replace("0.25", "+.25"), {}),
+    "numbers that are small": ("f.csv", CSV.replace("0.125", "1e-320"), {}),
+    "numbers with blanks and tabs": ("f.csv", CSV.replace(",0.75", ",\t 0.75 "), {}),
+    "numbers in quotes": ("f.csv", CSV.replace("0.75", '"0.75"'), {}),
+    "numbers with an inner mark": ("f.csv", CSV.replace("0.125", "\ufeff0.125"), {}),
+    "form feeds": ("f.csv", CSV.replace("\n0.125", "\n\f\n0.125"), {}),
+    "no newline before the end of the file": ("f.csv", CSV.rstrip(), {}),
+    "a line of blanks at the end": ("f.csv", CSV + "   \t \n\n", {}),
+    "one row for each agent": ("f.csv", f"a,b,y\n{ROWS[:24]}", {"data.partition": "even"}),
+    "targets that are real": (
+        "f.csv", CSV.replace(",1\n", ",2.5\n"), {"data.targets": "real", "data.labels": [], "problem.loss": "absolute"}
+    ),
+    "three classes": (
+        "f.csv", CSV.replace("1,1\n", "1,2\n"),
+        {"data.targets": "classes", "data.labels": [0, 1, 2], "problem.loss": "softmax"}
+    ),
+    "no labels stated": ("f.csv", CSV, {"data.labels": []}),
+    "one feature": ("f.csv", "a,y\n1,1\n0,0\n", {}),
+    "a dot in the file's name": ("my.f.csv", CSV, {}),
+    "blanks in the file's name": ("my file .csv", CSV, {}),
+    "braces in the file's name": ("f{x}.csv", CSV, {}),
+    "npz: targets of bytes' length": ("f.npz", npz(targets=np.array(Y, np.uint8)), {}),
+    "npz: targets of strings as numbers": ("f.npz", npz(targets=np.array(["1", "0"] * 2)), {}),
+    "npz: long double": ("f.npz", npz(features=X.astype(np.longdouble)), {}),
+    "npz: unsigned": ("f.npz", npz(features=(X * 8).astype(np.uint64)), {}),
+    "npz: names in the file": ("f.npz", npz(feature_names=np.array(["b", "a"])), {}),
+    "npz: big-endian": ("f.npz", npz(features=X.astype(">f8")), {}),
+    "npz: words of numpy": (
+        "f.npz", npz(targets=np.array(["yes", "no"] * 2)), {"data.labels": np.array(["no", "yes"])}
+    ),
+    "svm: labels of words in quotes": ("f.svm", SVM.replace("1 1:", '"yes" 1:').replace("0 1:", '"no" 1:'), YES),
+    "svm: a row of no features": ("f.svm", SVM + "1\n", {}),
+    "svm: features of zero": ("f.svm", SVM + "1 1:0 2:0\n", {}),
+    "svm: a comment in the middle": ("f.svm", SVM.replace("\n", "\n# x\n"), {}),
+    "svm: tabs": ("f.svm", SVM.replace(" ", "\t"), {}),
+    "svm: labels as floats": ("f.svm", SVM.replace("1 1:", "1.0 1:"), {}),
+    "svm: more columns than there are": ("f.svm", SVM, {"data.columns": 9}),
+    "parquet: labels of numbers": ("f.parquet", table(Y, a=pandas.array([1, 2, 3, 4], "Int64")), {}),
+    "parquet: a column called index": (
+        "f.parquet", lambda path: frame().rename(columns={"a": "index"}).to_parquet(path), {}
+    ),
+    "parquet: a name of blanks": ("f.parquet", lambda path: frame().rename(columns={"b": " "}).to_parquet(path), {}),
+    "parquet: a first name of blanks": (
+        "f.parquet", lambda path: frame().rename(columns={"a": " "}).to_parquet(path), {}
+    ),
+    "parquet: an index kept as a column": (
+        "f.parquet", lambda path: frame().reset_index().to_parquet(path), {"data.columns": 3}
+    ),
+    "parquet: one row group for each row": ("f.parquet", lambda path: frame().to_parquet(path, row_group_size=1), {}),
+    "csv: an index": ("f.csv", lambda path: frame().to_csv(path), {}),
+    "csv: an index, columns stated": ("f.csv", lambda path: frame().to_csv(path), {"data.columns": 3}),
+    "csv: an index with a name": ("f.csv", lambda path: frame().to_csv(path, index_label="row"), {"data.columns": 3}),
+    "csv: an index that was read and written": (
+        "f.csv", lambda path: frame().rename(columns={"a": "Unnamed: 0"}).to_csv(path, index=False), {}
+    ),
+}  # fmt: skip
+ODD_FRAMES = {
+    "frame: one column of constants": (lambda: frame(c=1), {}),
+    "frame: labels of two types": (lambda: frame(np.array([1, "no"] * 2, object)), {"data.labels": ["no", 1]}),
+    "frame: large whole numbers": (lambda: frame(b=2**53), {}),
+    "frame: uint8": (lambda: frame(c=np.arange(4, dtype="uint8")), {}),
+    "frame: numbers as texts": (lambda: frame(a=["0.5", "1e-3", " 2", "3 "]), {}),
+    "frame: dates as labels": (
+        lambda: frame(pandas.to_datetime(["2020-01-01", "2021-01-01"] * 2)),
+        {"data.labels": ["2020-01-01", "2021-01-01"]}
+    ),
+    "frame: an index of dates": (lambda: frame().set_axis(pandas.date_range("2020", periods=4)), {}),
+    "frame: duplicate index": (lambda: frame().set_axis([0, 0, 1, 1]), {}),
+    "frame: names of other types": (lambda: frame().set_axis([1.5, None, True], axis=1), {}),
+    "frame: names alike but for blanks": (lambda: frame().set_axis(["a", "a ", "y"], axis=1), {}),
+    "frame: a missing label that is stated": (lambda: frame(["yes", None] * 2), {"data.labels": ["", "yes"]}),
+}  # fmt: skip
+ODD_PARTS = {
+    "parts: names in one alone": ([WORDS[: WORDS.index("0.5,1")], WORDS[WORDS.index("0.5,1") :]], YES),
+    "parts: rows in the place of names": ([ROWS, f"9,9,0\n{ROWS}"], {"data.header": True}),
+    "parts: names with other blanks": ([CSV, CSV.replace("a,b", " a , b")], {}),
+    "parts: of other lengths": ([CSV, f"{CSV}{ROWS}"], {}),
+    "parts: features called otherwise": ([CSV, CSV.replace("b,", "c,")], {}),
+}  # fmt: skip
+LOOP = "0 1\n1 2\n2 0\n"
+ODD_GRAPHS = {
+    "edges twice": LOOP + "0 1\n",
+    "edges of signs and letters": "a-1 b_2\nb_2 c.3\nc.3 a-1\n",
+    "edges of negative numbers": "-1 0\n0 1\n1 -1\n",
+    "edges with zeros before": "00 01\n01 02\n02 00\n",
+    "edges of numbers and words": "1 a\na 2\n2 1\n",
+    "edges of another script": "\u0430 \u0431\n\u0431 \u0432\n\u0432 \u0430\n",
+    "edges of large numbers": "123456789012345678 2\n2 3\n3 123456789012345678\n",
+    "edges of numbers beyond": "12345678901234567890 2\n2 3\n3 12345678901234567890\n",
+    "edges of addresses": "10.0.0.1 10.0.0.2\n10.0.0.2 10.0.0.3\n10.0.0.3 10.0.0.1\n",
+    "edges of paths": "/a /b\n/b /c\n/c /a\n",
+    "edges with negative weights": "0 1 -1\n1 2 -2\n2 0 -.5\n",
+    "edges with a comma at the end": "0,1,\n1,2,\n2,0,\n",
+    "edges with weights that are missing": "0,1,2.5\n1,2,\n2,0,1.5\n",
+    "edges with a weight left out": "0 1 0.5\n1 2\n2 0 0.5\n",
+    "edges with words after them": "0 1 red\n1 2 blue\n2 0 red\n",
+    "edges with whole weights that nodes are called by": "0 1 2\n1 2 0\n2 0 1\n",
+    "edges with an apostrophe": "o'hara bob\nbob o'hara\n",
+    "edges of names with blanks and numbers": "Gate 7,Gate 8\nGate 8,Gate 7\n",
+    "edges of names with blanks, and a number": "Gate A,7\n7,Gate A\n",
+    "edges of a head and mixed names": "source,target\n1,b\nb,1\n",
+}  # fmt: skip
+ODD_WORDS = {
+    "a value in quotes": ["e.toml", 'topology.name="ring"'],
+    "a key twice": ["e.toml", "seed=1", "seed=2"],
+}
+ODD = {
+    **{name: ("file", *rest) for name, rest in ODD_FILES.items()},
+    **{name: ("frame", *rest) for name, rest in ODD_FRAMES.items()},
+    **{name: ("parts", *rest) for name, rest in ODD_PARTS.items()},
+    **{name: ("graph", text) for name, text in ODD_GRAPHS.items()},
+    **{name: ("words", words) for name, words in ODD_WORDS.items()},
+}
+INDEX = "a column called '', as an index that was written along is: leave it out .* or give it a name if it is"
+REFUSED = {  # each could be two things, and was silently taken for one
+    "csv: an index": INDEX,
+    "csv: an index, columns stated": INDEX,
+    "csv: an index that was read and written": "a column called 'Unnamed: 0', as an index",
+    "parquet: a first name of blanks": INDEX,
+    "parts: rows in the place of names": "part-1.csv: features and target are 9, 9, 0; but of .* 0.5, 0.25, 1",
+    "parts: features called otherwise": "part-1.csv: features and target are a, c, y; but of .* a, b, y",
+    "edges with a weight left out": "line 2: expected an edge, .* and not '2': 2 words, but 3 in the first",
+    "edges with words after them": "line 1: expected an edge, .* and not 'red' too: a first line, as `source target",
+    "edges with whole weights that nodes are called by": "line 1: expected an edge, .* and not '2' too: a first line",
+    "edges of names with blanks, and a number": "line 1: expected an edge, .* and not 'Gate A'",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_input_is_read_all_the_same_or_is_refused_for_what_else_it_could_be(name, tmp_path):
+    kind, *rest = ODD[name]
+
+    def use():
+        if kind == "file":
+            read({"data.file": put(tmp_path / rest[0], rest[1])} | rest[2])
+        elif kind == "frame":
+            read({"data.file": rest[0]()} | rest[1])
+        elif kind == "parts":
+            for k, content in enumerate(rest[0]):
+                put(tmp_path / f"part-{k}.csv", content)
+            read({"data.file": "part-{agent}.csv", "data.partition": "even"} | rest[1])
+        elif kind == "graph":
+            edges_of(put(tmp_path / "g.txt", rest[0]))
+        else:
+            put(tmp_path / "e.toml", TOML)
+            compose(gathered(*rest[0]), None)
+
+    if name not in REFUSED:
+        use()
+        return
+    with pytest.raises(BadInput, match=REFUSED[name]):
+        use()
+
+
+def test_few_odd_inputs_are_refused():
+    assert len(ODD) >= 100
+    assert len(REFUSED) <= 10
+
+
+def test_studies_and_runs_are_found_at_home(tmp_path, monkeypatch):
+    put(tmp_path / "s.toml", TOML + '[output]\ndir = "~/of study"\n[study]\nseeds = 2\n')
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    study = Study.of(["~/s.toml"])
+    assert (study.place, len(study.points())) == (tmp_path / "of study", 2)
+    put(tmp_path / "e.toml", TOML)
+    for name in ("one", "two"):
+        mpinodes.simulate("~/e.toml", f"output.dir=~/out/{name}")
+    assert mpinodes.load("~/out/one").sizes["round"] == 3
+    assert len(mpinodes.runs("~/out")) == 2
+    assert not os.path.lexists("~")

@@ -350,6 +350,17 @@ def test_one_file_for_each_agent_is_its_share(tmp_path):
         np.testing.assert_array_equal(shown[1], targets)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz", "svm"])
+def test_labels_are_the_same_as_a_list_which_other_ranks_are_sent(ending, tmp_path):
+    frame = pandas.DataFrame({"a": [1.0, 2], "y": ["no", "yes"]})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    frame.to_parquet(tmp_path / "own.parquet")
+    np.savez(tmp_path / "own.npz", features=np.ones((2, 1)), targets=np.array(["no", "yes"]))
+    (tmp_path / "own.svm").write_text("no 1:1\nyes 1:2\n")
+    stream = File(0, 1, Logistic, file=str(tmp_path / f"own.{ending}"), labels=["no", "yes"])
+    assert stream.open()[0].targets.tolist() == [-1, 1]
+
+
 OTHER_COLUMNS = {
     "in another order": (["a", "b", "y"], ["b", "a", "y"], ""),
     "others": (["a", "b", "y"], ["a", "c", "y"], ""),
