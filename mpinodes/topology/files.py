@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct, field
 
 from mpinodes.core.errors import BadInput
@@ -159,7 +160,7 @@ def _graphml(path: Path, data: bytes) -> _Read:
         graph = nx.read_graphml(BytesIO(data))
     except Exception as error:  # whatever its reader meets, it is the file
         raise BadInput(f"{path}: not GraphML: {type(error).__name__}: {error}") from error
-    names = dict(zip(graph, _whole_numbers(map(str, graph)), strict=True))
+    names = _whole_numbers(graph)
     edges = [_Edge(names[j], names[i], attributes) for j, i, attributes in graph.edges(data=True)]
     return _Read(list(names.values()), edges, graph.is_directed(), graph.graph)
 
@@ -199,8 +200,7 @@ def _lines(path: Path, data: bytes) -> _Read:
         _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
     if not head:
         _require_weights(edges)
-    words = list(dict.fromkeys(line.words[end] for line in edges for end in (j, i)))
-    node = dict(zip(words, _whole_numbers(words), strict=True))
+    node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
     found = [
         _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
         for _, words, attributes in edges
@@ -253,29 +253,34 @@ def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
 def _require_weights(lines: Sequence[_Line]) -> None:
     """Refuse further words that could be neighbours, or entries of a matrix.
 
-    A list of neighbours has no neighbour twice in a line.
+    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it.
 
     Raises:
         BadInput: names the first such word.
     """
     width, entries = len(lines[0].words), [word for line in lines for word in line.words]
-    numbers = [float(word) for word in entries] if all(map(_is_number, entries)) else []
-    square = len(lines) == width and not any(numbers[:: width + 1])
-    matrix = numbers and len(lines) > 2 and (square or {*numbers} <= {0, 1})
+    numbers = np.array(entries if all(map(_is_number, entries)) else [], float)
+    matrix = bool(numbers.size) and len(lines) > 2 and {*numbers.tolist()} <= {0, 1}
+    if numbers.size and width <= len(lines) <= width + 1:  # perhaps below a line of numbers that are names
+        square = numbers[-width * width :].reshape(width, width)
+        matrix = matrix or not square.diagonal().any() or bool((square == square.T).all())
     names = {word for line in lines for word in line.words[:2]}
+    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
     neighbours = all(len({*line.words[1:]}) == width - 1 for line in lines)
+    neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len({*entries}))
     for line in lines:
         for word in line.words[2:]:
-            if matrix or (neighbours and word in names) or (word and not _is_number(word)):
+            node = (mixed and word.isdecimal()) or (neighbours and word in names)
+            if matrix or node or (word and not _is_number(word)):
                 raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
 
 
-def _whole_numbers(names: Iterable[str]) -> list[Hashable]:
-    """Names that all are whole numbers, as numbers; else as they are."""
-    kept = list(names)
-    if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in kept):  # the latter by pandas and numpy
-        return [int(name) if name.isdecimal() else int(float(name)) for name in kept]
-    return [*kept]
+def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
+    """Return for each name the number that it is, if all are whole numbers, as numpy or pandas may write them."""
+    distinct = dict.fromkeys(names)
+    if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in distinct):
+        return {name: int(name) if name.isdecimal() else int(float(name)) for name in distinct}
+    return {name: name for name in distinct}
 
 
 # ------------------------------------------------------------------------------------------------------- what they say
