@@ -79,10 +79,8 @@ def _absolute(asked: Tree) -> Tree:
         if isinstance(asked.get(section, {}).get("path"), str)
     }
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
-        files = [isinstance(word, str) and word.endswith(".py") for word in metrics]
-        changed["record"] = {
-            "metrics": [_path(word) if file else word for word, file in zip(metrics, files, strict=True)]
-        }
+        files = [_path(word) if isinstance(word, str) and word.endswith(".py") else word for word in metrics]
+        changed["record"] = {"metrics": files}
     if isinstance(directory := asked.get("output", {}).get("dir"), str):
         changed["output"] = {"dir": os.path.expanduser(directory)}
     return merge(asked, changed)

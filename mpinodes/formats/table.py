@@ -107,8 +107,7 @@ def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArra
         return _numbers(path, values, 1).astype(np.float64)
     if values.ndim != 1 or values.dtype.kind not in "biufU" or not values.size:
         raise BadInput(f"{path}: `targets` is {values.dtype} of shape {values.shape}; labels of shape (N,) expected")
-    pairs = enumerate(values.tolist())
-    return np.array([signed(f"{path}: targets[{k}] (from 0)", target, labels) for k, target in pairs])
+    return np.array([signed(f"{path}: targets[{k}] (from 0)", word, labels) for k, word in enumerate(values.tolist())])
 
 
 def _numbers(path: Path, values: NDArray[Any] | bytes, dimensions: int) -> NDArray[Any]:
@@ -161,15 +160,14 @@ def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArr
     stripped, target = [name.strip() for name in names], target.strip()
     if index := [name for k, name in enumerate(stripped) if name.startswith(INDEX) or not (name or k)]:
         raise BadInput(
-            f"{place}: a column called {index[0]!r}, as an index that was written along is: leave it out (in pandas "
-            "to_csv(index=False), in R row.names=FALSE), or give it a name if it is a feature"
+            f"{place}: column {index[0]!r} is an index that was written along: drop it (index=False), or name it"
         )
     if target and stripped.count(target) != 1:
         number = stripped.count(target)
         raise BadInput(
             f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed(stripped)}"
         )
-    at = stripped.index(target) if target else -1
+    at = stripped.index(target) if target else len(stripped) - 1
     stripped.append(stripped.pop(at))
     return at, np.array(stripped)
 
@@ -243,7 +241,6 @@ def _parquet(path: Path, stated: Stated) -> Arrays:
             f"{path}: {len(names)} columns, but data.columns = {stated.columns} and a target make {stated.columns + 1}"
         )
     at, ordered = _place_of(str(path), stated.target, names)
-    at %= len(names)
     features = np.empty((len(frame), len(names) - 1))
     for place, column in enumerate(k for k in range(len(names)) if k != at):
         features[:, place] = _column_of(path, names[column], frame.iloc[:, column])

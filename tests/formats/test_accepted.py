@@ -589,11 +589,11 @@ ODD = {
     **{name: ("graph", text) for name, text in ODD_GRAPHS.items()},
     **{name: ("words", words) for name, words in ODD_WORDS.items()},
 }
-INDEX = "a column called '', as an index that was written along is: leave it out .* or give it a name if it is"
+INDEX = r"column '' is an index that was written along: drop it \(index=False\), or name it"
 REFUSED = {  # each could be two things, and was silently taken for one
     "csv: an index": INDEX,
     "csv: an index, columns stated": INDEX,
-    "csv: an index that was read and written": "a column called 'Unnamed: 0', as an index",
+    "csv: an index that was read and written": "column 'Unnamed: 0' is an index",
     "parquet: a first name of blanks": INDEX,
     "parts: rows in the place of names": "part-1.csv: features and target are 9, 9, 0; but of .* 0.5, 0.25, 1",
     "parts: features called otherwise": "part-1.csv: features and target are a, c, y; but of .* a, b, y",

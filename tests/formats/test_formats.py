@@ -529,7 +529,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
             {"labels": ("no", "yes")},
             r"column 'd', row 2 \(from 0\): label 'maybe' is neither 'no' nor 'yes'",
         ),
-        ({"Unnamed: 0": [0, 1, 2]}, {}, "a column called 'Unnamed: 0', as an index that was written along"),
+        ({"Unnamed: 0": [0, 1, 2]}, {}, "column 'Unnamed: 0' is an index that was written along"),
     ],
 )
 def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
@@ -588,7 +588,7 @@ def test_what_is_missing_is_no_label_whatever_labels_are_called(tmp_path, missin
 @pytest.mark.parametrize("columns", [0, 3])
 def test_an_index_that_was_written_along_is_no_feature(tmp_path, text, columns):
     stated = table.Stated(columns, (0.0, 1.0), True if columns else None)
-    assert "own.csv: line 1: a column called" in error(table.read, put(tmp_path / "own.csv", text), stated)
+    assert "is an index that was written along" in error(table.read, put(tmp_path / "own.csv", text), stated)
 
 
 def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
