@@ -80,6 +80,8 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     """All parts, from those that are there already."""
     steps = _step(experiment.step) if classes.algorithm.takes_steps else None
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, steps)
+    stated = None if stream.makes_all_losses else classes.loss
+    changed = experiment.feedback.points or experiment.problem.gradient_noise  # after they were cut, in `losses`
     told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
@@ -91,7 +93,8 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         loss=classes.loss,
         run=run,
         samples=samples_of(experiment, stream, graph.agents),
-        losses=seen_losses(experiment, stream.of, run, None if stream.makes_all_losses else classes.loss),
+        losses=seen_losses(experiment, stream.of, run, stated),
+        cut=cut_to_clip(experiment, run, stated) if stated and not changed else None,
         links=_links(experiment, graph, mixing),
     )  # fmt: skip
 
@@ -117,26 +120,18 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: type[Sampl
     """
     if experiment.feedback.points:
         return _played_losses(experiment, of, run, stated is not None)
-    sensitivity = run.grad_sensitivity
     variance, seed = experiment.problem.gradient_noise, experiment.seed
-    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
-    size = experiment.data.get("batch", 1)
-
-    regularizer = experiment.problem.regularizer
+    cut = cut_to_clip(experiment, run, stated)
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        own, most, owned = of(agent), sensitivity[agent] / 2, run.blocks[agent]
+        own, owned = of(agent), run.blocks[agent]
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent) if variance else None
 
         def loss(t: int) -> Loss:
-            raw = own(t)
-            if stated and not isinf(clip) and not is_as_stated(raw, stated, run.sample_weight[agent], size):
-                kept: Loss = Reclipped(raw, most, True, regularizer)
-            else:
-                kept = raw if isinf(clip) else enforced(raw, clip, most, whole, regularizer)
+            clipped = cut(agent, own(t))
             if not noise:
-                return kept
-            noisy = NoisyGradient(kept, variance, t, noise)
+                return clipped
+            noisy = NoisyGradient(clipped, variance, t, noise)
             noisy.draw(owned.stop - owned.start)
             return noisy
 
@@ -144,6 +139,28 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: type[Sampl
         return _in_turn(loss, experiment.rounds) if getattr(of, "ahead", False) else loss
 
     return seen
+
+
+def cut_to_clip(experiment: Experiment, run: Run, stated: type[SampleLoss] | None) -> Callable[[int, Loss], Loss]:
+    """What makes of an agent and its loss a loss whose gradient keeps the sensitivity that is accounted for.
+
+    Args:
+        experiment: says how losses are clipped.
+        run: what is known of them.
+        stated: as in `seen_losses`.
+    """
+    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+    size, regularizer = experiment.data.get("batch", 1), experiment.problem.regularizer
+    if isinf(clip):
+        return lambda agent, loss: loss
+
+    def cut(agent: int, loss: Loss) -> Loss:
+        most = run.grad_sensitivity[agent] / 2
+        if stated and not is_as_stated(loss, stated, run.sample_weight[agent], size):
+            return Reclipped(loss, most, True, regularizer)
+        return enforced(loss, clip, most, whole, regularizer)
+
+    return cut
 
 
 def _in_turn(loss: Callable[[int], Loss], last: int) -> Callable[[int], Loss]:

@@ -741,6 +741,7 @@ class Setup:
         run: what the algorithm knows of it.
         samples: that an agent sees in a round, by agent.
         losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
+        cut: of an agent and a loss, the loss whose gradients keep the clip; None: those of `losses` surely do.
         metrics: of the run, the built-in ones first; on the rank of the logger alone.
         endless: whether agents go on when all have settled (`Algorithm.settled_below`).
         links: what gets through; None: all does, at once.
@@ -758,6 +759,7 @@ class Setup:
     run: Run
     samples: tuple[int, ...]
     losses: Callable[[int], Callable[[int], Loss]]
+    cut: Callable[[int, Loss], Loss] | None = None
     connected_over: int = 0
     metrics: tuple[type[Metric], ...] = ()
     endless: bool = False

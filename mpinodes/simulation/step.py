@@ -167,7 +167,7 @@ class Step:
         self.plays = bool(setup.experiment.feedback.points)
         self._rounding = _rounding_share(setup, agent) if self.plays else 0.0
         self._taken: tuple[State, State] | None = None  # in by `play`: the state before, and after
-        self.losses = setup.losses(agent)
+        self.losses, self._cut = setup.losses(agent), setup.cut
         self.releaser = Releaser(setup, agent, self.losses)
 
     def start(self) -> State:
@@ -234,6 +234,8 @@ class Step:
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
         """Mix what arrived, take the loss in, and move on to the next round."""
+        if self._cut:  # so that no loss reaches an algorithm uncut, wherever it was made
+            loss = self._cut(self._agent, loss)
         here, moving, left, pending = s.here, s.moving, False, s.pending
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
         inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
