@@ -55,8 +55,13 @@ class Accounting:
             self._noise.take(events)
             self._solver.take(events[1:] if first == 0 else events)
 
-    def publish(self, together: Together) -> None:
-        """Hand what the run cost to what it costs to publish it with others of its job."""
+    def publish(self, together: Together, mark: str) -> None:
+        """Add what the run cost to what it costs to publish all runs of its job.
+
+        Args:
+            together: the cost of the runs so far.
+            mark: `siblings.files_mark` of the run: files may be other ones in the next run of the job.
+        """
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("nothing is proven of a run alone")
             return
@@ -66,7 +71,7 @@ class Accounting:
         except ValueError as error:  # a stream of the user's that does not keep its contract
             together.take_unproven(str(error))
         else:
-            together.take(cost, same_things(self._setup, job=None))
+            together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
         """Of record.h5."""

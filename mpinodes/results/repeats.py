@@ -24,7 +24,7 @@ from mpinodes.results.closing import combined, conclude
 from mpinodes.results.logger import Logger
 from mpinodes.results.reading import RECORD, Reader, Variable, events_in, write_words
 from mpinodes.results.record import add_dimension, add_variable, draft_of, fresh_file, write_text
-from mpinodes.results.siblings import headed
+from mpinodes.results.siblings import files_mark_of, headed
 from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
 
@@ -73,7 +73,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         watch.of_ranks(rounds.times())
         summary = logger.finish(lambda: rounds.without_noise(run, place))
         if same_data:
-            logger.accounting.publish(together)
+            logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))
         if not e.checkpoint.are_asked_for:
             discard(place)
         return summary
@@ -85,7 +85,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
             accounting = Accounting(run)
             accounting.take(events_in(place, run.layout))
             accounting.close(np.array([summary["rounds"]]), lambda done, of: None)
-            accounting.publish(together)
+            accounting.publish(together, files_mark_of(place / "experiment.toml"))
         return summary
 
     sources.keep(e, directory)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from mpinodes.core import Setup
 from mpinodes.core.checkpoints import DIGITS, noise_name
+from mpinodes.core.errors import BadInput
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
+FILES = "# files "  # the line below it, before `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """What is written to experiment.toml: it names the noise, if the seed gives it again."""
+    """What is written to experiment.toml: it names the noise, if the seed gives it again, and the data's files."""
     e = setup.experiment
-    named = e.private and not e.secret
-    return (f"{HEAD}{noise_name(setup)}\n" if named else "") + e.toml()
+    mark, named = files_mark(setup), e.private and not e.secret
+    return (f"{HEAD}{noise_name(setup)}\n" if named else "") + (f"{FILES}{mark}\n" if mark else "") + e.toml()
 
 
 def noise_of(file: Path) -> str:
@@ -56,6 +60,29 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
         return bool(differ - {*setup.stream.lengthens} or touched_since(began, own.data, ("file", "dir")))
     except (OSError, ValueError, KeyError):
         return False
+
+
+def files_mark(setup: Setup) -> str:
+    """Return a mark that is another one once a file of the data was written, moved, linked anew or put in its place.
+
+    The mark is a digest of inodes, sizes and times, and tells nothing of what is in the files. It is empty where no
+    file is read.
+    """
+    data, located = setup.experiment.data, getattr(setup.stream, "located", list)
+    named = [path for key in ("file", "path", "dir") if data.get(key) for path in sorted(files_of(Path(data[key])))]
+    try:
+        stats = [stat for path in (*named, *located()) for stat in (path.stat(), path.lstat())]
+    except (BadInput, OSError):  # a file was taken away just now: equal to no other mark
+        return os.urandom(8).hex()
+    facts = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+    return blake2b(repr(facts).encode(), digest_size=8).hexdigest() if facts else ""
+
+
+def files_mark_of(file: Path) -> str:
+    """Return the `files_mark` in an experiment.toml; empty: none is in it."""
+    with file.open(encoding="utf-8") as opened:
+        lines = [opened.readline(), opened.readline()]
+    return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
 
 
 def touched_since(time: float, data: Mapping[str, Any], keys: Sequence[str]) -> Path | None:

@@ -26,7 +26,7 @@ from mpinodes.results import sources
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
 from mpinodes.results.reading import Reader, events_in
-from mpinodes.results.siblings import noise_of, touched_since
+from mpinodes.results.siblings import files_mark, files_mark_of, noise_of
 from mpinodes.results.versions import require_version
 
 Json = dict[str, Any]
@@ -90,9 +90,9 @@ class Finished:
             return object(), self._by_summary(error)
 
     def _by_sample(self) -> tuple[Hashable, Cost]:
-        if changed := self._changed():
-            raise BadInput(f"{changed} was changed since")
         setup = build(self.experiment)
+        if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
+            raise BadInput("a file of its data was written, moved or replaced since")
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
         accountant.compose(events_in(self.place, setup.layout))
         cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
@@ -107,11 +107,6 @@ class Finished:
             same.append((found.epsilon, recorded["proven"]))
         if not all(np.isclose(a, _or_nan(b), rtol=1e-6, atol=0, equal_nan=True) for a, b in same):
             raise BadInput("its data are not those that it was run on")
-
-    def _changed(self) -> Path | None:
-        """A file that the samples come from, and that was written, moved or linked since the run began."""
-        began = (self.place / "experiment.toml").stat().st_mtime
-        return touched_since(began, self.experiment.data, ("file", "path", "dir"))
 
     def _by_summary(self, error: Exception) -> Cost:
         """By the numbers that it came to."""

@@ -116,6 +116,34 @@ def test_where_the_data_are_gone_the_runs_own_numbers_count(tmp_path):
     assert together(first, second)[0] == [pure, proven]
 
 
+def by_rename(folder, other):
+    folder.rename(folder.with_name("away"))
+    other.rename(folder)
+
+
+def by_link(folder, other):
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(other)
+
+
+def by_exchange_of_files(folder, other):
+    (other / "data.csv").replace(folder / "data.csv")
+
+
+@pytest.mark.parametrize("put", [by_rename, by_link, by_exchange_of_files])
+def test_older_files_put_in_the_place_of_the_data_are_noticed(put, tmp_path):
+    folder, other = tmp_path / "data", tmp_path / "other"
+    for made in (folder, other):
+        made.mkdir()
+        statement = csv_file(made / "data.csv").replace(str(made), str(folder))
+    runs = [run_of(tmp_path / "a", f"{DOLA} rounds=3 {statement} seed=1 data.identity=mine")]
+    put(folder, other)
+    runs.append(run_of(tmp_path / "b", f"{DOLA} rounds=3 {statement} seed=2 data.identity=mine"))
+    numbers, words = together(*runs)
+    assert "each counts with its worst" in words
+    assert numbers[0] == pytest.approx(2.0)
+
+
 def test_one_unproven_run_leaves_all_unproven_and_is_named(tmp_path):
     good = run_of(tmp_path / "good", f"{DIGITS} seed=1")
     bare = run_of(tmp_path / "bare", f"{DIGITS} seed=2 privacy.clip=inf privacy.scale=1 problem.loss=least-squares")
