@@ -51,6 +51,7 @@ class GossipAveraging(Algorithm[State]):
     unconstrained = True
     bears_loss = True
     bears_delay = True
+    against_colluders = True
     mechanism = "gaussian"
     defaults = {
         "rounds": 30,

@@ -142,6 +142,11 @@ class Accountant:
             own.append((history.of(i), uses.setdefault(column, Unlisted(history.of(i), groups[i]))))
         return keys, dict(zip(first, open_ledgers(own), strict=True))
 
+    @property
+    def uses_ceiling(self) -> bool:
+        """Whether some agent's ledger prices hidden changes at the most that they can be."""
+        return self._opened is not None and any(ledger.uses_ceiling for ledger in self._opened[1].values())
+
     def losses(
         self,
         horizons: NDArray[np.int64],

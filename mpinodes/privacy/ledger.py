@@ -154,6 +154,7 @@ class Facts:
         unknown_from: the first message, from 0, of which nothing is stated; inf: there is none.
         kinds: the laws of the noise of all that can tell of data.
         is_saturated: whether an older change moves every message as far as it can, or not at all.
+        moves: whether a gradient that messages hide may change with the point that it is taken at.
         is_finite: whether all numbers are that a recursion goes by.
         is_exact: whether every hidden part is stated exactly.
         has_signs: whether there is a sign in any.
@@ -163,6 +164,7 @@ class Facts:
     unknown_from: float = inf
     kinds: frozenset[float] = frozenset()
     is_saturated: bool = True
+    moves: bool = False
     is_finite: bool = True
     is_exact: bool = True
     has_signs: bool = False
@@ -190,6 +192,7 @@ class Facts:
             telling |= events.is_hidden & ((r > 0) | remembers)
             fixed = (r == 0) | ((lipschitz == 0) & (offset == 0)) | np.isinf(lipschitz) | (offset >= r)
             self.is_saturated &= bool((~remembers & fixed).all())
+            self.moves |= bool((events.is_hidden & (r > 0) & ((lipschitz > 0) | (offset > 0))).any())
             numbers = ("transition", "gradient", "sensitivity", "point", "largest", "reads")
             self.is_finite &= all(bool(np.isfinite(events.leakage(name)).all()) for name in numbers)
             self.is_exact &= bool(events.is_exact[events.is_hidden].all())
@@ -217,6 +220,11 @@ class Ledger(ABC):
 
     def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
         self._events, self._uses, self.facts = events, uses, facts
+
+    @property
+    def uses_ceiling(self) -> bool:
+        """Whether hidden changes are priced at the most that they can be."""
+        return False
 
     @cached_property
     def costs(self) -> Costs:
@@ -251,6 +259,11 @@ class Saturated(Ledger):
         super().__init__(events, uses, facts)
         self._keeps_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
         self._begin()
+
+    @property
+    def uses_ceiling(self) -> bool:
+        """See `Ledger.uses_ceiling`."""
+        return self.facts.moves or not self.facts.is_saturated
 
     def _begin(self) -> None:
         groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._keeps_curves

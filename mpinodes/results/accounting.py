@@ -131,6 +131,7 @@ class Accounting:
                 "samples": _samples(self._setup),
                 "public": self._setup.stream.public,
                 "unproven_because": _unproven_because(self._setup, solver),
+                "uses_ceiling": self._accountant.uses_ceiling,
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
                 "against_colluders": _against_colluders(self._setup, network[-1]),
                 "views": _of_views(self._views, e.privacy.delta),
@@ -340,7 +341,7 @@ def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
 RULES: Rules = {
     "privacy": {
         "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "exact_minimizers": same, "against_colluders": least,
+        "unproven_because": first_words, "uses_ceiling": largest, "exact_minimizers": same, "against_colluders": least,
         "key": same, "shares_noise_with": longest, "public": same, "views": same, "views_left_out": same,
         "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
         "together": same,  # of one run null: `repeats` says it of them all

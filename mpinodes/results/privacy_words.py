@@ -14,6 +14,10 @@ KEYS = {
     "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
     "secret": "secret key: used once and stored nowhere",
 }
+CEILING = (
+    "What messages hide is priced at the most that it can ever move later ones, which may be far more than it does: "
+    "no finite smoothness of the losses is known, or there is too much to follow it step by step."
+)
 SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
 DIFFERENCE = {
     "one-sample": "one sample",
@@ -60,12 +64,18 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
             f"{number(p['proven']):>12}   {by(p['rule'], checked)}"
             for who, p in rows
         ),
-        f"    δ = {privacy['delta']:g}; claimed: the paper's, for the label ε = {noise['epsilon']:g}; "
-        "proven: against who reads every link",
+        f"    δ = {privacy['delta']:g}; {claimed_for(privacy)}proven: against who reads every link",
         f"    {KEYS[privacy['key']]}",
         f"    adjacent data differ in {DIFFERENCE[privacy['adjacency']]}",
     ]
     return [*found, *textwrap.wrap(" ".join(_remarks(privacy)), 100, initial_indent="    ", subsequent_indent="    ")]
+
+
+def claimed_for(privacy: Json) -> str:
+    """Whose claim it is; empty where nothing is claimed, for the noise then need not go by the label."""
+    if privacy["network"]["claimed"] is None:
+        return ""
+    return f"claimed: the paper's, for the label ε = {privacy['noise']['epsilon']:g}; "
 
 
 def of_all(together: Json) -> list[tuple[str, Json]]:
@@ -157,6 +167,8 @@ def provisos(privacy: Json) -> list[str]:
         found.append(f"Nothing is proven: {privacy['unproven_because']}.")
     elif privacy.get("public"):
         found.append(privacy["public"])
+    if privacy.get("uses_ceiling") and privacy["network"]["proven"] is not None:
+        found.append(CEILING)
     spent = max(loss.get("delta_spent", 0.0) for loss in privacy["agents"])
     if spent:
         enough = "" if privacy["network"]["proven"] is not None else ", too much: nothing is proven"

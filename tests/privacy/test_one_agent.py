@@ -31,7 +31,8 @@ SHARED = ("dpcda", "dpsda-c", "dpsda-ps")
 UNNOISED = ("admm", "m-admm")
 OWN = [name for name in NAMES if name not in SHARED]
 COLLUDING = [
-    "dola", "dola-minibatch", "dvp-admm", "huang-dp", "pp-admm", "two-stage-gaussian", "weight-balancing"
+    "dola", "dola-minibatch", "dvp-admm", "gossip-averaging", "huang-dp", "pp-admm", "two-stage-gaussian",
+    "weight-balancing",
 ]  # fmt: skip
 ONE_AGENT = {"privacy": {"adjacency": "one-agent"}}
 ALPHA, ROUNDS, AGENTS = 0.002, 12, 3

@@ -118,7 +118,7 @@ def _privacy(privacy: Json, checked: list[Json] | None) -> Json | None:
     ]
     head = ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy['delta']:g}", "rule"]
     note = (
-        f"Claimed: by the paper, for the label ε = {privacy['noise']['epsilon']:g}. "
+        f"{privacy_words.claimed_for(privacy).replace('; ', '. ').capitalize()}"
         "Proven: against someone who reads every message on every link, where adjacent data differ in "
         f"{privacy_words.DIFFERENCE[privacy['adjacency']]}. "
         "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
