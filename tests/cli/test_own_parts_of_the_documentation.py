@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from pathlib import Path
+
+import pytest
 
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import run_mpi
 
-PAGES = (Path(__file__).parents[2] / "docs" / "own").glob("*.md")
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "own").glob("*.md"))
+
+
+def documented() -> dict[str, str]:
+    text = "".join(page.read_text() for page in PAGES)
+    return dict(re.findall(r"```python\n# ((?:in )?\w+\.py)\n(.*?)```", text, re.DOTALL))
 
 
 def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
-    files = dict(
-        re.findall(r"```python\n# ((?:in )?\w+\.py)\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
-    )
+    files = documented()
+    files.pop("my_dpsgd.py")
     assert len(files) == 7
     mixing = files.pop("in my_algorithm.py").replace("from dataclasses import dataclass\n", "").strip()
     algorithm = files["my_algorithm.py"].replace('("metropolis", "laplacian")', '("metropolis", Equal)')
@@ -35,3 +42,18 @@ def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
     assert summary["data"] == "two clouds"
     assert 0 < summary["privacy"]["network"]["proven"] <= summary["privacy"]["network"]["proven_pure"] < 3
     assert read(tmp_path / "run", "size").shape == (30,)
+
+
+def test_the_gaussian_example_spends_its_label_on_each_release(tmp_path):
+    (tmp_path / "my_dpsgd.py").write_text(documented()["my_dpsgd.py"])
+    words = ["algorithm.path=my_dpsgd.py", "privacy.epsilon=0.8", "report=false"]
+    proven = []
+    for rounds in (2, 200):
+        done = run_mpi(4, *words, f"rounds={rounds}", f"output.dir=run-{rounds}", cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert "for the label" not in done.out  # no paper claims anything here
+        network = summary_of(tmp_path / f"run-{rounds}")["privacy"]["network"]
+        assert network["rule"] == "GDP"
+        proven.append(network["proven"])
+    assert proven[0] == pytest.approx(0.8, rel=1e-6)
+    assert 0.8 < proven[1] < inf

@@ -279,6 +279,15 @@ def test_gaussian_noise_with_hidden_state_costs_the_recursion(rounds, smoothness
     assert hand * (1 - 1e-9) <= mine <= hand * 1.01
 
 
+@pytest.mark.parametrize(
+    ("smoothness", "momentum", "is_ceiling"), [(0.9, 0, False), (np.inf, 0, True), (0, 0.5, False)]
+)
+def test_a_ceiling_is_called_one(smoothness, momentum, is_ceiling):
+    made = events(20, l1=1.0, l2=1.0, uses=np.arange(20), largest=1.0, lipschitz=smoothness)
+    made.data["leakage"]["transition"] = momentum
+    assert open_ledger(made, Uses.of(made, lambda t: [t - 1])).uses_ceiling == is_ceiling
+
+
 # ------------------------------------------------------------------------------------------------ views, keys, words
 @pytest.mark.parametrize("topology", ["star", "ring", "complete"])
 def test_a_node_is_not_said_to_learn_less_where_a_rule_stops_the_run(topology):
