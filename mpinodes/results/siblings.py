@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.core import Setup
-from mpinodes.core.checkpoints import DIGITS, noise_name
+from mpinodes.core.keys import DIGITS, LOCATIONS, files_of, noise_name
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
 
@@ -34,6 +34,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     """The run directories beside this one's with the same noise on other data, by name.
 
     Data are other where their settings differ, and may be where a file of theirs was written, moved or linked since.
+    Without `noise.key` the noise follows from the contents of such files, so that other files have other noise.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -52,8 +53,12 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
     try:
         one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text("utf-8")))
         began = file.stat().st_mtime
-        differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
-        return bool(differ - {*setup.stream.lengthens} or touched_since(began, own.data, ("file", "dir")))
+        differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)} - {
+            *setup.stream.lengthens
+        }
+        if own.noise.key is None:
+            return bool(differ - {*LOCATIONS})
+        return bool(differ or touched_since(began, own.data, LOCATIONS))
     except (OSError, ValueError, KeyError):
         return False
 
@@ -68,10 +73,3 @@ def _touched(path: Path) -> float:
     """When it was last written, renamed or linked, or what it links to was."""
     found = path.stat(), path.lstat()
     return max(time for of in found for time in (of.st_mtime, of.st_ctime))
-
-
-def files_of(path: Path) -> list[Path]:
-    """The file itself, those of a pattern with {agent} in its name, or those of a directory."""
-    if path.is_dir():
-        return [inner for inner in path.iterdir() if inner.is_file()]
-    return list(path.parent.glob(path.name.replace("{agent}", "*")))

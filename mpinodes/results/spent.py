@@ -18,6 +18,7 @@ from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record, parse
+from mpinodes.core.keys import LOCATIONS
 from mpinodes.core.parts import Stream
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
@@ -75,7 +76,13 @@ class Finished:
         e = self.experiment
         if not e.reproducible or not e.private:
             return None
-        return noise_of(self.place / "experiment.toml")
+        name = noise_of(self.place / "experiment.toml")
+        if not name or e.noise.key is not None:
+            return name
+        # Files of other contents have other noise; the name leaves contents out.
+        began = (self.place / "experiment.toml").stat().st_mtime
+        changed = touched_since(began, e.data, LOCATIONS) and self.place
+        return name, *(e.data.get(key) for key in LOCATIONS), changed
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
