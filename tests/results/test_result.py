@@ -97,7 +97,7 @@ def test_the_file_of_a_data_frame_is_named_by_a_number(here):
         losses.append(result.record.loss.values)
     assert names == [f"frame-{n}.csv" for n in (1, 2, 1, 3, 2)]
     np.testing.assert_array_equal(losses[0], losses[2])
-    assert not (losses[0] == losses[1]).any()
+    assert (losses[0] != losses[1]).any()
 
 
 def test_the_result_is_the_run_directory(here):
