@@ -162,4 +162,5 @@ def _located(message: str, tree: Tree) -> str:
         value = value[part]
         section = SECTIONS.get(".".join(path[:depth]))
         kind = section or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
-    return f"{'.'.join(path)} = {value!r}: {registry.plain(message, kind)}"
+    key = ".".join(path)
+    return f"{key} = {value!r}: {registry.plain(message, kind)}{registry.to_type(key, value, message)}"

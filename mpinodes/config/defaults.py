@@ -207,6 +207,7 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
         is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
         if is_section and not isinstance(value, dict):
             name = f"{prefix}{key}"
-            raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]")
+            typed = registry.to_type(name, value) if str(value).startswith("{") else ""
+            raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
         if inner is not None:
             _known(value, inner, f"{prefix}{key}.")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mpinodes.config.registry import suggest
+from mpinodes.config.registry import suggest, to_type
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge
 from mpinodes.core.parts import Algorithm
@@ -65,7 +65,8 @@ def _read(value: Any) -> tuple[Tree, str]:
     where = f"{KEY} = {value!r}"
     if not isinstance(value, str) or not (value.endswith(".toml") or value in names()):
         near = suggest(str(value), names())
-        raise BadInput(f"{where}: there is no such preset; {near}; or a .toml file, or a table of keys")
+        typed = to_type(KEY, value) if str(value).startswith("{") else ""
+        raise BadInput(f"{where}: there is no such preset; {near}; or a .toml file, or a table of keys{typed}")
     path = Path(os.path.expanduser(value)) if value.endswith(".toml") else FOLDER / f"{value}.toml"
     try:
         return tomllib.loads(path.read_text("utf-8-sig")), where

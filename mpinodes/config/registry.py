@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -280,7 +282,45 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     try:
         return msgspec.convert(value, expected)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{key} = {value!r}: {plain(str(error), expected)}") from error
+        raise BadInput(f"{key} = {value!r}: {plain(str(error), expected)}{to_type(key, value, str(error))}") from error
+
+
+def to_type(key: str, value: Any, message: str = "") -> str:
+    """Return a tail for an error message: what to type in a shell, which takes quotes away; empty: no idea.
+
+    Args:
+        key: of the value.
+        value: as it arrived.
+        message: of msgspec; empty: a table was expected.
+    """
+    wants = message.partition("`")[2].partition("`")[0]
+    if isinstance(value, list) and value and "got `array`" in message:
+        return f"; for a run with each of them: mpinodes sweep {key}={','.join(map(str, value))}"
+    if not isinstance(value, str):
+        return ""
+    text, is_table = value.strip(), not message or "object" in wants
+    if "array" in wants or is_table:
+        ends = "{}" if is_table else "[]"
+        items = [item.strip() for item in text.strip("[](){} ").split("," if "," in text else None)]
+        pairs = [item.partition("=") if is_table else ("", "", item) for item in items]
+        if not all(item for _, _, item in pairs):
+            return ""
+        inner = ", ".join(f"{name}{equals}{_as_toml(item.strip())}" for name, equals, item in pairs)
+        return f"; in a shell type {shlex.quote(f'{key}={ends[0]}{inner}{ends[1]}')}, quotes and all"
+    if "," in text.strip(","):
+        return f"; a number has no comma in it; for a run with each value: mpinodes sweep {key}={''.join(text.split())}"
+    return "; write true or false" if wants == "bool" else ""
+
+
+def _as_toml(word: str) -> str:
+    """Return a word as it is where TOML has such a value, else in quotes."""
+    import tomllib  # which agents do without
+
+    try:
+        tomllib.loads(f"value = {word}")
+    except ValueError:
+        return json.dumps(word.strip("\"'"), ensure_ascii=False)
+    return word
 
 
 def plain(message: str, expected: Any) -> str:

@@ -11,22 +11,18 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mpinodes.core import snapshot
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.core.snapshot import Damaged
 
-if TYPE_CHECKING:
-    from mpinodes.core.parts import Setup
-
 FOLDER = "checkpoint"
 LOGGER = "logger"
-DIGITS = 16  # hexadecimal, of the name of a noise
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 3  # of what a checkpoint holds; one more whenever that changes
+LAYOUT = 4  # of what a checkpoint holds; one more whenever that changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
@@ -161,11 +157,6 @@ class Keeper:
 
     def _path(self, t: int) -> str:
         return f"{self._place}/{t}-{self._name}"
-
-
-def noise_name(setup: Setup) -> str:
-    """What a run's checkpoints and its noise are named by: all that the noise hangs on, which not all data do."""
-    return setup.noise_key.hex()[:DIGITS]
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:

@@ -454,7 +454,9 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     for pair in overrides:
         key, equals, text = (word.strip() for word in pair.partition("="))
         if not equals or not all(key.split(".")):
-            raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5")
+            is_torn = any(word.count("[") + word.count("{") > word.count("]") + word.count("}") for word in overrides)
+            hint = "; a list with blanks in it goes in quotes as a whole: 'key=[1, 2]'" if is_torn else ""
+            raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5{hint}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except ValueError:

@@ -3,10 +3,12 @@
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
 the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
-function of a constant name too, but neither installed packages nor the version of mpinodes. Left out is what can change
-no message, and the contents of data files, for a hash of private data tells whether a sample is in them. A fingerprint
-is no secret, so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see
-`Experiment.secret`.
+function of a constant name too, but neither installed packages nor the version of mpinodes. Files count with what they
+contain and not with where they are, data files too. Left out is what can change no message. A fingerprint is no secret,
+so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+
+A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
+`noise_name`, which leaves the contents of data files out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
+from functools import lru_cache
+from hashlib import blake2b, file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 SILENT = (  # or below, by itself
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
 )  # fmt: skip
+DIGITS = 16  # hexadecimal, of the name of a noise
+LOCATIONS = ("file", "dir")  # keys of `data` that name files
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 
 
@@ -38,13 +43,26 @@ def noise_key(setup: Setup) -> bytes:
     Raises:
         OSError: a file that the experiment names cannot be read.
     """
+    return _key(setup, with_data=True)
+
+
+def noise_name(setup: Setup) -> str:
+    """Return the name that a run's files give to its noise: all that the noise hangs on, but the contents of data."""
+    return _key(setup, with_data=False).hex()[:DIGITS]
+
+
+def _key(setup: Setup, with_data: bool) -> bytes:
     e = setup.experiment
-    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup))
+    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
     return blake2b(json.dumps([e.seed, *told]).encode(), digest_size=32, person=b"mpinodes noise").digest()
 
 
-def fingerprint(setup: Setup) -> str:
+def fingerprint(setup: Setup, with_data: bool = False) -> str:
     """Of all that can change a message, but for the seed: 64 hexadecimal digits.
+
+    Args:
+        setup: of the run.
+        with_data: whether the contents of data files count; the result must then not be written anywhere.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
@@ -58,6 +76,11 @@ def fingerprint(setup: Setup) -> str:
     tree["topology"].pop("file", None)
     for key in (*setup.stream.lengthens, "identity"):
         tree["data"].pop(key, None)
+    for key in LOCATIONS:
+        if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
+            tree["data"].pop(key)
+    if with_data and (data := [path for path in setup.stream.source_files if path.is_file()]):
+        tree["data"]["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`
@@ -68,6 +91,19 @@ def fingerprint(setup: Setup) -> str:
     # In the order of the digests: that of the paths may be another one in another folder.
     tree["sources"] = sorted(blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup))
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
+
+
+@lru_cache(64)
+def _digest(path: Path, time: int, size: int) -> str:
+    """Return the hash of a data file; time and size tell a file that was written again."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file itself, those of a pattern with {agent} in its name, or those of a directory, by name."""
+    files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
+    return sorted(file for file in files if file.is_file())
 
 
 def knows_horizon(setup: Setup) -> bool:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.keys import noise_key
+from mpinodes.core.keys import LOCATIONS, files_of, noise_key
 from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector, stack
 from mpinodes.core.seeds import Draws
 
@@ -555,6 +556,15 @@ class Stream(ABC):
         """How long it lasts; None: for ever."""
 
     @property
+    def source_files(self) -> Sequence[Path]:
+        """The files that samples are read from; unless stated, those that settings `file` and `dir` name.
+
+        The noise depends on their contents, so that runs on different data never share noise.
+        """
+        named = (getattr(self, key, "") for key in LOCATIONS)
+        return [file for word in named if word for file in files_of(Path(word))]
+
+    @property
     def has_labels(self) -> bool:
         """Whether targets are labels ±1."""
         return False
@@ -767,7 +777,7 @@ class Setup:
 
     @cached_property
     def noise_key(self) -> bytes:
-        """What noise and dither are drawn from, where the seed is to give them again: 32 bytes.
+        """What noise and dither are drawn from, where the seed is to give them again: 32 bytes, never written.
 
         Raises:
             OSError: a file that the experiment names cannot be read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ FOLDER = Path("runs", "frames")
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:
-    """A `data` section whose `file` is a data frame, with that as a .csv in FOLDER, named by its content.
+    """A `data` section whose `file` is a data frame, with that as a numbered .csv in FOLDER.
+
+    A frame that is there already keeps its number. No name is made of the content: it would tell of private rows.
 
     Raises:
         BadInput: it is none, its columns have no names of their own, or it cannot be written.
@@ -30,11 +32,16 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     frame = frame.set_axis(names, axis=1)  # of names in levels, pandas writes a line for each level
     numbers = {"b": "Int64", "f": "Float64"}  # not as words, and float32 with all its digits
     kinds = {name: numbers[k.kind] for name, k in frame.dtypes.items() if k.kind in numbers and k != "float64"}
-    text = frame.astype(kinds).to_csv(index=False)
-    path = FOLDER / f"{blake2b(text.encode(), digest_size=8).hexdigest()}.csv"
+    content = frame.astype(kinds).to_csv(index=False).encode()
+    number = 1
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        while True:
+            path = FOLDER / f"frame-{number}.csv"
+            with suppress(FileExistsError), path.open("xb") as file:
+                file.write(content)
+            if path.stat().st_size == len(content) and path.read_bytes() == content:
+                return data | {"file": str(path), "header": True}
+            number += 1
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
-    return data | {"file": str(path), "header": True}
+        raise BadInput(f"{FOLDER}: cannot be written: {error.strerror}") from error

@@ -13,8 +13,9 @@ import numpy as np
 
 from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
-from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order, noise_name
+from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.core.events import Events
+from mpinodes.core.keys import noise_name
 from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, sources, theorems
 from mpinodes.results.accounting import Accounting
@@ -113,9 +114,9 @@ class Logger:
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property
-    def _files(self) -> dict[str, str]:
+    def _files(self) -> list[sources.Stamp]:
         """What data and graph are read from, which is to be the same when the run goes on."""
-        return sources.digests(self._setup.experiment)
+        return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:
         """Take the next rounds of every agent: (agents, rounds, row)."""

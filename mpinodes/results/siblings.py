@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from mpinodes.core import Setup
-from mpinodes.core.checkpoints import DIGITS, noise_name
 from mpinodes.core.errors import BadInput
+from mpinodes.core.keys import DIGITS, LOCATIONS, noise_name
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
 FILES = "# files "  # the line below it, before `files_mark`
@@ -38,6 +37,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     """The run directories beside this one's with the same noise on other data, by name.
 
     Data are other where their settings differ, and may be where a file of theirs was written, moved or linked since.
+    Without `noise.key` the noise follows from the contents of such files, so that other files have other noise.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -57,8 +57,11 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
         one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text("utf-8")))
         began = file.stat().st_mtime
         differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
-        return bool(differ - {*setup.stream.lengthens} or touched_since(began, own.data, ("file", "dir")))
-    except (OSError, ValueError, KeyError):
+        differ -= {*setup.stream.lengthens}
+        if own.noise.key is None:
+            return bool(differ - {*LOCATIONS})
+        return bool(differ or any(_touched(path) > began for path in setup.stream.source_files))
+    except (BadInput, OSError, ValueError, KeyError):
         return False
 
 
@@ -68,10 +71,10 @@ def files_mark(setup: Setup) -> str:
     The mark is a digest of inodes, sizes and times, and tells nothing of what is in the files. It is empty where no
     file is read.
     """
-    data, located = setup.experiment.data, getattr(setup.stream, "located", list)
-    named = [path for key in ("file", "path", "dir") if data.get(key) for path in sorted(files_of(Path(data[key])))]
+    code = setup.experiment.data.get("path")
     try:
-        stats = [stat for path in (*named, *located()) for stat in (path.stat(), path.lstat())]
+        files = [*setup.stream.source_files, *([Path(code)] if code else [])]
+        stats = [stat for path in files for stat in (path.stat(), path.lstat())]
     except (BadInput, OSError):  # a file was taken away just now: equal to no other mark
         return os.urandom(8).hex()
     facts = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
@@ -85,20 +88,7 @@ def files_mark_of(file: Path) -> str:
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
 
 
-def touched_since(time: float, data: Mapping[str, Any], keys: Sequence[str]) -> Path | None:
-    """A file, of those that keys of a data section name, that was written, moved or linked since; None: none was."""
-    files = (path for key in keys if data.get(key) for path in files_of(Path(data[key])))
-    return next((path for path in files if _touched(path) > time), None)
-
-
 def _touched(path: Path) -> float:
     """When it was last written, renamed or linked, or what it links to was."""
     found = path.stat(), path.lstat()
     return max(time for of in found for time in (of.st_mtime, of.st_ctime))
-
-
-def files_of(path: Path) -> list[Path]:
-    """The file itself, those of a pattern with {agent} in its name, or those of a directory."""
-    if path.is_dir():
-        return [inner for inner in path.iterdir() if inner.is_file()]
-    return list(path.parent.glob(path.name.replace("{agent}", "*")))

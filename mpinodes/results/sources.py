@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import hmac
 import json
 import os
 import shutil
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from mpinodes import __version__
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
-from mpinodes.results.siblings import files_of
+from mpinodes.core.parts import Setup
 
 Json = dict[str, Any]
 
@@ -23,7 +25,8 @@ NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"
 SHORT = 12  # digits of a hash for people
 FOLDER = "sources"
-PART, PARTS = 1 << 20, 16  # bytes, and how many such parts of a file are looked at
+SECRET = 32  # bytes of the key that stamps of data are made with, half of them its name
+Stamp = tuple[int, int, str, str]  # of a file: its size, time, the name of a key, and its hash with that key
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
@@ -43,26 +46,50 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
     return directory / FOLDER / f"{key.replace('.', '-')}-{path.name}"
 
 
-def digests(e: Experiment) -> dict[str, str]:
-    """Of every file that data and graph are read from, by its path: what tells it from another one.
+def data_files(setup: Setup) -> list[Path]:
+    """Return the files that data and graph are read from, in an order that does not depend on where they are."""
+    graph = setup.experiment.topology.get("file")
+    return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
-    Of a large file it is made of the size and of parts, for gigabytes take seconds.
+
+def stamps(setup: Setup) -> list[Stamp]:
+    """Return a stamp of each of the data files, for checkpoints: it tells a file that changed, to this user alone.
+
+    A plain hash of private data would tell anybody whether a sample is in them. The key of these hashes never enters a
+    run directory.
     """
-    found: dict[str, str] = {}
-    for section, key in (("data", "file"), ("data", "dir"), ("topology", "file")):
-        named = getattr(e, section).get(key)
-        found |= {str(path): _digest_of_parts(path) for path in (files_of(Path(named)) if named else [])}
-    return found
+    secret = _secret()
+    name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
+    stamps = []
+    for path in data_files(setup):
+        tag = ""
+        if key:
+            with path.open("rb") as file:
+                tag = hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
+        stamps.append((path.stat().st_size, path.stat().st_mtime_ns, name, tag))
+    return stamps
 
 
-def _digest_of_parts(path: Path) -> str:
-    size, found = path.stat().st_size, hashlib.sha256()
-    step = max(PART, size // PARTS)
-    with path.open("rb") as file:
-        for start in range(0, size, step):
-            file.seek(start)
-            found.update(file.read(PART if size > PARTS * PART else step))
-    return f"{size} {found.hexdigest()}"
+def is_same(before: Stamp, now: Stamp) -> bool:
+    """Return whether a file is unchanged: by its keyed hash, or, without the key of then, by its size and time."""
+    return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
+
+
+def _secret() -> bytes:
+    """Return the key of this user's stamps, made when it is first needed; empty: it cannot be stored."""
+    place = _cache() / "stamp-key"
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.urandom(SECRET))
+    with suppress(OSError):
+        secret = place.read_bytes()
+        return secret if len(secret) == SECRET else b""
+    return b""
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpinodes"
 
 
 def changed_since(directory: Path, key: str, path: Path) -> bool:
@@ -127,8 +154,7 @@ def digest_of(path: Path) -> str:
 def stamp_of(digest: str) -> Path:
     """Where it stands that a file has passed, under this version of mpinodes and this contract."""
     key = hashlib.sha256(f"{digest} {__version__} {_contract()}".encode()).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "mpinodes" / "checked" / f"{key}.json"
+    return _cache() / "checked" / f"{key}.json"
 
 
 def stamp(path: Path, digest: str, tested: Json) -> None:

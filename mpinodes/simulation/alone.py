@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpinodes.core.checkpoints import Chunk, Kept, Stopped, keepers_of, noise_name
+from mpinodes.core.checkpoints import Chunk, Kept, Stopped, keepers_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree
+from mpinodes.core.keys import noise_name
 from mpinodes.core.parts import Setup
 from mpinodes.results import repeats
 from mpinodes.results.record import held, make_directory, unmake_directory

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, noise_name, places
+from mpinodes.core.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, places
 from mpinodes.core.errors import BadInput
+from mpinodes.core.keys import noise_name
 from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
 from mpinodes.simulation import pulse

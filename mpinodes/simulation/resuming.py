@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from mpinodes.core.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, Tree, parse, single_run
-from mpinodes.core.keys import fingerprint
+from mpinodes.core.experiment import SOURCES, Experiment, Tree, parse, single_run
+from mpinodes.core.keys import files_of, fingerprint
 from mpinodes.core.parts import Setup
 from mpinodes.core.snapshot import Damaged
 from mpinodes.results import sources
@@ -24,6 +24,7 @@ from mpinodes.simulation.setup import set_up
 # Keys that nothing recorded depends on.
 FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
 LONGER = ("rounds", "data.epochs")
+MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *(f"{section}.path" for section in SOURCES))
 
 
 class Reopened(NamedTuple):
@@ -57,11 +58,14 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run that has begun: there is no experiment.toml in it")
     asked, wanted = (parse(str(run / "experiment.toml"), given) for given in ([], words))
+    for key, path in flat(wanted):
+        if key in MOVABLE and isinstance(path, str) and path and not files_of(Path(path)):
+            raise BadInput(f"--resume {run}: {path}: no such file; if it was moved, add {key}=PATH with its new place")
     setup = set_up(wanted | {"output": {"dir": str(run)}}, ranks)
     e = setup.experiment
     _require_same(run, asked, e)
     if e.rounds != asked["rounds"]:
-        _require_longer(run, set_up(asked, ranks), setup)
+        _require_longer(run, set_up(wanted | {"rounds": asked["rounds"]}, ranks), setup)
     for key, path in sources.files(e):
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r} is not the file any more that the run began with")
@@ -72,7 +76,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     if done == len(all_places):  # but for what they come to together
         return Reopened(setup, done, [])
     place, single = all_places[done], single_run(e, done)
-    found = list(_found(place, single))
+    found = list(_found(place, single, setup))
     if e.secret and not (found and found[0]["stops"]) and (place / "record.h5").exists():
         raise BadInput(
             f"--resume {run}: its noise is secret, and rounds that were said after its last checkpoint would be said "
@@ -86,7 +90,7 @@ def is_done(place: Path) -> bool:
     return summary_of(place) is not None
 
 
-def _found(place: Path, e: Experiment) -> Iterator[Kept]:
+def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     """What the logger of a run has kept and can go on from, the latest first.
 
     Raises:
@@ -101,7 +105,7 @@ def _found(place: Path, e: Experiment) -> Iterator[Kept]:
             say(f"{error}; {INSTEAD}")
             continue
         _require_same(place, tomllib.loads(kept["experiment"]), e)
-        _require_files(place, kept["files"], e)
+        _require_files(place, kept["files"], setup)
         yield kept
 
 
@@ -131,6 +135,8 @@ def _require_recorded(path: Path, rounds: int, sums: Mapping[str, int]) -> None:
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     """Refuse what would have given other rounds than those that are there.
 
+    Files may lie elsewhere than they did: what they contain is compared, and is what rounds depend on.
+
     Raises:
         BadInput: names the keys that differ.
     """
@@ -140,7 +146,9 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     differ = [
         key
         for key in sorted(one.keys() | other.keys())
-        if one.get(key) != other.get(key) and not any(key == name or key.startswith(f"{name}.") for name in free)
+        if one.get(key) != other.get(key)
+        and not any(key == name or key.startswith(f"{name}.") for name in free)
+        and not (key in MOVABLE and key in one and key in other)
     ]
     if differ:
         values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
@@ -149,18 +157,23 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         raise BadInput(f"--resume {where}: another experiment: {told}{more}")
 
 
-def _require_files(where: Path, before: Mapping[str, str], e: Experiment) -> None:
+def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
     """Refuse to go on with other data, or on another graph, than the run began with.
 
     Raises:
         BadInput: names a file.
     """
-    now = sources.digests(e)
-    if differ := sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)):
-        raise BadInput(
-            f"--resume {where}: {differ[0]} is not the file any more that the run began with: put that back, or begin "
-            "a new run"
-        )
+    files, now = sources.data_files(setup), sources.stamps(setup)
+    if len(before) != len(now):
+        raise BadInput(f"--resume {where}: data and graph are {len(now)} files and were {len(before)}")
+    for path, one, other in zip(files, before, now, strict=True):
+        if not sources.is_same(one, other):
+            copied = one[2] != other[2] and one[0] == other[0]
+            raise BadInput(
+                f"--resume {where}: {path} is not the file any more that the run began with"
+                f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: put that "
+                "back, or begin a new run"
+            )
 
 
 def _require_longer(run: Path, before: Setup, now: Setup) -> None:

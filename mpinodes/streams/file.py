@@ -137,11 +137,16 @@ class File(LabelledStream):
         """The file's name."""
         return Path(self.file).name
 
+    @property
+    def source_files(self) -> list[Path]:
+        """The file, or the agents' files in their order."""
+        return [Path(self.file.replace(AGENT, str(i))) for i in range(self.agents if AGENT in self.file else 1)]
+
     @cached_property
     def _files(self) -> list[Source]:
         if not self.file:
             raise BadInput("data.file is missing: name the file of samples")
-        paths = [self.file.replace(AGENT, str(i)) for i in range(self.agents)] if AGENT in self.file else [self.file]
+        paths = [str(path) for path in self.source_files]
         header = None if self.header == "inferred" else self.header
         stated = table.Stated(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
         sources = [table.read(Path(path), stated) for path in paths]

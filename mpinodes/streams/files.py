@@ -36,6 +36,11 @@ class FileStream(LabelledStream):
     wanted: ClassVar[Sequence[Wanted]]
     drawn_from_seed = False
 
+    @property
+    def source_files(self) -> list[Path]:
+        """See `located`."""
+        return self.located()
+
     def located(self) -> list[Path]:
         """The files, in the order of `wanted`.
 

@@ -18,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mpinodes.config.compose import compose
-from mpinodes.core.checkpoints import noise_name
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output, parse
+from mpinodes.core.keys import LOCATIONS, noise_name
 from mpinodes.core.parts import Setup
 from mpinodes.results import sources
 from mpinodes.results.record import write_text
@@ -120,7 +120,8 @@ def _require_same_sources(place: Path, e: Experiment) -> None:
 def _own_noise(setup: Setup, noise: str) -> str:
     """What names it, where it is to be no other run's."""
     e = setup.experiment
-    return noise if e.private and not e.secret and e.noise.key is None else ""
+    is_own = noise and e.private and not e.secret and e.noise.key is None
+    return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""
 
 
 def identity(e: Experiment) -> str:

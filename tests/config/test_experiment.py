@@ -114,6 +114,42 @@ def test_an_algorithm_of_ones_own_from_a_file(tmp_path):
         resolved(f"algorithm.path={file}")
 
 
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        ("data.file=x.csv data.labels=[no,yes]", """'data.labels=["no", "yes"]'"""),
+        ("data.file=x.csv data.labels=no,yes", """'data.labels=["no", "yes"]'"""),
+        ("data.file=x.csv data.labels=[0,yes,true]", """'data.labels=[0, "yes", true]'"""),
+        ("record.metrics=disagreement", """'record.metrics=["disagreement"]'"""),
+        ("data.sizes=1,2", "'data.sizes=[1, 2]'"),
+        ("data.sizes=[1,2", "'data.sizes=[1, 2]'"),
+        ("privacy.budget={epsilon=1,kept_by=noise}", """'privacy.budget={epsilon=1, kept_by="noise"}'"""),
+        ("problem.preset={loss=hinge}", """'problem.preset={loss="hinge"}'"""),
+        ("seed=1,2,3", "mpinodes sweep seed=1,2,3"),
+        ("seed=[1,2]", "mpinodes sweep seed=1,2"),
+        ("privacy.epsilon=0.1,1", "mpinodes sweep privacy.epsilon=0.1,1"),
+        ("topology.agents=3,4", "mpinodes sweep topology.agents=3,4"),
+        ("report=True", "write true or false"),
+        ("data.sizes=[1, 2]", "'key=[1, 2]'"),
+    ],
+)
+def test_a_value_that_a_shell_has_changed_is_told_how_to_type_it(words, typed):
+    with pytest.raises(BadInput) as caught:
+        resolved(f"algorithm.name=dola {words}")
+    assert typed in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if typed.startswith("'data") or typed.startswith("'record"):  # what it says is taken, as a shell hands it over
+        key, _, value = typed.strip("'").partition("=")
+        assert isinstance(ex.parse(None, [f"{key}={value}"])[key.split(".")[0]][key.split(".")[1]], list)
+
+
+@pytest.mark.parametrize("words", ["privacy.epsilon=[x]", "privacy.budget.epsilon=1 privacy.budget.stops=[1e308]"])
+def test_no_shell_is_blamed_where_none_is_to_blame(words):
+    with pytest.raises(BadInput) as caught:
+        resolved(f"algorithm.name=dola {words}")
+    assert not {"sweep", "quotes"} & set(str(caught.value).split())
+
+
 def test_every_key_is_explained():
     for key, text in explaining.documented_keys().items():
         assert text.strip(" ()"), key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, parse
-from mpinodes.core.keys import knows_horizon
+from mpinodes.core.keys import knows_horizon, noise_name
 from mpinodes.core.messages import HEADER
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
@@ -173,12 +174,57 @@ def test_what_a_users_file_imports_counts_too(tmp_path, monkeypatch):
     assert keys[0] != keys[1]
 
 
-def test_no_hash_of_private_data_is_taken(tmp_path):
+@pytest.mark.parametrize("name", ["mine.csv", "part-{agent}.csv"])
+def test_the_contents_of_data_files_count_and_not_where_they_are(tmp_path, name, monkeypatch):
+    names, keys = set(), []
+    for place, last in (("a", "1"), ("b/c", "1"), ("d", "-1")):
+        (tmp_path / place).mkdir(parents=True)
+        for file in (name.replace("{agent}", str(i)) for i in range(2)):
+            (tmp_path / place / file).write_text("x,y\n" + "1,1\n1,-1\n" * 14 + f"1,{last}\n")
+        monkeypatch.chdir(tmp_path / place)
+        words = (
+            "algorithm.name=dola",
+            f"data.file={name}",
+            "topology.agents=2",
+            "data.columns=1",
+            "topology.name=complete",
+            "rounds=2",
+        )
+        keys.append(setup_of(*words).noise_key)
+        names.add(noise_name(setup_of(*words)))
+        assert keys[-1] == setup_of(*words, "data.identity=mine").noise_key
+    assert keys[0] == keys[1] != keys[2]
+    assert len(names) == 1  # what is written tells nothing of the data
+
+
+def test_a_data_set_has_the_same_noise_in_any_directory(tmp_path):
     keys = []
-    for sample in (1.0, 2.0):
-        np.savez(tmp_path / "mine.npz", features=np.full((28, 2), sample), targets=np.array([1.0, -1.0] * 14))
-        keys.append(setup_of("algorithm.name=dola", f"data.file={tmp_path / 'mine.npz'}", "rounds=2").noise_key)
-    assert keys[0] == keys[1]
+    for place, head in (("a", b"p"), ("b", b"p"), ("c", b"e")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "mushrooms").write_bytes(b"")
+        rows = [f"{k % 2 + 1} {k % 112 + 1}:1" for k in range(8124)]
+        (tmp_path / place / "mushrooms").write_text("\n".join(rows[:: 1 if head == b"p" else -1]) + "\n")
+        words = "algorithm.name=dola", "topology.name=complete", "data.name=mushrooms", f"data.dir={tmp_path / place}"
+        keys.append(setup_of(*words, "rounds=2").noise_key)
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_nothing_that_a_run_writes_has_a_hash_of_its_data(tmp_path):
+    """Whoever knows all rows but one could try all that the last may be."""
+    file = tmp_path / "mine.csv"
+    rows = [f"{k % 7 / 7:.3f},{k % 2}" for k in range(60)]
+    file.write_text("x,y\n" + "\n".join(rows) + "\n")
+    words = f"data.file={file}", "data.labels=[0,1]", "checkpoint.every=2", "record.transcript=true", "rounds=6"
+    asked = parse(None, ["algorithm.name=dola", "topology.agents=2", *words, f"output.dir={tmp_path / 'r'}"])
+    alone.run(asked)
+    content = file.read_bytes()
+    whole = b"".join(path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file())
+    key = compose(asked, None).noise_key
+    hashes = [hashlib.new(name, content).digest() for name in ("sha256", "sha1", "md5", "blake2b")]
+    hashes += [hashlib.blake2b(content, digest_size=size).digest() for size in (8, 16, 32)]
+    for digest in (*hashes, key):
+        assert digest[:8] not in whole
+        assert digest.hex()[:12].encode() not in whole
 
 
 @pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
@@ -245,14 +291,18 @@ def test_a_run_beside_it_with_the_same_noise_on_other_data_is_named(tmp_path):
     assert run(runs / "other-clip", *words, "privacy.clip=2")["shares_noise_with"] == []
     time.sleep(0.05)
     np.savez(file, features=2 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
-    assert run(runs / "edited", *words)["shares_noise_with"] == ["again", "one"]
+    assert run(runs / "edited", *words)["shares_noise_with"] == []  # other contents have other noise
     np.savez(tmp_path / "older.npz", features=3 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
     os.utime(tmp_path / "older.npz", (1e9, 1e9))
     time.sleep(0.05)
     (tmp_path / "older.npz").rename(file)  # which leaves the time of its last writing
-    assert run(runs / "moved", *words)["shares_noise_with"] == ["again", "edited", "one"]
+    assert run(runs / "moved", *words)["shares_noise_with"] == []
     assert run(runs / "secret", *words, "noise.entropy=os")["shares_noise_with"] == []
     assert run(runs / "paired", *words, "noise.key=1")["shares_noise_with"] == []
+    time.sleep(0.05)
+    np.savez(file, features=2 * np.eye(8, 2), targets=np.array([1.0, -1.0] * 4))
+    assert run(runs / "paired-edited", *words, "noise.key=1")["shares_noise_with"] == ["paired"]
+    (runs / "paired-edited").rename(tmp_path / "away")
     assert run(runs / "pair", *words, "noise.key=1", "data.shuffle=false")["shares_noise_with"] == ["paired"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_a_data_frame_is_data(here):
     np.testing.assert_array_equal(other.record.loss, result.record.loss)
     with pytest.raises(BadInput, match="each needs a name of its own"):
         mpinodes.simulate(asked, data={"file": pandas.DataFrame(np.eye(2), columns=["a", "a"])})
+
+
+def test_the_file_of_a_data_frame_is_named_by_a_number(here):
+    frame = pandas.DataFrame({"x": np.arange(20.0), "y": [0, 1] * 10})
+    other = frame.assign(y=[1, 0] * 10)
+    asked = {"topology.agents": 2, "algorithm.name": "dola", "report": False}
+    stated = {"labels": [0, 1], "columns": 1}
+    names, losses = [], []
+    for each in (frame, other, frame, other.iloc[:19], other):
+        result = mpinodes.simulate(asked, data={"file": each} | stated)
+        names.append(Path(tomllib.loads((result.directory / "experiment.toml").read_text())["data"]["file"]).name)
+        losses.append(result.record.loss.values)
+    assert names == [f"frame-{n}.csv" for n in (1, 2, 1, 3, 2)]
+    np.testing.assert_array_equal(losses[0], losses[2])
+    assert (losses[0] != losses[1]).any()
 
 
 def test_the_result_is_the_run_directory(here):

@@ -162,15 +162,25 @@ def test_a_run_done_again_counts_once(tmp_path):
     assert "counted once" in said
 
 
-def test_an_edited_file_under_the_same_seed_shares_the_noise(tmp_path):
+@pytest.mark.parametrize(("key", "expected"), [("", [2.0, 2.0]), ("noise.key=1", [None, None])])
+def test_an_edited_file_under_the_same_seed_shares_the_noise_of_a_given_key_alone(key, expected, tmp_path):
     file = tmp_path / "mine.csv"
-    first = run_of(tmp_path / "first", f"{DOLA} {csv_file(file)} seed=1")
+    first = run_of(tmp_path / "first", f"{DOLA} {csv_file(file)} seed=1 {key}")
     text = file.read_text().splitlines()
     file.write_text("\n".join([*text[:-1], text[-2]]) + "\n")
-    edited = run_of(tmp_path / "edited", f"{DOLA} {stated(file)} seed=1")
+    edited = run_of(tmp_path / "edited", f"{DOLA} {stated(file)} seed=1 {key}")
     numbers, said = together(first, edited)
-    assert numbers == [None, None]
-    assert "share their noise" in said
+    assert numbers == expected
+    assert ("share their noise" in said) == bool(key)
+
+
+def test_the_same_settings_on_two_files_have_noise_of_their_own(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    runs = [
+        run_of(tmp_path / f"run-{n}", f"{DOLA} {csv_file(tmp_path / n / 'd.csv')} seed=1") for n in ("one", "other")
+    ]
+    assert together(*runs)[0] == [2.0, 2.0]
 
 
 def test_runs_that_were_given_one_key_share_their_noise(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import shutil
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from mpinodes.core import checkpoints, snapshot
 from mpinodes.core.checkpoints import LOGGER, Keeper, Stopped, keepers_of, name_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
+from mpinodes.results import sources
 from mpinodes.results.record import Record
 from mpinodes.simulation import alone
 from mpinodes.simulation.lockstep import run_agents
@@ -307,6 +310,70 @@ def test_files_that_changed_meanwhile_are_refused(changed, monkeypatch, tmp_path
     go_on(where)
 
 
+@pytest.mark.parametrize("name", ["data.csv", "part-{agent}.csv", "code.py", "graph.json"])
+@pytest.mark.parametrize("move", [shutil.move, shutil.copy])
+def test_a_run_goes_on_after_its_files_were_moved(name, move, monkeypatch, tmp_path):
+    rows = [f"{np.sin(k):.3f},{np.cos(k):.3f},{k % 2 * 2 - 1}" for k in range(120)]
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir(), new.mkdir()
+    for file in ("data.csv", "part-0.csv", "part-1.csv", "part-2.csv"):
+        (old / file).write_text("\n".join(rows))
+    (old / "graph.json").write_text(json.dumps(nx.node_link_data(nx.cycle_graph(3), edges="edges")))
+    (old / "code.py").write_text((Path(mpinodes.__file__).parent / "losses" / "logistic.py").read_text())
+    key = {"code.py": "problem.path", "graph.json": "topology.file"}.get(name, "data.file")
+    words = "algorithm.name=dola data.header=false checkpoint.every=5 rounds=24 topology.agents=3 "
+    words += f"{key}={old / name}" + ("" if key == "data.file" else f" data.file={old / 'data.csv'}")
+    words = words.replace("topology.agents=3 ", "") if key == "topology.file" else words
+    whole, where = run_of(tmp_path / "whole", words), killed(monkeypatch, tmp_path / "run", words, 12)
+    for i in range(3 if "{agent}" in name else 1):
+        move(old / name.replace("{agent}", str(i)), new)
+        (old / name.replace("{agent}", str(i))).unlink(missing_ok=True)
+    with pytest.raises(BadInput, match=rf"no such file; if it was moved, add {key}=PATH"):
+        go_on(where)
+    go_on(where, f"{key}={new / name}")
+    assert differences(whole, where) == [] or key == "problem.path"  # whose place the summary names
+    assert same_bits(whole, where) == []
+
+
+def test_a_change_in_the_middle_of_a_large_file_is_noticed_whatever_its_time(monkeypatch, tmp_path):
+    file = tmp_path / "large.npz"
+    np.savez(file, features=np.ones((300_000, 8)), targets=np.tile([1.0, -1.0], 150_000))
+    words = f"algorithm.name=dola data.file={file} data.batch=1 rounds=24 topology.agents=3 checkpoint.every=5"
+    where, stat = killed(monkeypatch, tmp_path / "run", words, 12), file.stat()
+    assert stat.st_size > 1 << 24
+    for at in (stat.st_size // 2, stat.st_size // 2 + (1 << 19)):
+        with file.open("r+b") as opened:
+            opened.seek(at)
+            before = opened.read(1)
+            opened.seek(at)
+            opened.write(b"?")
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        files = sources.stamps(setup_of(words))
+        kept = Keeper(where, LOGGER).load(10)["files"]
+        assert not sources.is_same(kept[0], files[0])
+        with file.open("r+b") as opened:
+            opened.seek(at)
+            opened.write(before)
+    assert sources.is_same(kept[0], sources.stamps(setup_of(words))[0])
+
+
+def test_without_its_key_a_stamp_is_size_and_time(monkeypatch, tmp_path):
+    (tmp_path / "d.csv").write_text("1,1\n2,-1\n" * 30)
+    setup = setup_of(
+        f"data.file={tmp_path / 'd.csv'} data.header=false algorithm.name=dola topology.agents=2 rounds=20"
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    (here,) = sources.stamps(setup)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    (there,) = sources.stamps(setup)
+    assert here[3] != there[3]
+    assert sources.is_same(here, there)
+    os.utime(tmp_path / "d.csv", (1e9, 1e9))
+    assert not sources.is_same(here, sources.stamps(setup)[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")  # which cannot be written to
+    assert sources.stamps(setup)[0][2:] == ("", "")
+
+
 def test_a_longer_run_is_refused_where_it_would_have_said_other_things(tmp_path):
     words = "algorithm.name=dola algorithm.mixing=laplacian topology.name=matchings data.total=140"
     where = run_of(tmp_path / "run", f"{words} rounds=12 checkpoint.every=5")
@@ -318,7 +385,7 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "LAYOUT", 0)
         where = killed(patched, tmp_path / "run", SMALL, 12)
-    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 3"):
+    with pytest.raises(BadInput, match=r"a checkpoint of layout 0, and this mpinodes goes on from layout 4"):
         go_on(where)
 
 
