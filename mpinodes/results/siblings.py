@@ -6,7 +6,6 @@ import os
 import tomllib
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
