@@ -3,9 +3,10 @@
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
 the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
-function of a constant name too, but neither installed packages nor the version of mpinodes. Files count with what they
-contain and not with where they are, data files too. Left out is what can change no message. A fingerprint is no secret,
-so what is proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), and
+the version of mpinodes. Files count with what they contain and not with where they are, data files too. Left out is
+what can change no message. A fingerprint is no secret, so what is proven is proven for a key that nobody knows:
+`noise.entropy = "os"`, or see `Experiment.secret`.
 
 A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
 `noise_name`, which leaves the contents of data files out.
@@ -34,6 +35,7 @@ SILENT = (  # or below, by itself
 )  # fmt: skip
 DIGITS = 16  # hexadecimal, of the name of a noise
 LOCATIONS = ("file", "dir")  # keys of `data` that name files
+PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # does not count where it is imported
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 
 
@@ -88,8 +90,9 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         tree.pop("faults")
     if e.feedback == Revealed():
         tree.pop("feedback")
+    tree["version"] = sys.modules["mpinodes"].__version__  # not imported: the contract imports nothing of the package
     # In the order of the digests: that of the paths may be another one in another folder.
-    tree["sources"] = sorted(blake2b(path.read_bytes(), digest_size=32).hexdigest() for path in _sources(setup))
+    tree["sources"] = sorted(_sources(setup))
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
@@ -113,36 +116,69 @@ def knows_horizon(setup: Setup) -> bool:
     return not (setup.algorithm.anytime and (setup.mixing.anytime or repeated))
 
 
-def _sources(setup: Setup) -> Iterator[Path]:
-    """The files that the parts are made of, where they are not ours: in an order of their own."""
-    for path in setup.experiment.sources.values():
-        yield from _with_imports(path, package="")
-    if setup.topology.from_file:
-        yield Path(setup.topology.path)  # type: ignore[attr-defined]
+def _sources(setup: Setup) -> Iterator[str]:
+    """Yield the digest of every file, and of every installed package, that parts are made of and that is not ours."""
+    files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)
     for part in (*map(type, parts), setup.loss):
         file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: made in a session of Python
         if file and not part.__module__.startswith(OURS):
-            yield from _with_imports(Path(file), part.__module__.partition(".")[0])
+            files.append((Path(file), part.__module__.partition(".")[0]))
+    if setup.topology.from_file:
+        yield _hashed(Path(setup.topology.path).read_bytes())  # type: ignore[attr-defined]
+    for path, package in files:
+        yield from _with_imports(path, package)
 
 
-def _with_imports(file: Path, package: str) -> list[Path]:
-    """A Python file and all that it imports, directly or not, but the standard library, us, and installed packages.
+def _hashed(data: bytes) -> str:
+    return blake2b(data, digest_size=32).hexdigest()
+
+
+def _with_imports(file: Path, package: str) -> list[str]:
+    """Return the digests of a file and of all that it imports, directly or not, but the standard library and us.
 
     Args:
-        file: the file.
-        package: an installed one that counts nevertheless.
+        file: of Python.
+        package: an installed one whose modules count one by one, as those of the user's folders do.
     """
-    found, ahead = {file.resolve()}, [(file, package)]
+    files, installed, ahead = {file.resolve()}, set[str](), [(file, package)]
     while ahead:
         for imported in _imported(*ahead.pop()):
             words = imported.split(".")
             for name in (".".join(words[:end]) for end in range(1, len(words) + 1)):
-                origin = _origin(name, package)
-                if origin and origin.resolve() not in found:
-                    found.add(origin.resolve())
+                origin = _origin(name)
+                if origin is None or (path := origin.resolve()) in files:
+                    continue
+                if words[0] != package and {"site-packages", "dist-packages"} & set(origin.parts):
+                    installed.add(words[0])
+                    break
+                files.add(path)
+                if path.suffix == ".py":  # else it is compiled
                     ahead.append((origin, name if origin.name == "__init__.py" else name.rpartition(".")[0]))
-    return sorted(found)
+    return [*(_hashed(path.read_bytes()) for path in files), *map(_installed, installed)]
+
+
+def _installed(name: str) -> str:
+    """Return the digest of an installed package, by its list of files, or if it has none by its version.
+
+    What lies outside of the package's own folders, and what says how it was installed, differs between places.
+    """
+    from importlib import metadata
+
+    try:
+        package = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        known = metadata.packages_distributions().get(name)
+        if not known:  # a folder that was put there
+            path = _origin(name)
+            return _hashed(path.read_bytes() if path else b"")
+        package = metadata.distribution(known[0])
+    files = [
+        f"{file} {file.hash.value}"
+        for file in package.files or ()
+        if file.hash and file.parts[0] != ".." and not file.parts[0].endswith(".dist-info")
+    ]
+    return _hashed("\n".join([name, package.version, *sorted(files)]).encode())
 
 
 def _imported(file: Path, package: str) -> Iterator[str]:
@@ -173,17 +209,12 @@ def _imported(file: Path, package: str) -> Iterator[str]:
                 yield f"{package}.{name}" if node.value.startswith(".") else name
 
 
-def _origin(name: str, package: str) -> Path | None:
-    """Where a module is from; None: it does not count."""
-    top = name.partition(".")[0]
-    if top in sys.stdlib_module_names or top in ("", "mpinodes"):
+def _origin(name: str) -> Path | None:
+    """Return where a module's code is; None: nowhere, or the module does not count."""
+    if name.partition(".")[0] in {*sys.stdlib_module_names, *PLATFORM, ""}:
         return None
     try:
         spec = find_spec(name)
     except (ImportError, AttributeError, ValueError):
         return None
-    if spec is None or not (spec.origin or "").endswith(".py"):
-        return None
-    path = Path(str(spec.origin))
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return path if not installed or top == package else None
+    return Path(spec.origin) if spec and spec.has_location and spec.origin else None

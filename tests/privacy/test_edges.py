@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import py_compile
+import shutil
+import sys
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -323,10 +326,54 @@ def test_the_noise_depends_on_all_code_that_is_imported(how, tmp_path, monkeypat
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "mine.py").write_text(f"{imports}\n{LAZY}")
-    setup = setup_of({"algorithm": {"path": str(tmp_path / "mine.py")}, "data": {"name": "unit-ball"}, "rounds": 5})
-    before = fingerprint(setup)
+    before = fingerprint_with(tmp_path, imports)
     (tmp_path / edited).write_text("S = 2\nSTEP = 2\n")
+    assert fingerprint_with(tmp_path, imports) != before
+
+
+def fingerprint_with(tmp_path, imports) -> str:
+    (tmp_path / "mine.py").write_text(f"{imports}\n{LAZY}")
+    asked = {"algorithm": {"path": str(tmp_path / "mine.py")}, "data": {"name": "unit-ball"}, "rounds": 5}
+    return fingerprint(setup_of(asked))
+
+
+def test_the_noise_depends_on_installed_packages_wherever_they_are(tmp_path, monkeypatch):
+    site, other = tmp_path / "here" / "site-packages", tmp_path / "there" / "site-packages"
+    (site / "installed-1.0.dist-info").mkdir(parents=True)
+    (site / "installed.py").write_text("S = 1\n")
+    (site / "installed-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+    record, lines = (
+        site / "installed-1.0.dist-info" / "RECORD",
+        "../../bin/tool,sha256=%s,9\ninstalled.py,sha256=%s,6\n",
+    )
+    record.write_text(lines % ("aa", "bb"))
+    with monkeypatch.context() as here:
+        here.syspath_prepend(str(site))
+        before = fingerprint_with(tmp_path, "import installed")
+        record.write_text(lines % ("aa", "cc"))
+        assert fingerprint_with(tmp_path, "import installed") != before
+    record.write_text(lines % ("dd", "bb"))  # a script with the path of its interpreter
+    shutil.move(site, other)
+    monkeypatch.syspath_prepend(str(other))
+    monkeypatch.delitem(sys.modules, "installed")
+    assert fingerprint_with(tmp_path, "import installed") == before
+
+
+def test_the_noise_depends_on_compiled_code(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = []
+    for step in (1, 2):
+        (tmp_path / "source.py").write_text(f"S = {step}\n")
+        py_compile.compile(str(tmp_path / "source.py"), cfile=str(tmp_path / "built.pyc"))
+        made.append(fingerprint_with(tmp_path, "import built"))
+        monkeypatch.delitem(sys.modules, "built")
+    assert made[0] != made[1]
+
+
+def test_the_noise_depends_on_the_version(monkeypatch):
+    setup = setup_of("algorithm.name=dola rounds=5")
+    before = fingerprint(setup)
+    monkeypatch.setattr("mpinodes.__version__", "another")
     assert fingerprint(setup) != before
 
 
