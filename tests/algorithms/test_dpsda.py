@@ -69,10 +69,10 @@ def test_metropolis_keeps_the_mean_of_the_duals_up_to_noise_and_gradients():
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-10)
 
 
-def mean_accuracy(words: str) -> float:
-    """Test accuracy of the running mean in per cent, averaged over the seeds 0 to 19."""
+def mean_accuracy(words: str, seeds: int = 20) -> float:
+    """Test accuracy of the running mean in per cent, averaged over the first seeds."""
     found = []
-    for seed in range(20):
+    for seed in range(seeds):
         parts = setup_of(f"algorithm.name=dpsda-ps {words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
         meter.end()
@@ -85,9 +85,8 @@ def test_the_running_mean_learns_the_digits_without_noise_and_the_label_one_cost
     silent = mean_accuracy("privacy.epsilon=inf")
     assert silent > 97
     assert 6 < silent - mean_accuracy("privacy.epsilon=1") < 14
-    assert mean_accuracy("privacy.scale=calibrated") == pytest.approx(
-        55, abs=4
-    )  # what the summary says of it; the mean of 20 seeds is off by 1.5 or so
+    # What the summary says of it. Of 120 seeds the mean is 54.8; that of 80 has a standard error of 1.5.
+    assert mean_accuracy("privacy.scale=calibrated", seeds=80) == pytest.approx(55, abs=4.5)
 
 
 @pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])
