@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -17,7 +17,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
 from mpinodes.simulation import pulse
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say, show
 from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
@@ -304,8 +304,8 @@ class Job:
             say(text)
         else:
             text = summary.text(found, self._directory)
-            print(text, flush=True)
-        with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
+            show(text)
+        with suppress(OSError), open(self._directory / "log.txt", "a", encoding="utf-8", errors="replace") as log:
             log.write(text + "\n")
         tell(self._world, None)
         return code
