@@ -39,6 +39,7 @@ from mpinodes.simulation.launching import (
     launcher,
     leave,
     say,
+    show,
     take_turns,
 )
 
@@ -180,7 +181,7 @@ def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) 
         notes: list[str] = vars(error).get("__notes__", [])
         say(" ".join([f"error: {in_words(error)}", *(notes or [f"\n{traceback.format_exc()}"])]))
         return FAILED
-    print(summary.text(result, directory))
+    show(summary.text(result, directory))
     return 0
 
 

@@ -76,7 +76,7 @@ class GossipAveraging(Algorithm[State]):
 
     def noise(self, l2: float) -> float:
         """The s that hides a change of size `l2`."""
-        return self.noise_scale or l2 / self.run.gdp(self.run.epsilon, self.run.delta)
+        return self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """x_i, and then the mixes."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core import Features, Loss, SampleLoss, Setup, Vector
-from mpinodes.losses.linear import Around
+from mpinodes.core import Loss, SampleLoss, Setup, Vector
+from mpinodes.losses.linear import Around, dense
 
 SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # of numbers at the ends of the doubles
 FEW, STRIDE = 4, 37  # of the samples made of them, so many in each round, and so far apart
@@ -76,11 +76,6 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
         features[rows], targets[rows] = change.feature, change.target
     other: SampleLoss = replace(loss, features=features, targets=targets)
     return other
-
-
-def dense(features: Features) -> Vector:
-    """Rows of features as a dense array."""
-    return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
 
 
 def adjacent(

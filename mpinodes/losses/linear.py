@@ -182,6 +182,11 @@ class PiecewiseLinearLoss(LinearLoss):
         """The least and the largest slope, elementwise."""
 
 
+def dense(features: Features) -> Vector:
+    """Return a dense array of what may be sparse."""
+    return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
+
+
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
     """Every a_k·x of a group: features (groups k, d), and points (g, p, d) of as many groups or of one -> (g, p, k).
 

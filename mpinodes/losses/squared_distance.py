@@ -9,7 +9,7 @@ import numpy as np
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
-from mpinodes.losses.linear import SmoothLoss
+from mpinodes.losses.linear import SmoothLoss, dense, predictions
 
 __all__ = ["SquaredDistance"]
 
@@ -40,17 +40,17 @@ class SquaredDistance(SmoothLoss):
     @property
     def weight(self) -> float:
         """Σ over samples of 1/divisor."""
-        return float((np.ones(len(self.features)) / self.divisor).sum())
+        return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     def value(self, x: Vector) -> float:
         """f(x)."""
-        distances = x - self.features
+        distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """See `LinearLoss.data_grad`."""
-        distances = (x - self.features)[:, block]
+        distances = (x - dense(self.features))[:, block]
         weights = np.ones(len(distances)) / self.divisor
         if self.clip < inf and not self.whole:
             norms = plain_norms(distances)
@@ -67,9 +67,12 @@ class SquaredDistance(SmoothLoss):
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
         """See `SampleLoss.values`."""
-        a = features.reshape(*targets.shape, -1)
-        squares = np.vecdot(points, points)[:, :, None] + np.vecdot(a, a)[:, None, :]
-        return np.asarray(0.5 * squares - points @ a.transpose(0, 2, 1))
+        if isinstance(features, np.ndarray):
+            norms = np.vecdot(features, features)
+        else:
+            norms = features.multiply(features).sum(axis=1)
+        squares = np.vecdot(points, points)[:, :, None] + norms.reshape(targets.shape)[:, None, :]
+        return np.asarray(0.5 * squares - predictions(features, points, len(targets)))
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:

@@ -16,6 +16,7 @@ from mpinodes.results.combining import Rules, combine, largest, least, same, spr
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
+from mpinodes.results.warning import warn
 
 Json = dict[str, Any]
 
@@ -85,7 +86,9 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Json]) -> Json
 def conclude(
     experiment: Experiment, directory: Path, summary: Json, watch: Stopwatch, beside: Callable[[], None]
 ) -> None:
-    """Write `summary.json` and, where asked for, draw the report, once the record is complete.
+    """Write `summary.json` and then, where asked for, draw the report, once the record is complete.
+
+    A report that cannot be drawn, for whatever reason, is one line on stderr: the run is done, and its numbers stand.
 
     Args:
         experiment: the run's.
@@ -94,26 +97,28 @@ def conclude(
         watch: where its time went.
         beside: makes what a report shows beside the run, where that takes no time to speak of.
     """
-    if experiment.report:
-        from mpinodes.results.report import draw
+    _write(directory, summary, watch)
+    try:
+        if experiment.report:
+            from mpinodes.results.report import draw
 
-        summary["timing"] = watch.seconds()
-        _write(directory, summary)
-        beside()
-        draw(directory)
+            beside()
+            draw(directory)
+            _write(directory, summary, watch)
+    except Exception as error:
+        warn(directory, "the report cannot be drawn", error)
+
+
+def _write(directory: Path, summary: Json, watch: Stopwatch) -> None:
     watch.lap("report")
     summary["timing"] = watch.seconds()
-    _write(directory, summary)
+    write_text(directory / "summary.json", json.dumps(without_infinity(summary), indent=2, allow_nan=False) + "\n")
 
 
-def _write(directory: Path, summary: Json) -> None:
-    write_text(directory / "summary.json", json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
-
-
-def _plain(value: Any) -> Any:
+def without_infinity(value: Any) -> Any:
     """JSON has no infinity: a number that is not finite (a run that almost diverged) becomes null."""
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: without_infinity(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [without_infinity(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
-from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss
+from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 from mpinodes.losses.squared_distance import SquaredDistance
 from mpinodes.results.faces import newton_on_face
 
@@ -83,7 +83,7 @@ def _quasi_newton(total: LinearLoss, start: Vector) -> Vector:
 
 def _nearest(total: SquaredDistance, feasible: Set) -> Comparator:
     """F is a multiple of the squared distance to one point, and a constant: P of that point."""
-    weights = np.ones(len(total.features)) / total.divisor
+    weights = np.ones(len(total.targets)) / total.divisor
     x = feasible.project(weights @ total.features / (total.weight + total.regularizer))
     gradient, value = total.grad(x), total.value(x)
     gap = float(gradient @ x) + feasible.support(-gradient) if feasible.bounded else float(gradient @ gradient)
@@ -105,7 +105,7 @@ def _modulus(total: LinearLoss) -> float:
     """Of strong convexity: the regularizer's, and for least squares that of the samples on the span they have."""
     if total.regularizer or not total.strongly_convex_link or total.features.shape[1] > DENSE:
         return total.regularizer
-    gram = np.linalg.eigvalsh(_dense(total.features.T @ total.features))
+    gram = np.linalg.eigvalsh(dense(total.features.T @ total.features))
     return total.curvature() / np.max(total.divisor) * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
 
 
@@ -113,7 +113,7 @@ def _smoothness(total: LinearLoss) -> float:
     """Of F: the largest eigenvalue of its Hessian is at most this."""
     a = total.features
     if min(a.shape) <= DENSE:
-        small = _dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
+        small = dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
         largest = float(np.linalg.eigvalsh(small)[-1])
     else:
         from scipy.sparse.linalg import LinearOperator, eigsh
@@ -122,10 +122,6 @@ def _smoothness(total: LinearLoss) -> float:
         gram = LinearOperator((d, d), matvec=lambda v: a.T @ (a @ v), dtype=np.float64)
         largest = 1.01 * float(eigsh(gram, k=1, v0=np.ones(d), return_eigenvectors=False)[0])
     return total.curvature() / np.min(total.divisor) * largest + total.regularizer
-
-
-def _dense(matrix: Any) -> Vector:
-    return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
 
 
 def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:

@@ -99,7 +99,8 @@ def remarks(privacy: Json) -> list[str]:
 
 
 def _remarks(privacy: Json) -> list[str]:
-    seen = [toward_nodes(privacy["views"], privacy["delta"])] if privacy.get("views") else []
+    views = privacy.get("views")
+    seen = [toward_nodes(views, privacy["delta"])] if views and max(views["distance"], default=-1) >= 0 else []
     return [what_noise_buys(privacy["noise"]), what_draws_it(privacy["noise"]), *seen, *provisos(privacy)]
 
 
@@ -200,6 +201,8 @@ def provisos(privacy: Json) -> list[str]:
 def what_noise_buys(noise: Json) -> str:
     """The scale used beside the scale that the label needs, in whole sentences."""
     used, least, needed, release = noise["scale"], noise["least_scale"], noise["calibrated_scale"], noise["release"]
+    if used == 0:
+        return "No message carried noise."
     text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
     if noise["mechanism"] == "gaussian":
         return f"{text} (standard deviation)."

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from math import inf, isfinite
 from pathlib import Path
 from typing import TextIO
@@ -84,23 +85,29 @@ class Progress:
             self._last_line = now
             left = (self._rounds - t) / rate
             done = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}"
-            print(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left", file=sys.stderr, flush=True)
+            _say(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left\n")
 
     def finishing(self, what: str, done: int, of: int) -> None:
         """After the rounds: so many parts of what is left to do are done."""
         now = time.perf_counter()
         line = f"{self._title}: {what}, {done} of {of} horizons"
-        with self._file.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # the results matter more
             file.write(json.dumps(self._last | {"finishing": what, "done": done, "of": of}) + "\n")
         if self._bar is not None:
             end = "" if done < of else "\r\x1b[K"
-            print(f"\r{line}\x1b[K{end}", end="", file=sys.stderr, flush=True)
+            _say(f"\r{line}\x1b[K{end}")
         elif now - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = now
-            print(line, file=sys.stderr, flush=True)
+            _say(f"{line}\n")
 
     def close(self) -> None:
         """Take the bar away."""
         self._jsonl.close()
         if self._bar is not None:
             self._bar.close()
+
+
+def _say(text: str) -> None:
+    """Write to stderr, where that can be written."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)

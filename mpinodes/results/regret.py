@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Setup, Vector
 from mpinodes.core.messages import stack
+from mpinodes.losses.linear import LinearLoss
 from mpinodes.results.gathered import IN_CACHE, Gathered, blocks
 from mpinodes.results.meter import Columns, Losses, Lost, Meter, Points
 from mpinodes.results.played import Played
@@ -63,11 +64,15 @@ class Changing(Losses):
         return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """See `Losses`: of sparse samples those that they have."""
+        """See `Losses`: of sparse samples the columns that they have, or one where they have none.
+
+        Only a loss that is a function of a·x does not depend on the other coordinates of x.
+        """
         features, _ = self._samples.of(first, last)
-        if isinstance(features, np.ndarray) or self._samples.first.per_class:
+        loss = self._samples.first
+        if isinstance(features, np.ndarray) or not (isinstance(loss, LinearLoss) and loss.predicts):
             return ALL
-        return np.unique(features.indices)
+        return np.unique(features.indices) if features.nnz else np.zeros(1, np.int64)
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """See `Losses`."""

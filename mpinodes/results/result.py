@@ -111,13 +111,11 @@ class Plots:
         return self._drawn("topology")
 
     def _drawn(self, name: str) -> Figure:
-        import matplotlib as mpl
-
         from mpinodes.results.report import drawing, figures, graph, noise_free
         from mpinodes.results.report.reading import Drawn
 
         draw: Callable[[Drawn, Json], Figure | None] = getattr(graph if name == "topology" else figures, name)
-        with Drawn(self._result.directory) as data, mpl.rc_context(drawing.STYLE):
+        with Drawn(self._result.directory) as data, drawing.style():
             figure = draw(data, self._result.summary | {"noise_free": noise_free(self._result.directory)})
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
@@ -126,11 +124,9 @@ class Plots:
 
 
 def _png(figure: Figure) -> bytes:
-    import matplotlib as mpl
-
     from mpinodes.results.report import drawing
 
     file = BytesIO()
-    with mpl.rc_context(drawing.STYLE):
+    with drawing.style():
         figure.savefig(file, format="png")
     return file.getvalue()

@@ -10,6 +10,7 @@ from mpinodes.results import faults, feedback
 from mpinodes.results.findings import warnings
 from mpinodes.results.privacy_words import lines
 from mpinodes.results.timing import in_words
+from mpinodes.results.warning import warn
 
 Json = dict[str, Any]
 
@@ -26,8 +27,15 @@ JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # by what
 
 
 def text(summary: Json, directory: Path) -> str:
-    """What a person wants to read when a run is over."""
-    s = summary
+    """Return what a person wants to read when a run is over, or where to read it if putting it into words fails."""
+    try:
+        return _text(summary, directory)
+    except Exception as error:
+        warn(directory, "the results cannot be put into words", error)
+        return f"  run: {directory}"
+
+
+def _text(s: Json, directory: Path) -> str:
     found = [
         f"{s['name']}: {s['algorithm']} on {s['data']}{partition(s)}",
         f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {rounds(s)}, d = {s['dimension']}, "

@@ -59,12 +59,13 @@ def run_set_up(
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = make_setup()
         rehearse(setup)
-        directory = make_directory(setup.experiment)
+        directory, rounds = make_directory(setup.experiment), _Rounds(signals)
         try:
             with held(directory):
-                return directory, _logged(setup, directory, _Rounds(signals), begun)
+                return directory, _logged(setup, directory, rounds, begun)
         except BadInput:  # a file is found to be wrong where its rows are read
-            unmake_directory(directory)
+            if not rounds.ended:
+                unmake_directory(directory)
             raise
 
 
@@ -120,6 +121,7 @@ class _Rounds:
     ) -> None:
         self._signals, self._done, self._found, self._goes_on = signals, done, found, goes_on
         self._kept: Sequence[Kept] = ()  # of the agents
+        self.ended = False  # whether all rounds of a run are recorded
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """See `repeats.Rounds`."""
@@ -141,6 +143,7 @@ class _Rounds:
         with self._signals or nullcontext():
             plan = Plan(run, begin, self._signals.is_asked) if self._signals else Plan(run, begin)
             yield from run_agents(run, plan, keepers, kept)
+        self.ended = True
 
     def times(self) -> None:
         """See `repeats.Rounds`: there is one rank."""

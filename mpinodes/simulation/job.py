@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -18,7 +18,7 @@ from mpinodes.core.keys import noise_name
 from mpinodes.core.messages import Diverged
 from mpinodes.core.parts import Setup
 from mpinodes.simulation import pulse
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say
+from mpinodes.simulation.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say, show
 from mpinodes.simulation.plan import Plan, longest_chunk
 from mpinodes.simulation.pulse import Overdue, Place, Pulse, Report
 from mpinodes.simulation.step import Step
@@ -305,8 +305,8 @@ class Job:
             say(text)
         else:
             text = summary.text(found, self._directory)
-            print(text, flush=True)
-        with (self._directory / "log.txt").open("a", encoding="utf-8", errors="backslashreplace") as log:
+            show(text)
+        with suppress(OSError), open(self._directory / "log.txt", "a", encoding="utf-8", errors="replace") as log:
             log.write(text + "\n")
         tell(self._world, None)
         return code

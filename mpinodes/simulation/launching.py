@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,6 +26,7 @@ LEAVE_TAKING = 60  # seconds
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
 LONGEST = 480  # characters of a line that is said
+SHM, RANK_TAKES = "/dev/shm", 6_500_000  # where MPI's ranks share memory, and bytes of a rank under UCX, as measured
 
 
 class Origin(NamedTuple):
@@ -101,24 +103,50 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """What all commands have in common: `BadInput` is said in a line, and the exit code is then 2.
 
     What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
+    Standard streams that are closed are opened here, before a file of the command can get the number of one of them.
     """
+    _open_standard_streams()
 
     @wraps(main)
     def whole(argv: list[str]) -> int:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
+        os.environ["MATPLOTLIBRC"] = os.devnull  # figures are the same whatever the user has set
+        os.environ.pop("MPLBACKEND", None)
         try:
             code = main(argv)
             sys.stdout.flush()
         except BadInput as error:
-            print(plain(f"mpinodes: error: {error}"), file=sys.stderr)
+            say(f"error: {error}")
             return BAD_INPUT
-        except BrokenPipeError:
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return NOBODY_READS
+            if isinstance(error, BrokenPipeError):
+                return NOBODY_READS
+            say(f"error: {error if error.filename else f'cannot write: {error}'}")
+            return BAD_INPUT
         return code
 
     return whole
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null in the place of each standard stream that was closed when Python started."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # which takes the lowest number that is free
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
+def show(results: str) -> None:
+    """Print what a finished run came to; where there is no room for it, say so, for no run fails by that."""
+    try:
+        print(results, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        say(f"warning: the results cannot be printed, but their files are there: {error.strerror}")
 
 
 def plain(text: str) -> str:
@@ -166,8 +194,9 @@ def in_words(error: BaseException) -> str:
 
 
 def say(message: str) -> None:
-    """One line to stderr, whole."""
-    os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
+    """One line to stderr, whole; where stderr cannot be written, nothing."""
+    with suppress(OSError):
+        os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
 
 
 def find_world(started: Launcher | None) -> MPI.Intracomm | None:
@@ -181,7 +210,9 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
         from mpi4py import MPI
 
         if not MPI.Is_initialized():
-            if _are_many_here():
+            if (warning := shared_memory_lacks()) and first_of_host():
+                say(f"warning: {warning}")
+            if _ranks_here() > MANY or warning:
                 _connect_lightly(MPI.Get_library_version())
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
     except (ImportError, RuntimeError) as error:
@@ -193,9 +224,19 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
     return MPI.COMM_WORLD
 
 
-def _are_many_here() -> bool:
-    """Whether MPICH's mpirun has started many ranks, all on this host."""
-    return _ranks_here() > MANY and os.environ["MPI_LOCALNRANKS"] == os.environ.get("PMI_SIZE")
+def shared_memory_lacks() -> str:
+    """Return what to change where `SHM` is too small for the ranks of MPICH on this host; empty: it is not.
+
+    All ranks must get the same answer while others already take their part, so that the size decides, not what is free.
+    """
+    needed = RANK_TAKES * min(_ranks_here(), MANY)
+    size = os.statvfs(SHM).f_blocks * os.statvfs(SHM).f_frsize if os.access(SHM, os.W_OK) else 0
+    if size >= needed or sys.platform != "linux":
+        return ""
+    return (
+        f"{SHM} has {size / 1e6:.0f} MB that can be written, and MPI may take {needed / 1e6:.0f} MB there for "
+        f"{_ranks_here()} ranks, and crash without: give it more (docker run --shm-size=1g)"
+    )
 
 
 def take_turns() -> bool:
@@ -211,13 +252,14 @@ def _ranks_here() -> int:
 
 
 def _connect_lightly(library: str) -> None:
-    """Start MPI without connections that nobody will use, where there is a choice.
+    """Start MPI without connections that nobody will use, and with less shared memory, where there is a choice.
 
     MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go through
     shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and next to nothing.
     With some tens of ranks that is little, and rounds are a tenth faster under UCX.
     """
-    if "ch4:ucx ofi" in library:
+    all_here = "PMI_SIZE" in os.environ and os.environ["PMI_SIZE"] == os.environ.get("MPI_LOCALNRANKS")
+    if all_here and "ch4:ucx ofi" in library:
         os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
 
 
@@ -254,7 +296,8 @@ def leave(code: int) -> NoReturn:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LEAVE_TAKING)  # a rank that was stopped just now would keep all others here
             MPI.Finalize()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     ctypes.CDLL(None).exit(code)  # not os._exit: MPICH kills all ranks with one that leaves out C's own last steps
     raise SystemExit(code)

@@ -18,6 +18,7 @@ from mpinodes.core.checkpoints import places
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse, single_run
 from mpinodes.core.messages import Diverged
+from mpinodes.results.closing import without_infinity
 from mpinodes.results.combining import combine
 from mpinodes.results.comparator import Comparator
 from mpinodes.results.evaluator import Evaluator, rules
@@ -70,8 +71,8 @@ def make(directory: Path) -> None:
     if any(other != horizons for other, *_ in found):
         raise BadInput(f"{directory}: without noise its repeats end in different rounds: there is no mean of them")
     curves = {name: np.mean([each[name] for _, each, _ in found], axis=0).tolist() for name in found[0][1]}
-    summary = combine(rules(setup.metrics), [whole for *_, whole in found])
-    write_text(directory / NOISE_FREE, json.dumps({"horizon": horizons, **curves, "summary": _plain(summary)}) + "\n")
+    summary = without_infinity(combine(rules(setup.metrics), [whole for *_, whole in found]))
+    write_text(directory / NOISE_FREE, json.dumps({"horizon": horizons, **curves, "summary": summary}) + "\n")
 
 
 def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], Json, Json]:
@@ -96,9 +97,3 @@ def _comparators(place: Path) -> dict[int, Comparator]:
     except OSError:  # as the report of it will say
         return {}
     return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *found, strict=True)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not np.isfinite(value) else value

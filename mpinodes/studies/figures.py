@@ -7,14 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from mpinodes.results.report import drawing
-from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.results.report.reading import Drawn
 from mpinodes.results.runs import PROVEN, Run
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
@@ -53,7 +52,7 @@ CURVES = (
 def draw_all(comparison: Comparison, target: Path) -> list[Path]:
     """Every figure that the runs have the numbers for."""
     drawn = []
-    with mpl.rc_context(STYLE):
+    with drawing.style():
         for name, figure in _all(comparison):
             path = target / f"{name}.png"
             figure.savefig(path)

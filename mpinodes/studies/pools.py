@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mpinodes.core.experiment import Experiment
-from mpinodes.simulation.launching import end_with_parent, mpirun
+from mpinodes.simulation.launching import end_with_parent, mpirun, say
 from mpinodes.studies.plans import FAILED, Plan
 
 Item = TypeVar("Item")
@@ -56,7 +56,10 @@ class Processes:
         self._workers: list[ProcessPoolExecutor] = []
 
     def __enter__(self) -> Processes:
-        self._workers = [self._new() for _ in range(self.size)]
+        try:
+            self._workers = [self._new() for _ in range(self.size)]
+        except OSError as error:  # locks of processes are files of /dev/shm
+            say(f"warning: no worker processes ({error.strerror}: is /dev/shm writable?): one run after the other")
         return self
 
     def _new(self) -> ProcessPoolExecutor:
@@ -64,6 +67,9 @@ class Processes:
 
     def each(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result | Died]]:
         """See `Pool`."""
+        if not self._workers:
+            yield from OneByOne().each(do, items)
+            return
         ahead, free = deque(enumerate(items)), deque(range(self.size))
         busy: dict[Future[Result], tuple[int, int]] = {}
         while ahead or busy:

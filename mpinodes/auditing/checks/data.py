@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, Report, image, shown
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge
+from mpinodes.losses.linear import dense
 
 D, PAIRS, SLACK = 4, 400, 1e-7
 ROUNDS = 12

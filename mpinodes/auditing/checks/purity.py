@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.changes import dense
 from mpinodes.auditing.checks.faults import Fault, attributes, image, shown
 from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
 from mpinodes.core import Loss, Setup
-from mpinodes.losses.linear import Around
+from mpinodes.losses.linear import Around, dense
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.changes import ALL, Change, adjacent, changed, dense, differs
+from mpinodes.auditing.changes import ALL, Change, adjacent, changed, differs
 from mpinodes.auditing.checks.faults import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
@@ -16,6 +16,7 @@ from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.core import RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
+from mpinodes.losses.linear import dense
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
 LEAKS = (Feedback, Hidden, type(RELEASED), type(UNKNOWN), type(None))

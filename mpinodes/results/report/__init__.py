@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 from mpinodes.core.errors import BadInput
-from mpinodes.results.report import figures, page
 from mpinodes.results.report.live import live
 from mpinodes.results.report.reading import Drawn
 from mpinodes.results.versions import require_version
 
 NOISE_FREE = "noise_free.json"  # in a run directory
+logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # or each line of a bad settings file is printed
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
@@ -25,6 +26,8 @@ def draw(directory: Path, vector: bool = False) -> Path:
     Raises:
         BadInput: the directory holds no finished run, or cannot be written.
     """
+    from mpinodes.results.report import figures, page  # which import matplotlib
+
     try:
         data = Drawn(directory)
         summary = json.loads((directory / "summary.json").read_text("utf-8"))

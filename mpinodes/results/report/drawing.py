@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -31,6 +34,14 @@ STYLE: Any = {
 
 
 WIDE = 34  # letters, of which no two columns fit below a figure
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw with matplotlib's own defaults and `STYLE`, whatever the user has set, and without warnings."""
+    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
+    with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
+        yield
 
 
 def axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from mpinodes.results import privacy_words
 from mpinodes.results.report import drawing
-from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
+from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.results.report.graph import topology
 from mpinodes.results.report.reading import Drawn, Values
 from mpinodes.results.summary import BOUNDED, estimated
@@ -45,7 +44,7 @@ def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str
         "topology": ("Topology", topology),
     }
     drawn = {}
-    with mpl.rc_context(STYLE):
+    with drawing.style():
         for name, (title, drawer) in drawers.items():
             if (figure := drawer(data, summary)) is not None:
                 drawn[title] = _saved(figure, target / f"{name}.png", vector)
@@ -212,7 +211,7 @@ def privacy(data: Drawn, summary: Json) -> Figure | None:
 
 def views(data: Drawn, summary: Json) -> Figure | None:
     """ε of every agent toward every other: against distance, and as a heat map."""
-    if "epsilon_node" not in data:
+    if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
     hops, before = data["distance"].values, float(data["epsilon_before_relaying"].max())

@@ -14,7 +14,7 @@ from mpinodes.simulation.doctor.disk import Trial, try_folder
 from mpinodes.simulation.doctor.host import Host, Rank
 from mpinodes.simulation.doctor.launchers import about_launcher, about_library, library, load
 from mpinodes.simulation.doctor.report import NOTHING, Line, Report, most
-from mpinodes.simulation.launching import Launcher, in_words, launcher
+from mpinodes.simulation.launching import Launcher, in_words, launcher, shared_memory_lacks
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,6 +35,10 @@ def examine(folder: Path, version: str, limit: float, stage: Stage) -> int:
     """
     started = launcher()
     report = Report(speaks=started is None or started.rank == 0)
+    if warning := shared_memory_lacks():  # MPI, were it started, might end this process before it has spoken
+        report.title(f"mpinodes {version}, {platform.node()}")
+        report.add([Line("mend", "memory", warning)])
+        return report.code
     found = load()
     if isinstance(found, Line):
         report.title(f"mpinodes {version}, {platform.node()}")
