@@ -79,8 +79,8 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     """The finished runs of a study's directory, or of any directory that holds some: one row each.
 
     Columns: `run`, its directory; the keys in which the runs differ; what each was worth and what it cost, by the names
-    that its summary prints. Where each agent has losses of its own, losses and regrets are divided by the number of
-    agents, so that they read as where all agents share one.
+    that its summary prints; `warnings`, the codes of what it warns of. Where each agent has losses of its own, losses
+    and regrets are divided by the number of agents, so that they read as where all agents share one.
 
     Raises:
         mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes made it.

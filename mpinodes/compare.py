@@ -2,7 +2,8 @@
 
 Writes figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
 paired by seed, and says in what the runs differ beyond the axes, and what it costs in privacy to publish them all.
-Where each agent has losses of its own, losses and regrets are divided by the number of agents.
+Where each agent has losses of its own, losses and regrets are divided by the number of agents. Runs that form no grid
+are grouped by --by and --along; of figures there are 12 at most, and what is left out is said.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ def main(argv: list[str]) -> int:
         "runs", nargs="+", metavar="STUDY | RUN", type=Path, help="a study's directory, or finished runs"
     )
     parser.add_argument("--by", metavar="KEY", help="the key whose values are compared (the first that is no number)")
+    parser.add_argument(
+        "--along", metavar="KEY,...", type=lambda keys: [] if keys == "none" else keys.replace(" ", "").split(","),
+        help="the keys of the other axes, or none; means are over the rest (as few keys as tell the runs apart)",
+    )  # fmt: skip
     parser.add_argument("--output", metavar="DIR", type=Path, help="where to (STUDY/compare, or compare)")
     options = parser.parse_args(argv)
     from mpinodes.studies import telling
 
-    print(telling.compare(options.runs, options.by, options.output))
+    print(telling.compare(options.runs, options.by, options.output, options.along))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
-from mpinodes.results import accounting, evaluator, faults, feedback, sources, theorems, timing
+from mpinodes.results import accounting, evaluator, faults, feedback, run_warnings, sources, theorems, timing
 from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import Stopwatch
@@ -26,7 +26,7 @@ FACTS: Rules = {
     "partial": largest, "dimension": same,
     "seed": least, "reproducible": same, "judged": same, "agent_regret_every": same, "bounds": theorems.combine,
     "versions": same, "checked": same, "faults": faults.RULES, "feedback": same, "bytes_sent": total,
-    "timing": timing.RULES, "seconds": total,
+    "warnings": run_warnings.of_some, "timing": timing.RULES, "seconds": total,
     "rounds_per_second": same,  # made of the sums
 }  # fmt: skip
 
@@ -97,6 +97,7 @@ def conclude(
         watch: where its time went.
         beside: makes what a report shows beside the run, where that takes no time to speak of.
     """
+    summary["warnings"] = (summary.get("warnings") or {}) | run_warnings.of_numbers(summary)
     _write(directory, summary, watch)
     try:
         if experiment.report:

@@ -22,87 +22,38 @@ def found(s: Json, silent: Json | None) -> list[str]:
     return [*_accuracy(s, silent), *_error(s, silent), *_regret(s, silent), *_privacy(s)]
 
 
-def warnings(s: Json) -> list[str]:
-    """Where a run is worth less than what is had for nothing."""
-    baselines = s.get("baselines")
-    if not baselines:  # a partial or an older run
-        return []
-    which, share = _marks(s, "accuracy")
-    majority, start = (baselines["majority"] or {}).get(which), (baselines["start"]["accuracy"] or {}).get(which)
-    said = []
-    if share is not None and majority is not None and share < majority:
-        said.append(
-            f"Worse than always naming the largest class: {share:.1%} of the {SETS[which]}, against {majority:.1%}."
-        )
-    if share is not None and start is not None and share < start:
-        said.append(f"Worse than doing nothing: {share:.1%} of the {SETS[which]}, against {start:.1%} at the start.")
-    said += _error_warnings(s, baselines)
-    stayed, lost = baselines["start"]["average_fitness"], s.get("average_fitness")
-    if s.get("judged"):
-        return said + _gap_warning(s, stayed)
-    if lost is not None and stayed is not None and lost > stayed:
-        said.append(
-            f"Worse than doing nothing: {lost:.4g} lost per round, against {stayed:.4g} by staying at the start."
-        )
-    return said
-
-
 SETS = {"test": "test samples", "train": "training samples"}
 
 
-def _marks(s: Json, of: str) -> tuple[str, float | None]:
-    """Accuracy or RMSE on which samples, of the running mean or the decision that a method is judged by."""
+def marks(s: Json, of: str) -> tuple[str, float | None]:
+    """Return on which samples accuracy or RMSE is judged, and its value, by the decision that judges the method."""
     marks = s.get(f"{of}_last_decision" if s.get("judged") == "last" else of) or {}
     which = "test" if "test" in marks else "train"
     return which, marks.get(which)
 
 
-def _error_warnings(s: Json, baselines: Json) -> list[str]:
-    which, error = _marks(s, "rmse")
-    if error is None:
-        return []
-    mean, start = ((tree or {}).get(which) for tree in (baselines.get("mean_target"), baselines["start"].get("rmse")))
-    against = {"always naming the mean target": mean, "doing nothing": start}
-    return [
-        f"Worse than {what}: an RMSE of {error:.4g} on the {SETS[which]}, against {value:.4g}."
-        for what, value in against.items()
-        if value is not None and error > value
-    ]
-
-
-def _gap_warning(s: Json, stayed: float | None) -> list[str]:
-    gap = s.get("optimality_gap_mean")
-    if gap is None or stayed is None or s["comparator"]["value"] is None:
-        return []
-    owners = s["agents"] if s["decomposable"] else 1
-    at_start = (stayed - s["comparator"]["value"] / s["rounds"]) / owners
-    if gap <= at_start:
-        return []
-    return [f"Worse than doing nothing: an optimality gap of {gap:.4g}, against {at_start:.4g} at the start."]
-
-
 def _accuracy(s: Json, silent: Json | None) -> list[str]:
-    which, share = _marks(s, "accuracy")
+    which, share = marks(s, "accuracy")
     if share is None:
         return []
     what = _decision(s)
     beside = []
     if majority := ((s.get("baselines") or {}).get("majority") or {}).get(which):
         beside.append(f"always naming the largest class gets {majority:.1%}")
-    if silent and (quiet := _marks(silent, "accuracy")[1]) is not None:
+    if silent and (quiet := marks(silent, "accuracy")[1]) is not None:
         beside.append(f"the same run without noise {quiet:.1%}")
     compared = f" ({', '.join(beside)})" if beside else ""
     return [f"The {what} gets {share:.1%} of the {SETS[which]} right{compared}."]
 
 
 def _error(s: Json, silent: Json | None) -> list[str]:
-    which, error = _marks(s, "rmse")
+    which, error = marks(s, "rmse")
     if error is None:
         return []
     beside = []
     if (mean := ((s.get("baselines") or {}).get("mean_target") or {}).get(which)) is not None:
         beside.append(f"always naming the mean target is off by {mean:.4g}")
-    if silent and (quiet := _marks(silent, "rmse")[1]) is not None:
+    if silent and (quiet := marks(silent, "rmse")[1]) is not None:
         beside.append(f"the same run without noise by {quiet:.4g}")
     compared = f" ({', '.join(beside)})" if beside else ""
     return [f"The {_decision(s)} is off by {error:.4g} on the {SETS[which]}, root mean squared{compared}."]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
 from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.results import run_warnings
 from mpinodes.results.summary import at
 from mpinodes.results.versions import VERSION, require_version
 
@@ -29,6 +30,7 @@ RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, 
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
 CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
+WARNINGS = "warnings"  # codes of `run_warnings.MEANINGS`, with a space between two
 FACTS = {"agents": "agents", "rounds": "rounds", "bytes_sent": "bytes sent", "seconds": "seconds"}
 
 
@@ -50,14 +52,9 @@ class Run:
         tree = tomllib.loads((self.place / "experiment.toml").read_text("utf-8"))
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
-    @property
-    def losses(self) -> int:
-        """How many are summed in a round."""
-        return int(self.summary["agents"]) if self.summary["decomposable"] else 1
-
     def normalized(self, variable: str, values: Any) -> Any:
         """Values of a metric, as if each round had one loss."""
-        return values / self.losses if variable in SUMS else values
+        return values / self.summary["agents"] if variable in SUMS and self.summary["decomposable"] else values
 
     @cached_property
     def results(self) -> dict[str, Any]:
@@ -70,13 +67,15 @@ class Run:
         network = privacy["network"]
         found |= {CLAIMED: network["claimed"], PURE: network["proven_pure"], PROVEN: network["proven"]}
         found |= {RULE: network["rule"], DELTA: privacy["delta"]}
-        return found | {label: self.summary.get(key) for key, label in FACTS.items()}
+        found |= {label: self.summary.get(key) for key, label in FACTS.items()}
+        return found | {WARNINGS: " ".join(run_warnings.of(self.summary))}
 
     @cached_property
     def bits(self) -> Hashable:
         """Equal for one run done twice: all that can change what it says, and what it said."""
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
-        return repr((asked, [result for result in self.results.items() if result[0] != FACTS["seconds"]]))
+        apart = (FACTS["seconds"], WARNINGS)  # another run beside it may warn of shared noise
+        return repr((asked, [result for result in self.results.items() if result[0] not in apart]))
 
 
 def summary_of(place: Path) -> Json | None:
@@ -89,19 +88,27 @@ def summary_of(place: Path) -> Json | None:
     return summary if done else None
 
 
-def found(places: Sequence[Path]) -> list[Run]:
-    """The finished runs of directories: runs, repeats of a job, or all that is right below one or its `runs`.
+def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run]:
+    """Return the finished runs of directories: runs, repeats of a job, or all that is right below one or its `runs`.
+
+    Args:
+        places: the directories.
+        left_out: takes the reasons of runs that cannot be read; None: such runs are refused.
 
     Raises:
-        BadInput: a directory holds none, or one that another version of mpinodes did.
+        BadInput: a directory holds no run that can be read, or one that another version of mpinodes did.
     """
     runs: dict[Path, Run] = {}
     for place in places:
-        below = list(_below(place))
-        if not below:
-            raise BadInput(f"{place}: there is no finished run in it (no summary.json)")
-        for one in below:
-            runs.setdefault(one.resolve(), _read(one))
+        for directory in list(_below(place)) or [place]:
+            try:
+                runs.setdefault(directory.resolve(), _read(directory))
+            except BadInput as error:
+                if left_out is None or not place.is_dir():
+                    raise
+                left_out.append(str(error))
+    if left_out and not runs:
+        raise BadInput(left_out[0])
     return list(runs.values())
 
 
@@ -119,6 +126,12 @@ def _below(place: Path) -> Iterator[Path]:
                 yield from _below(one.parent)
 
 
+def unfinished(place: Path) -> list[str]:
+    """Name the runs right below a directory that were begun and have no summary, and say how to finish them."""
+    begun = [file.parent for file in sorted(place.glob("*/experiment.toml"))]
+    return [f"{run}: not finished: python -m mpinodes.run --resume {run}" for run in begun if not any(_below(run))]
+
+
 def members(study: Path) -> list[Path]:
     """The directories of a study's runs, done or not: there may be those of an earlier one beside them.
 
@@ -132,6 +145,8 @@ def members(study: Path) -> list[Path]:
 
 
 def _read(place: Path) -> Run:
+    if not (place / "summary.json").is_file():
+        raise BadInput(f"{place}: there is no finished run in it (no summary.json)")
     try:
         summary = json.loads((place / "summary.json").read_text("utf-8"))
         require_version(summary["version"], str(place))
@@ -158,8 +173,9 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 
 def _rank(key: str) -> tuple[int, str]:
-    first = ("algorithm.name", "algorithm.path", "topology.name", "data.name", "privacy.budget.epsilon")
-    return (first.index(key) if key in first else len(first) + (key == "seed"), key)
+    first = "algorithm.name algorithm.path data.name topology.name privacy.budget.epsilon privacy.epsilon"
+    ranks = [*first.split(), "topology.agents", "rounds", "", "name", "seed"]  # "": any other key
+    return ranks.index(key if key in ranks else ""), key
 
 
 def frozen(value: Any) -> Hashable:
@@ -167,23 +183,33 @@ def frozen(value: Any) -> Hashable:
     return repr(value) if isinstance(value, (list, dict)) else value
 
 
-def rows(runs: Sequence[Run]) -> list[Json]:
-    """A row for each run: its directory, its keys that differ, its results."""
-    keys = differing(runs)
-    return [{"run": str(run.place), **{key: run.keys.get(key) for key in keys}, **run.results} for run in runs]
-
-
 def table(place: str | Path) -> pandas.DataFrame:
-    """The same of all runs of a directory, as a data frame."""
+    """Return a row for each run of a directory: the run's own directory, its keys that differ, its results."""
     import pandas
 
-    return pandas.DataFrame(rows(found([Path(place)])))
+    runs = found([Path(place)])
+    rows = [{key: run.keys.get(key) for key in differing(runs)} for run in runs]
+    return pandas.DataFrame(
+        [{"run": str(run.place), **row, **run.results} for run, row in zip(runs, rows, strict=True)]
+    )
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of nested dictionaries, dotted, with its value."""
+def warned(runs: Sequence[Run]) -> dict[str, str]:
+    """Return by code how many runs have a warning, and what it means."""
+    return run_warnings.counted([run_warnings.of(run.summary) for run in runs])
+
+
+def csv_of(rows: Sequence[Json]) -> str:
+    """Return rows as CSV with a head of all their keys."""
+    import pandas
+
+    return str(pandas.DataFrame(list(rows), dtype=object).to_csv(index=False))
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
+    """Return every key of nested dictionaries, dotted, with its value; that of the key `whole` stays as it is."""
     for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
+        if isinstance(value, dict) and f"{prefix}{name}" != whole:
+            yield from flat(value, f"{prefix}{name}.", whole)
         else:
             yield f"{prefix}{name}", value

@@ -6,8 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpinodes.results import faults, feedback
-from mpinodes.results.findings import warnings
+from mpinodes.results import faults, feedback, run_warnings
 from mpinodes.results.privacy_words import lines
 from mpinodes.results.timing import in_words
 from mpinodes.results.warning import warn
@@ -45,7 +44,7 @@ def _text(s: Json, directory: Path) -> str:
         f"  {in_words(s['timing'])}",
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
-        *(f"  WARNING: {said}" for said in warnings(s)),
+        *(f"  WARNING: {said}" for said in run_warnings.sentences(s)),
         "",
         *lines(s["privacy"], s.get("checked")),
         "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -38,6 +38,11 @@ class Estimate(NamedTuple):
     std: float
     half: float
     number: int
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The ends of the interval; None: there is none."""
+        return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
@@ -86,6 +91,7 @@ class Comparison:
         title: what they are.
         runs: all of them, each once.
         axes: keys, the one whose values are compared first; no seed among them.
+        over: keys other than seeds that differ among runs with equal values of the axes: means are over them too.
         listed: values of axes, as the study has them.
         again: runs that are one of the others, done twice.
         remarks: on which runs these are, in whole sentences.
@@ -94,24 +100,34 @@ class Comparison:
     title: str
     runs: list[Run]
     axes: list[str]
+    over: list[str]
     listed: dict[str, list[Hashable]]
     again: list[Run]
     remarks: list[str]
 
     @classmethod
-    def of(cls, places: Sequence[Path], by: str | None) -> Comparison:
+    def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
         """Of a study's directory, or of any runs.
 
         Args:
             places: a study, or runs, or directories of runs.
-            by: the axis to compare along; None: the first that is no number, or the first.
+            by: the key whose values are compared; None: the first axis that is no number, or the first.
+            along: the keys of the other axes; None: as few as tell the runs apart.
 
         Raises:
-            BadInput: there are no finished runs, or no such axis.
+            BadInput: there are no finished runs, or they do not differ in such a key.
         """
-        runs, again = _once(tables.found(places))
+        left_out: list[str] = []
+        runs, again = _once(tables.found(places, left_out))
+        left_out += [line for place in places for line in tables.unfinished(place)]
+        varied = [key for key in differing(runs) if key != SEED]
+        for option, key in (("--by", by), *(("--along", key) for key in along or ())):
+            if key is not None and key not in varied:
+                raise BadInput(f"{option} {key}: no key that tells runs apart; {suggest(key, varied or ['more runs'])}")
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
-        keys, remarks, listed = _inferred(runs), _done_again(again), {}
+        keys, listed = _inferred(runs, varied), {}
+        remarks = [*_named("A run done again, to the same bits, counts once", [str(run.place) for run in again])]
+        remarks += _named(f"Left out, as there is no finished run: {len(left_out)}", left_out)
         if study:
             declared, unread = _axes_of(study)
             listed = {axis.key: [frozen(point[axis.key]) for point in axis.points] for axis in declared}
@@ -119,33 +135,25 @@ class Comparison:
             keys = told if not unread and _tell_apart(runs, told) else keys
             remarks += [*unread, *_missing(study, len(runs) + len(again))]
         if by is not None and by not in keys:
-            raise BadInput(f"--by {by}: the runs differ along {', '.join(keys) or 'no axis'}; {suggest(by, keys)}")
-        first = by or next((key for key in keys if not _is_numeric(runs, key)), keys[0] if keys else None)
-        title = study.absolute().name if study else ", ".join(place.name for place in places[:3])
-        axes = [first, *(key for key in keys if key != first)] if first else []
-        return cls(title, runs, axes, listed, again, remarks)
+            keys = _inferred(runs, [by, *keys])
+        free = [key for key in keys if key not in (along or ())]
+        first = by or next((key for key in free if not _is_numeric(runs, key)), free[0] if free else None)
+        title = study.absolute().name if study else ", ".join(place.absolute().name for place in places[:3])
+        axes = list(dict.fromkeys(filter(None, [first, *(keys if along is None else along)])))
+        over = [] if _tell_apart(runs, axes) else [key for key in _inferred(runs, [*axes, *varied]) if key not in axes]
+        if over:
+            remarks.append(f"Means are over runs that differ in {', '.join(over)}: --along KEY,... tells them apart.")
+        return cls(title, runs, axes, over, listed, again, remarks)
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[Run]]:
-        """By values of the axes, in the order in which those first come."""
-        found: dict[tuple[Any, ...], list[Run]] = {}
-        for values in self._in_order:
-            found[values] = []
-        for run in self.runs:
-            found[self.values_of(run)].append(run)
-        return found
-
-    @cached_property
-    def _in_order(self) -> list[tuple[Any, ...]]:
+        """Return the runs by values of the axes, in the order of these."""
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
-        return sorted(
-            {self.values_of(run) for run in self.runs},
-            key=lambda values: [place[value] for place, value in zip(places, values, strict=True)],
-        )
-
-    def values_of(self, run: Run) -> tuple[Any, ...]:
-        """Of the axes."""
-        return tuple(frozen(run.keys.get(axis)) for axis in self.axes)
+        groups: dict[tuple[Any, ...], list[Run]] = {}
+        for run in self.runs:
+            groups.setdefault(tuple(frozen(run.keys.get(axis)) for axis in self.axes), []).append(run)
+        in_order = sorted(groups, key=lambda values: [at[value] for at, value in zip(places, values, strict=True)])
+        return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
         """The values along an axis: numbers ascending, words as the study has them, or as they come."""
@@ -165,11 +173,8 @@ class Comparison:
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
         """Of a result, by group; None: some run has none."""
-        found: dict[tuple[Any, ...], Estimate | None] = {}
-        for values, runs in self.groups.items():
-            there = [float(x) for run in runs if (x := run.results.get(name)) is not None]
-            found[values] = Estimate.of(there) if len(there) == len(runs) else None
-        return found
+        of_group = {values: _all(runs, name) for values, runs in self.groups.items()}
+        return {values: None if there is None else Estimate.of(there) for values, there in of_group.items()}
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Along the first axis, paired by seed."""
@@ -182,8 +187,8 @@ class Comparison:
                 pair = self._by_seed((one, *rest)), self._by_seed((other, *rest))
                 seeds = [seed for seed in pair[0] if seed in pair[1]]
                 for name in names:
-                    values = [(_mean(pair[0][s], name), _mean(pair[1][s], name)) for s in seeds]
-                    there = [a - b for a, b in values if a is not None and b is not None]
+                    values = [(_all(pair[0][s], name), _all(pair[1][s], name)) for s in seeds]
+                    there = [float(np.mean(a) - np.mean(b)) for a, b in values if a and b]
                     if there:
                         found.append(Difference(rest, one, other, name, Estimate.of(there)))
         return found
@@ -207,13 +212,11 @@ class Comparison:
         if key in _chosen_by_budgets(self.runs):
             return f"what privacy.budget asks for ({len(all_values)} values)"
         for axis in self.axes:
-            decided: dict[Hashable, set[Hashable]] = {point: set() for point in self.points(axis)}
-            for run in self.runs:
-                decided[frozen(run.keys.get(axis))].add(shown(run.keys.get(key)))
-            if all(len(values) == 1 for values in decided.values()):
-                by_value: dict[Hashable, list[str]] = {}
-                for point, values in decided.items():
-                    by_value.setdefault(next(iter(values)), []).append(shown(point))
+            pairs = {(frozen(run.keys.get(axis)), shown(run.keys.get(key))) for run in self.runs}
+            if len(pairs) == len(points := self.points(axis)):
+                by_value: dict[str, list[str]] = {}
+                for point, value in sorted(pairs, key=lambda pair: points.index(pair[0])):
+                    by_value.setdefault(value, []).append(shown(point))
                 return "; ".join(f"{value} ({', '.join(those)})" for value, those in by_value.items())
         return f"{', '.join(all_values[:6])}{', ...' if len(all_values) > 6 else ''} ({len(all_values)} values)"
 
@@ -230,12 +233,10 @@ def _once(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     return list(kept.values()), again
 
 
-def _done_again(runs: Sequence[Run]) -> list[str]:
-    if not runs:
-        return []
-    named = ", ".join(str(run.place) for run in runs[:MOST_NAMED])
-    more = f", and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
-    return [f"A run done again, to the same bits, counts once: {named}{more}."]
+def _named(text: str, items: Sequence[str]) -> list[str]:
+    """Return a remark that names the first of some items; nothing: there are none."""
+    more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
+    return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
 
 
 def _axes_of(study: Path) -> tuple[tuple[Axis, ...], list[str]]:
@@ -256,10 +257,10 @@ def _missing(study: Path, runs: int) -> list[str]:
     return []
 
 
-def _mean(runs: Sequence[Run], name: str) -> float | None:
-    """Of a result; None: some run has none."""
+def _all(runs: Sequence[Run], name: str) -> list[float] | None:
+    """Return a result of every run; None: some run has none."""
     there = [float(x) for run in runs if (x := run.results.get(name)) is not None]
-    return sum(there) / len(there) if len(there) == len(runs) else None
+    return there if len(there) == len(runs) else None
 
 
 def _chosen_by_budgets(runs: Sequence[Run]) -> set[str]:
@@ -278,21 +279,20 @@ def _is_numeric(runs: Sequence[Run], key: str) -> bool:
 
 def _tell_apart(runs: Sequence[Run], keys: Sequence[str]) -> bool:
     """Whether no two runs have the same values of keys and the same seed."""
-    told = [(*(frozen(run.keys.get(key)) for key in keys), run.keys.get(SEED)) for run in runs]
-    return len(set(told)) == len(told)
+    return _parts(runs, [*keys, SEED]) == len(runs)
 
 
-def _inferred(runs: Sequence[Run]) -> list[str]:
-    """As few keys as tell the runs apart, but for their seeds: none that those before it decide."""
+def _parts(runs: Sequence[Run], keys: Sequence[str]) -> int:
+    """Return how many different settings of some keys there are."""
+    return len({tuple(frozen(run.keys.get(key)) for key in keys) for run in runs})
+
+
+def _inferred(runs: Sequence[Run], candidates: Sequence[str]) -> list[str]:
+    """Return as few of the candidates as tell the runs apart, but for their seeds: none that those before it decide."""
     keys: list[str] = []
-    parts: Callable[[], list[Hashable]] = lambda: [tuple(frozen(run.keys.get(key)) for key in keys) for run in runs]  # noqa: E731
-    for key in differing(runs):
-        if key == SEED or key in _chosen_by_budgets(runs):
-            continue
-        decided: dict[Hashable, set[Hashable]] = {}
-        for part, run in zip(parts(), runs, strict=True):
-            decided.setdefault(part, set()).add(frozen(run.keys.get(key)))
-        if any(len(values) > 1 for values in decided.values()):
+    chosen = _chosen_by_budgets(runs)
+    for key in dict.fromkeys(candidates):
+        if key not in chosen and _parts(runs, [*keys, key]) > _parts(runs, keys):
             keys.append(key)
     return keys
 

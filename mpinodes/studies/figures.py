@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.lines import Line2D
 
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.results.report.reading import Drawn
-from mpinodes.results.runs import PROVEN, Run
+from mpinodes.results.runs import PROVEN, Run, warned
+from mpinodes.results.summary import at
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
-from mpinodes.studies.study import word_of
 
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", "#E69F00", "#56B4E9", AGENT, "#000000"]  # Okabe and Ito's
-LINES = ["-", "--", ":", "-."]
+STYLES: list[dict[str, Any]] = [
+    {"color": colour, "ls": line, "marker": marker, "ms": 2.5}
+    for marker in "osD^" for line in ("-", "--", "-.") for colour in COLOURS
+]  # fmt: skip
+MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # of a comparison, of a figure, of a line of a label
+MOST_SHARED = 1e5  # times: where values differ more, panels have axes of their own
+GUESS, BELOW = "guessing: always the largest class", "below the axis"
 
 
 class Curve(NamedTuple):
@@ -49,189 +56,204 @@ CURVES = (
 )
 
 
-def draw_all(comparison: Comparison, target: Path) -> list[Path]:
-    """Every figure that the runs have the numbers for."""
-    drawn = []
-    with drawing.style():
-        for name, figure in _all(comparison):
-            path = target / f"{name}.png"
-            figure.savefig(path)
-            drawn.append(path)
-    return drawn
-
-
-def _all(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
-    for curve in CURVES:
-        read = {id(run): _values(run, curve) for run in comparison.runs}
-        there = [found[1] for found in read.values() if found is not None]
-        if there:
-            draw = _curves(comparison, read)
-            yield from _multiples(comparison, Plot(curve.file, "rounds", curve.label, Reach.of(there), draw))
-    for axis in comparison.axes:
-        if comparison.is_numeric(axis):
-            for name in [*_for_figures(comparison), PROVEN]:
-                if any(run.results.get(name) is not None for run in comparison.runs):
-                    yield from _multiples(comparison, _against(comparison, axis, name), left_out=axis)
-
-
-class Reach(NamedTuple):
-    """From where to where an axis goes: as far as there are values, and not as their intervals do.
-
-    Attributes:
-        low, high: its ends.
-        log: whether it is logarithmic.
-    """
-
-    low: float
-    high: float
-    log: bool
-
-    @classmethod
-    def of(cls, found: Sequence[np.ndarray]) -> Reach:
-        """Of all that is to be seen."""
-        values = np.concatenate([np.ravel(each) for each in found])
-        values = values[np.isfinite(values)]
-        low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
-        if low > 0 and high > 30 * low:
-            return cls(low / 1.3, high * 1.3, True)
-        margin = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
-        return cls(low - margin, high + margin, False)
-
-
-Draw = Callable[[Axes, tuple[Any, ...], str, str, str], None]  # a group, its colour, line and label
-
-
 class Plot(NamedTuple):
-    """What all panels of a figure show.
+    """A figure of one quantity.
 
     Attributes:
-        file: of the figure.
+        file: its name.
         x, y: labels of the axes.
-        reach: of y.
-        draw: one group.
-        ticks: of x; none: rounds.
+        axes: keys that tell the lines apart, the first by colour, the next by panel.
+        lines: by the values of these keys: x, the mean, and half the width of its 95 % interval.
+        guesses: by the same values, the accuracy of guessing in the unit of y.
+        ticks: of x; empty: x counts rounds.
     """
 
     file: str
     x: str
     y: str
-    reach: Reach
-    draw: Draw
+    axes: list[str]
+    lines: dict[tuple[Any, ...], tuple[np.ndarray, np.ndarray, np.ndarray]]
+    guesses: dict[tuple[Any, ...], float]
     ticks: tuple[float, ...] = ()
 
-    def arrange(self, axes: Axes) -> None:
-        """Its axes."""
-        if not self.ticks:
+    @property
+    def sides(self) -> int:
+        """Return how many keys after the first have panels: all, or the first two, or one, so that panels are few."""
+        numbers = (max(0, len(self.axes) - 1), 2, 1)
+        return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
+
+    def reach(self, groups: Iterable[tuple[Any, ...]]) -> tuple[float, float, bool]:
+        """Return from where to where y goes for some lines, and whether it is logarithmic.
+
+        The limits show all means, but not all intervals. Values that are far below the rest have no place on the axis.
+        """
+        guesses = [self.guesses[group] for group in groups if group in self.guesses]
+        values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
+        values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+        low, high, least = values.min(), values.max(), values[values > 0].min(initial=np.inf)
+        if high > 30 * least and high > -1000 * low:
+            return least / 1.3, high * 1.3, True
+        margin = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
+        return low - margin, high + margin, False
+
+    def arrange(self, axes: Axes, low: float, high: float, is_log: bool) -> None:
+        """Scale, limit and mark a pair of axes."""
+        is_spread = not self.ticks or self.ticks[0] > 0
+        if is_spread:
             drawing.log(axes, "x")
-        else:
-            if min(self.ticks) > 0:
-                axes.set_xscale("log")
+        gaps = np.diff(np.log(self.ticks) if is_spread else self.ticks)
+        if self.ticks and gaps.min(initial=np.inf) > gaps.sum() / 8:
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
-            axes.xaxis.set_minor_locator(NullLocator())
-        if np.isfinite(self.reach.low):
-            axes.set_ylim(self.reach.low, self.reach.high)
-        if self.reach.log:
+        axes.set_ylim(low, high)
+        if is_log:
             drawing.log(axes, "y")
+        axes.minorticks_off()  # they take most of the time of a layout
 
 
-def _values(run: Run, curve: Curve) -> tuple[np.ndarray, np.ndarray] | None:
-    """Horizons, and the variable there, of a loss as if each round had one; of agents their mean."""
-    with Drawn(run.place) as record:
-        if curve.variable not in record:
-            return None
-        found = record[curve.variable]
-        if "agent" in found.dims:
-            found = found.mean("agent")
-        t = record["horizon"].values
-    values = curve.factor * run.normalized(curve.variable, found.values)
-    return (t, values / t if curve.per_round else values) if np.isfinite(values).any() else None
+def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
+    """Draw a figure of every quantity that the runs have, `MOST_FIGURES` at most, and return the files.
+
+    Args:
+        comparison: the runs; its remarks are told what is not drawn.
+        target: the directory of the files.
+        tell: takes a line of progress.
+    """
+    tell(f"reading the records of {len(comparison.runs)} runs")
+    plots = [plot for plot in _plots(comparison) if plot.lines]
+    drawn: list[Path] = []
+    with drawing.style():
+        for plot in plots[:MOST_FIGURES]:
+            path = target / f"{plot.file}.png"
+            tell(f"drawing {path.name}, {len(drawn) + 1} of {min(len(plots), MOST_FIGURES)}")
+            _drawn(comparison, plot).savefig(path)
+            drawn.append(path)
+    if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
+        comparison.remarks.append(f"Figures left out: {names}: --along with fewer keys draws them.")
+    if any(len(plot.axes) > 1 + plot.sides for plot in plots):
+        comparison.remarks.append("In figures, lines of one colour differ in keys that have no panels: see --along.")
+    return drawn
 
 
-def _for_figures(comparison: Comparison) -> list[str]:
-    """The first result of all, and the accuracy."""
+def _plots(comparison: Comparison) -> Iterator[Plot]:
+    """Make a plot of every curve against rounds, and of the main results against every axis of numbers."""
+    guesses: dict[tuple[Any, ...], float] = {}
+    for group, runs in comparison.groups.items():
+        shares = [share for run in runs if (share := at(run.summary, "baselines.majority.test")) is not None]
+        guesses |= {group: 100 * float(np.mean(shares))} if shares else {}
+    read = {id(run): _curves(run) for run in comparison.runs}
+    for curve in CURVES:
+        lines = {}
+        for group, runs in comparison.groups.items():
+            if there := [read[id(run)][curve.file] for run in runs if curve.file in read[id(run)]]:
+                shared = sorted(set.intersection(*(set(t.tolist()) for t, _ in there)))
+                values = np.array([values[np.isin(t, shared)] for t, values in there])
+                lines[group] = (np.array(shared), *interval(values))
+        beside = guesses if curve.file == "accuracy" else {}
+        yield Plot(curve.file, "rounds", curve.label, comparison.axes, lines, beside)
     first, *rest = compared_results(comparison) or [PROVEN]
-    return [first, *(name for name in rest if name.startswith("accuracy"))]
+    for axis in filter(comparison.is_numeric, comparison.axes):
+        for name in dict.fromkeys([first, *(name for name in rest if name.startswith("accuracy")), PROVEN]):
+            yield _against(comparison, axis, name, guesses)
 
 
-def _curves(comparison: Comparison, read: dict[int, tuple[np.ndarray, np.ndarray] | None]) -> Draw:
-    """Mean over seeds and its 95 % interval, at the horizons that all seeds have."""
-
-    def draw(axes: Axes, group: tuple[Any, ...], colour: str, line: str, label: str) -> None:
-        found = [there for run in comparison.groups.get(group, []) if (there := read[id(run)]) is not None]
-        if not found:
-            return
-        shared = sorted(set.intersection(*(set(t.tolist()) for t, _ in found)))
-        mean, half = interval(np.array([values[np.isin(t, shared)] for t, values in found]))
-        axes.fill_between(shared, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
-        axes.plot(shared, mean, color=colour, ls=line, marker="o", ms=2.5, label=label)
-
-    return draw
-
-
-def _multiples(comparison: Comparison, plot: Plot, left_out: str | None = None) -> Iterator[tuple[str, Figure]]:
-    """The first axis by colour, the next two as columns and rows of panels, and a figure for each value of the rest."""
-    first = comparison.axes[0] if comparison.axes and comparison.axes[0] != left_out else None
-    rest = [axis for axis in comparison.axes if axis not in (first, left_out)]
-    rest.sort(key=lambda axis: not comparison.is_numeric(axis))  # numbers from left to right
-    sides, others = rest[:2], rest[2:]
-    for values in product(*(comparison.points(axis) for axis in others)):
-        at = dict(zip(others, values, strict=True))
-        words = [word_of(word(comparison, axis).replace(".", "-"), value) for axis, value in at.items()]
-        yield "-".join([plot.file, *words]), _panels(comparison, plot, first, sides, at)
+def _curves(run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read horizons and values of the curves that a run has: of a loss as if a round had one, of agents their mean."""
+    curves = {}
+    with Drawn(run.place) as record:
+        t = record["horizon"].values
+        for curve in CURVES:
+            if curve.variable in record:
+                read = record[curve.variable]
+                values = (read.mean("agent") if "agent" in read.dims else read).values
+                values = curve.factor * run.normalized(curve.variable, values) / (t if curve.per_round else 1)
+                if np.isfinite(values).any():
+                    curves[curve.file] = t, values
+    return curves
 
 
-def _panels(comparison: Comparison, plot: Plot, first: str | None, sides: Sequence[str], at: dict[str, Any]) -> Figure:
-    """One figure: a panel for each value of the side axes, where the other axes are at some values."""
-    columns, rows = ([*(comparison.points(axis) for axis in sides), [None], [None]])[:2]
-    size = 1.2 + 2.7 * max(len(columns), 1.9), 1.1 + 2.2 * max(len(rows), 1.4)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
-    colours = comparison.points(first) if first else [None]
-    for (r, row), (c, column) in product(enumerate(rows), enumerate(columns)):
-        here = at | dict(zip(sides, (column, row), strict=False))
-        for k, point in enumerate(colours):
-            group = tuple(point if axis == first else here.get(axis) for axis in comparison.axes)
-            line, label = LINES[k // len(COLOURS) % len(LINES)], "all" if first is None else shown(point)
-            plot.draw(panels[r, c], group, COLOURS[k % len(COLOURS)], line, label)
-        panels[r, c].set_title(", ".join(f"{word(comparison, axis)} {shown(here[axis])}" for axis in sides), fontsize=9)
-    for axes in panels.flat:
-        plot.arrange(axes)
-    for axes in panels[-1]:
-        axes.set_xlabel(plot.x)
+def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
+    """Make a plot of a result against an axis of numbers, of the settings that have two values of the axis."""
+    place = comparison.axes.index(axis)
+    share = 100.0 if name.startswith("accuracy") else 1.0
+    rows: dict[tuple[Any, ...], list[tuple[float, float, float, float]]] = {}
+    for group, e in comparison.estimates(name).items():
+        if e is not None and np.isfinite(group[place]):
+            rest = (*group[:place], *group[place + 1 :])
+            rows.setdefault(rest, []).append((group[place], share * e.mean, share * e.half, guesses.get(group, np.nan)))
+    enough = min(2, len(comparison.points(axis)))
+    columns = {rest: np.array(those).T for rest, those in rows.items() if len(those) >= enough}
+    lines = {rest: (x, mean, half) for rest, (x, mean, half, _) in columns.items()}
+    beside = {rest: float(c[3].mean()) for rest, c in columns.items() if share > 1 and np.isfinite(c[3]).all()}
+    file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
+    ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
+    others = [other for other in comparison.axes if other != axis]
+    return Plot(file, axis, name + " (%)" * (share > 1), others, lines, beside, ticks)
+
+
+def _drawn(comparison: Comparison, plot: Plot) -> Figure:
+    """Draw a plot: a colour for each value of its first key, and a panel for each setting of the next ones."""
+    places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
+    sides = plot.axes[1 : 1 + plot.sides]
+    settings = {group[1 : 1 + len(sides)] for group in plot.lines}
+    panels = sorted(settings, key=lambda panel: [at[x] for at, x in zip(places[1:], panel, strict=False)])
+    across = [len(set(values)) for values in zip(*panels, strict=True)]
+    columns = across[-1] if across and len(panels) == prod(across) and 2 <= across[-1] <= 6 else min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(1.2 + 2.7 * max(columns, 1.9), 1.4 + 2.2 * max(rows, 1.4)), layout="constrained")
+    low, high, _ = whole = plot.reach(plot.lines)
+    shared = bool(high < MOST_SHARED * low or low <= 0)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=shared)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for n, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
+        groups = [group for group in plot.lines if group[1 : 1 + len(sides)] == panel]
+        guesses = {plot.guesses[group] for group in groups if group in plot.guesses}
+        for group in groups:
+            style, (x, mean, half) = STYLES[places[0][group[0]] % len(STYLES) if group else 0], plot.lines[group]
+            axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, lw=0)
+            axes.plot(x, mean, **style)
+            if group in plot.guesses:
+                axes.axhline(plot.guesses[group], color=style["color"] if len(guesses) > 1 else "black", ls=":")
+        titles = [f"{word(comparison, axis)} {label(x)}" for axis, x in zip(sides, panel, strict=True)]
+        axes.set_title("\n".join(titles), fontsize=8)
+        plot.arrange(axes, *(whole if shared else plot.reach(groups)))
+        if n + columns >= len(panels):
+            axes.set_xlabel(plot.x)
+            axes.tick_params(labelbottom=True)
     figure.supylabel(plot.y, fontsize=10)
-    _legend(figure, panels.flat, word(comparison, first) if first else "")
+    _legend(figure, comparison, plot)
     return figure
 
 
-def _legend(figure: Figure, panels: Iterable[Axes], first: str) -> None:
-    handles = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    title = f"{first}; " if first else ""
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside upper center", ncols=min(len(handles), 4) or 1,
-        title=f"{title}mean over seeds, and its 95 % interval", title_fontsize=9,
+def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
+    """Say above the panels which line is which, and below them what the runs warn of."""
+    points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
+    drawn = {group[0] if group else "all" for group in plot.lines}
+    handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
+    if not plot.guesses.keys().isdisjoint(plot.lines):
+        handles[GUESS] = Line2D([], [], color="black", ls=":")
+    if any(str(line.get_label()).startswith("below, ") for axes in figure.axes for line in axes.lines):
+        handles[BELOW] = Line2D([], [], color="black", ls="", marker="v")
+    columns = max(1, int(figure.get_figwidth() * 13 / (7 + max(len(x) for text in handles for x in text.splitlines()))))
+    mixed = ", ".join(word(comparison, axis) for axis in plot.axes[1 + plot.sides :])
+    title = f"{word(comparison, plot.axes[0])}; " if plot.axes else ""
+    title += f"mean over {'runs' if comparison.over else 'seeds'}, and its 95 % interval"
+    title += f"\nlines of one colour differ in {mixed}" if mixed else ""
+    figure.set_figheight(figure.get_figheight() + 0.17 * sum(text.count("\n") + 1 for text in handles) / columns)
+    legend = figure.legend(
+        list(handles.values()), list(handles), loc="outside upper center", ncols=min(columns, len(handles)),
+        fontsize=8, title=title, title_fontsize=9,
     )  # fmt: skip
+    legend.get_title().set_multialignment("center")
+    if warnings := warned(comparison.runs).values():
+        counts = "; ".join(": ".join(line.split(": ")[:2]) for line in warnings)
+        words = textwrap.fill(f"WARNING: {counts}", int(figure.get_figwidth() * 19), break_on_hyphens=False)
+        figure.supxlabel(words, fontsize=7)
 
 
-def _against(comparison: Comparison, axis: str, name: str) -> Plot:
-    """A result against an axis of numbers."""
-    points, estimates = comparison.points(axis), comparison.estimates(name)
-    place = comparison.axes.index(axis)
-    share = 100.0 if name.startswith("accuracy") else 1.0
-
-    def draw(axes: Axes, group: tuple[Any, ...], colour: str, line: str, label: str) -> None:
-        found = [(x, estimates.get((*group[:place], x, *group[place + 1 :]))) for x in points]
-        known = [(x, share * e.mean, share * e.half) for x, e in found if e is not None]
-        if known:
-            x, mean, half = map(np.array, zip(*known, strict=True))
-            axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
-            axes.plot(x, mean, color=colour, ls=line, marker="o", ms=4, label=label)
-
-    file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
-    seen = [np.array(run.results[name], float) for run in comparison.runs if run.results.get(name) is not None]
-    reach = Reach.of([share * each for each in seen])
-    return Plot(file, axis, name + " (%)" * (share > 1), reach, draw, tuple(points))
+def label(value: Any) -> str:
+    """Return a setting in lines of a legend or a title."""
+    return textwrap.fill(shown(value), MOST_LETTERS)
 
 
 def word(comparison: Comparison, axis: str) -> str:

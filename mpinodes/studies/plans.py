@@ -198,6 +198,14 @@ def note_failure(place: Path, reason: str) -> None:
     write_text(place / FAILED, reason + "\n")
 
 
+def failure(place: Path) -> str:
+    """Return why the run of a directory failed; empty: it did not."""
+    try:
+        return (place / FAILED).read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
 @contextmanager
 def _quietly() -> Iterator[None]:
     """A run's own progress is not shown: the study's is."""

@@ -22,7 +22,7 @@ import msgspec
 
 from mpinodes.core.experiment import Experiment
 from mpinodes.simulation.launching import end_with_parent, mpirun, say
-from mpinodes.studies.plans import FAILED, Plan
+from mpinodes.studies.plans import Plan, failure
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -147,15 +147,8 @@ def by_mpirun(plan: Plan, place: Path) -> str:
     if done.returncode == 0:
         return ""
     said = [line for line in done.stderr.splitlines() if line.startswith("mpinodes: ")]
-    reason = _told(place) or (said[-1].removeprefix("mpinodes: ").removeprefix("error: ") if said else "")
+    reason = failure(place) or (said[-1].removeprefix("mpinodes: ").removeprefix("error: ") if said else "")
     return reason or f"mpirun ended with exit code {done.returncode}: {done.stderr.strip()[-200:]}"
-
-
-def _told(place: Path) -> str:
-    try:
-        return (place / FAILED).read_text("utf-8").strip()
-    except OSError:
-        return ""
 
 
 class OneByOne:

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -22,11 +23,12 @@ import tomli_w
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge, parse
+from mpinodes.results import runs as tables
 
 FILE = "study.toml"
 FOLDER = "studies"
 KEYS = ("seeds", "grid", "zip", "cases", "exclude")
-WHOLE = "problem.preset"  # a key whose value may be a table
+flat = partial(tables.flat, whole="problem.preset")  # whose value may be a table
 SEED, NAME = "seed", "name"
 MOST_RUNS = 100_000  # each is composed before the first begins
 
@@ -133,16 +135,6 @@ def nested(settings: Mapping[str, Any]) -> Tree:
             value = {part: value}
         tree = merge(tree, value)
     return tree
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Sections within each other as dotted keys."""
-    for name, value in tree.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict) and key != WHOLE:
-            yield from flat(value, f"{key}.")
-        else:
-            yield key, value
 
 
 def _base(tree: Tree) -> Tree:

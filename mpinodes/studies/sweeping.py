@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
-import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +15,11 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from mpinodes.core.errors import BadInput
+from mpinodes.results import run_warnings
 from mpinodes.results.progress import SECONDS_BETWEEN_LINES, on_terminal
 from mpinodes.results.record import write_text
-from mpinodes.results.runs import RUNS, TABLE, Run, summary_of
-from mpinodes.studies.plans import FAILED, Mistake, Plan, in_lockstep, note_failure, performed, planned
+from mpinodes.results.runs import RUNS, TABLE, Run, csv_of, summary_of
+from mpinodes.studies.plans import Mistake, Plan, failure, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
 from mpinodes.studies.study import FILE, SEED, Study
 
@@ -222,22 +221,10 @@ def write_table(place: Path, plans: Sequence[Plan]) -> None:
     for plan in plans:
         directory = place / RUNS / plan.name
         summary = summary_of(directory)
-        reason = "" if summary else _reason(directory)
+        reason = "" if summary else failure(directory)
         row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
         rows.append(row | (Run(directory, summary).results if summary else {"reason": reason}))
-    columns = dict.fromkeys(key for row in rows for key in row)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(place / TABLE, text.getvalue())
-
-
-def _reason(directory: Path) -> str:
-    try:
-        return (directory / FAILED).read_text("utf-8").strip()
-    except OSError:
-        return ""
+    write_text(place / TABLE, csv_of(rows))
 
 
 def text(study: Study, swept: Swept) -> str:
@@ -255,6 +242,8 @@ def text(study: Study, swept: Swept) -> str:
     if len(failed) > MOST_NAMED:
         lines.append(f"  and {len(failed) - MOST_NAMED} more: see {study.place / TABLE}")
     lines += [f"  {line}" for line in shared_noise(swept.plans)]
+    summaries = filter(None, (summary_of(study.place / RUNS / plan.name) for plan in swept.plans))
+    lines += [f"  WARNING: {line}" for line in run_warnings.counted([*map(run_warnings.of, summaries)]).values()]
     runs_here, names = study.place / RUNS, {plan.name for plan in swept.plans}
     if others := [each for each in runs_here.glob("*") if each.name not in names and summary_of(each)]:
         lines.append(f"  {len(others)} finished runs in {runs_here} are of another study, and not in {TABLE}")

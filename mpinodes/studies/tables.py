@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from math import floor, isfinite, isnan, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.results.record import write_text
-from mpinodes.results.runs import PROVEN, PURE
+from mpinodes.results.runs import PROVEN, PURE, WARNINGS, csv_of, warned
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 
 LATEX = {
@@ -36,35 +35,24 @@ class Table(NamedTuple):
 
 
 def of_means(comparison: Comparison, names: Sequence[str]) -> Table:
-    """Mean ± standard deviation over seeds."""
+    """Return mean ± standard deviation over runs, and the codes of their warnings."""
     columns = [comparison.estimates(name) for name in names]
     nothing = ["unproven" if name in (PURE, PROVEN) else "none" for name in names]
-    rows = [
-        [
-            *map(shown, values),
-            *(in_words(column[values], none) for column, none in zip(columns, nothing, strict=True)),
-        ]
-        for values in comparison.groups
-    ]
-    return Table([*comparison.axes, *names], rows, len(comparison.axes))
+    rows = []
+    for values, runs in comparison.groups.items():
+        cells = [in_words(column[values], none) for column, none in zip(columns, nothing, strict=True)]
+        rows.append([*map(shown, values), *cells, " ".join(warned(runs))])
+    return Table([*comparison.axes, *names, WARNINGS], rows, len(comparison.axes))
 
 
 def of_differences(comparison: Comparison, differences: Sequence[Difference]) -> Table:
     """Mean difference by seed, and its 95 % interval."""
     rows = []
     for d in differences:
-        mean, half = d.estimate.mean, d.estimate.half
-        within = "" if isnan(half) else f"[{mean - half:.4g}, {mean + half:.4g}]"
-        rows.append(
-            [
-                *map(shown, d.at),
-                f"{shown(d.one)} − {shown(d.other)}",
-                d.result,
-                f"{mean:.4g}",
-                within,
-                str(d.estimate.number),
-            ]
-        )
+        low, high = d.estimate.ends
+        within = "" if low is None else f"[{low:.4g}, {high:.4g}]"
+        numbers = [f"{d.estimate.mean:.4g}", within, str(d.estimate.number)]
+        rows.append([*map(shown, d.at), f"{shown(d.one)} − {shown(d.other)}", d.result, *numbers])
     head = [*comparison.axes[1:], "difference", "result", "mean", "95 % interval", "seeds"]
     return Table(head, rows, len(comparison.axes) + 1)
 
@@ -115,10 +103,11 @@ def numbers(comparison: Comparison) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
     for values, runs in comparison.groups.items():
-        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True)) | {"seeds": len(runs)}
+        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True))
+        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS: " ".join(warned(runs))}
         for name, column in columns.items():
             e = column[values]
-            both = (None, None) if e is None or isnan(e.half) else (e.mean - e.half, e.mean + e.half)
+            both = (None, None) if e is None else e.ends
             row |= {name: e and e.mean, f"{name}, std": None if e is None or isnan(e.std) else e.std}
             row |= {f"{name}, 95 % from": both[0], f"{name}, 95 % to": both[1]}
         rows.append(row)
@@ -126,26 +115,13 @@ def numbers(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def of_all_differences(comparison: Comparison, differences: Sequence[Difference]) -> list[dict[str, Any]]:
-    """A row for each."""
-    rows = []
-    for d in differences:
-        e = d.estimate
-        low, high = (None, None) if isnan(e.half) else (e.mean - e.half, e.mean + e.half)
-        rows.append(
-            dict(zip(comparison.axes[1:], d.at, strict=True))
-            | {"one": d.one, "other": d.other, "result": d.result, "mean of one - other": e.mean}
-            | {"95 % from": low, "95 % to": high, "seeds": e.number}
-        )
-    return rows
-
-
-def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """With a head."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    """Return a row for each difference."""
+    return [
+        dict(zip(comparison.axes[1:], d.at, strict=True))
+        | {"one": d.one, "other": d.other, "result": d.result, "mean of one - other": d.estimate.mean}
+        | {"95 % from": d.estimate.ends[0], "95 % to": d.estimate.ends[1], "seeds": d.estimate.number}
+        for d in differences
+    ]
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
@@ -166,8 +142,8 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
 def write(comparison: Comparison, differences: Sequence[Difference], names: Sequence[str], target: Path) -> list[str]:
     """All tables; returns what could not be written, and why."""
     rows, means = numbers(comparison), of_means(comparison, names)
-    write_csv(target / "table.csv", rows)
-    write_csv(target / "differences.csv", of_all_differences(comparison, differences))
+    write_text(target / "table.csv", csv_of(rows))
+    write_text(target / "differences.csv", csv_of(of_all_differences(comparison, differences)))
     write_text(target / "table.md", markdown(means))
     write_text(target / "table.tex", latex(means))
     return list(filter(None, [write_parquet(target / "table.parquet", rows)]))

@@ -12,22 +12,23 @@ from mpinodes.results import spent
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
 from mpinodes.results.record import write_text
+from mpinodes.results.runs import WARNINGS, warned
 from mpinodes.studies import figures, tables
 from mpinodes.studies.comparing import Comparison, chosen_results, compared_results
 from mpinodes.studies.study import FILE
 
 FOLDER = "compare"
 NORMALIZED = "Where each agent has losses of its own, losses and regrets are divided by the number of agents."
-MOST_ROWS = 40  # of a table on a terminal
+MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # of a table, of keys beyond the axes, of runs without words of progress
 
 
-def compare(places: Sequence[Path], by: str | None, output: Path | None) -> str:
+def compare(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None = None) -> str:
     """Write it all; returns what a person wants to read first.
 
     Raises:
         BadInput: there is nothing to compare, or nowhere to write.
     """
-    comparison = Comparison.of(places, by)
+    comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -42,43 +43,42 @@ def _written(comparison: Comparison, target: Path) -> str:
     names = chosen_results(comparison)
     differences = comparison.differences(compared_results(comparison))
     left_out = tables.write(comparison, differences, names, target)
-    drawn = figures.draw_all(comparison, target)
+    drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
     means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
-    remarks = [*comparison.remarks, *_beyond(comparison), NORMALIZED, *left_out]
+    beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
+    more = [f"{len(beyond) - MOST_BEYOND} more keys in which the runs differ: compare.md"] * (len(beyond) > MOST_BEYOND)
+    warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
+    remarks = [*warnings, *comparison.remarks, *beyond[:MOST_BEYOND], *more, NORMALIZED, *left_out]
     cost = _cost(comparison)
     along = [f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] if paired.rows else []
     page = [
         f"# {comparison.title}: {len(comparison.runs)} runs", "",
-        tables.markdown(means), f"Mean ± standard deviation over seeds. {NORMALIZED}", "",
-        *(line for remark in comparison.remarks for line in (remark, "")), *along,
-        "## Beyond the axes", "", *(_beyond(comparison) or ["The runs differ in nothing else."]), "",
+        tables.markdown(means),
+        f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
+        *(line for remark in (*warnings, *comparison.remarks, *left_out) for line in (remark, "")),
+        *along, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
         "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
     ]  # fmt: skip
     write_text(target / "compare.md", "\n".join(page))
     said = [
-        f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings",
-        "",
-        *_aligned(means),
-        "",
-        *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")),
-        "",
-        *textwrap.wrap(cost, 118),
-        "",
+        f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
+        *_aligned(means), "",
+        *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")), "",
+        *textwrap.wrap(cost, 118), "",
         f"{target}: compare.md, tables, {len(drawn)} figures",
-    ]
+    ]  # fmt: skip
     return "\n".join(said)
 
 
-def _beyond(comparison: Comparison) -> list[str]:
-    """In what the runs differ, beside the axes."""
-    found = comparison.beyond()
-    return [f"Beyond the axes: {key}: {how}" for key, how in found]
+def _tell(comparison: Comparison, line: str) -> None:
+    """Print how far a comparison of many runs is."""
+    if len(comparison.runs) > MOST_QUIET:
+        print(f"{comparison.title}: {line}", file=sys.stderr, flush=True)
 
 
 def _cost(comparison: Comparison) -> str:
     """What it costs to publish them all."""
-    if len(comparison.runs) > MOST_ROWS:  # some tenths of a second each
-        print(f"{comparison.title}: adding up what {len(comparison.runs)} runs cost", file=sys.stderr, flush=True)
+    _tell(comparison, f"adding up what {len(comparison.runs)} runs cost, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # there, whether two are one is told by all of their bits
         loss, said, delta = spent.in_all(spent.read([run.place for run in runs]), None)
@@ -92,21 +92,13 @@ def _cost(comparison: Comparison) -> str:
 
 def _aligned(table: tables.Table) -> list[str]:
     """For the terminal."""
-    rows = table.rows[:MOST_ROWS]
-    widths = [
-        max(len(cell) for cell in (*_folded(head), *column)) for head, *column in zip(table.head, *rows, strict=True)
-    ]
     heads = [_folded(head) for head in table.head]
-    height = max(map(len, heads))
-    stacked = [[[""] * (height - len(head)) + head for head in heads][k] for k in range(len(heads))]
-    lines = [[column[k] for column in stacked] for k in range(height)] + rows
-    said = [
-        "  ".join(
-            cell.ljust(width) if k < table.words else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    stacked = zip(*([""] * (max(map(len, heads)) - len(head)) + head for head in heads), strict=True)
+    lines = [*stacked, *table.rows[:MOST_ROWS]]
+    left = [k < table.words or head == WARNINGS for k, head in enumerate(table.head)]
+    columns = list(zip((max(map(len, column)) for column in zip(*lines, strict=True)), left, strict=True))
+    padded = [[f"{x:{'<' if left else '>'}{n}}" for x, (n, left) in zip(line, columns, strict=True)] for line in lines]
+    said = ["  ".join(cells).rstrip() for cells in padded]
     return said + [f"... and {len(table.rows) - MOST_ROWS} more: table.md"] * (len(table.rows) > MOST_ROWS)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import mpinodes
 from mpinodes import report
-from mpinodes.results import findings
+from mpinodes.results import findings, run_warnings
 from mpinodes.results.summary import text
 from tests.helpers.parts import run_of, setup_of
 
@@ -104,7 +104,7 @@ def test_where_nothing_is_told_no_odds_are(summary):
 
 def doctored(run, **changes) -> list[str]:
     summary = json.loads((run / "summary.json").read_text("utf-8"))
-    return findings.warnings(summary | changes)
+    return run_warnings.sentences(summary | changes | {"warnings": None})
 
 
 def test_what_is_worse_than_nothing_is_said(run):
@@ -121,7 +121,7 @@ def test_what_is_worse_than_nothing_is_said(run):
 
 
 def test_a_run_that_loses_to_its_start_says_so_on_terminal_and_page(run):
-    said = findings.warnings(summary := json.loads((run / "summary.json").read_text("utf-8")))
+    said = run_warnings.sentences(summary := json.loads((run / "summary.json").read_text("utf-8")))
     assert said  # after 8 rounds
     assert all(words in text(summary, run) for words in said)
     report.main([str(run)])

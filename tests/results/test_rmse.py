@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes.results import findings
+from mpinodes.results import findings, run_warnings
 from mpinodes.results.gathered import RealValued
 from mpinodes.results.report import figures
 from mpinodes.results.report.reading import Drawn
@@ -68,7 +68,7 @@ def test_the_error_is_told_in_words_and_drawn(run):
     assert findings.found(summary, None)[0].endswith(said)
     assert any("RMSE, running mean, test data" in line and test in line for line in text(summary, run).splitlines())
     poor = summary | {"rmse": {"test": 1e9, "train": 0.0}}
-    assert [warning.partition(":")[0] for warning in findings.warnings(poor)[:2]] == [
+    assert [warning.partition(":")[0] for warning in run_warnings.sentences(poor | {"warnings": None})[:2]] == [
         "Worse than always naming the mean target", "Worse than doing nothing",
     ]  # fmt: skip
     with Drawn(run) as data:

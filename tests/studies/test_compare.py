@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import re
 import shutil
+import time
+import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pandas
 import pytest
+import tomli_w
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 from scipy.stats import ttest_rel
 
@@ -23,6 +27,7 @@ from mpinodes.studies.comparing import Comparison
 from mpinodes.studies.pools import OneByOne
 from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
+from tests.helpers.parts import run_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone
 
@@ -286,3 +291,161 @@ def test_what_a_budget_chooses_is_no_axis_and_is_said_to_be_chosen(tmp_path):
         comparison = Comparison.of(places, None)
         assert comparison.axes == ["privacy.budget.epsilon"]
         assert dict(comparison.beyond())["privacy.epsilon"].startswith("what privacy.budget asks for (")
+
+
+# ------------------------------------------------------------------------------------------ runs that form no grid
+KEYS = {
+    "algorithm.name": ["dola", "dpps", "dpsda-c", "pushing", "averaging-of-a-name-that-is-much-longer-than-a-column"],
+    "data.name": ["digits", "unit-ball", "olr"], "topology.name": ["ring", "complete", "star"],
+    "privacy.epsilon": [0.1, 0.5, 1.0, 2.0, 10.0], "topology.agents": [3, 5, 7], "rounds": [8, 12, 20],
+    "data.file": ["/data/of/the/first/house.csv", "/data/of/the/second/house.csv"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def mixed(study, tmp_path):
+    """Runs whose experiments name one of many settings each, 45 of them, a partial one and an unfinished one."""
+    runs, rng = sorted((study / "runs").iterdir()), random.Random(0)
+    for k in range(47):
+        place = tmp_path / "mixed" / f"run{k:02d}"
+        shutil.copytree(runs[k % len(runs)], place)
+        tree = tomllib.loads((place / "experiment.toml").read_text())
+        for key, values in KEYS.items():
+            section, _, name = key.rpartition(".")
+            (tree[section] if section else tree)[name] = rng.choice(values)
+        (place / "experiment.toml").write_text(tomli_w.dumps(tree))
+    summary = json.loads((place / "summary.json").read_text())
+    (place / "summary.json").write_text(json.dumps(summary | {"partial": True, "rounds_asked": 99}))
+    (place.parent / "run00" / "summary.json").unlink()
+    return tmp_path / "mixed"
+
+
+@pytest.mark.parametrize(
+    ("by", "along"), [(None, None), ("privacy.epsilon", None), ("data.name", ["privacy.epsilon"]), ("data.file", [])]
+)
+def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed, tmp_path, capsys, by, along):
+    begun = time.perf_counter()
+    said = " ".join(telling.compare([mixed], by, tmp_path / "out", along).split())
+    assert time.perf_counter() - begun < 60  # about 8 s where no one else is at work
+    drawn = [path.name for path in (tmp_path / "out").glob("*.png")]
+    assert 3 <= len(drawn) <= 12
+    assert max(map(len, drawn)) <= 60
+    assert "mixed: 45 runs in" in said
+    assert "Left out, as there is no finished run: 2: " in said
+    assert "run46: ended before its time" in said
+    assert "--resume" in said
+    assert "run00: not finished" in said
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) >= 2 + len(drawn)
+    assert all(any(name in line for line in told) for name in drawn)
+    if along is None:
+        assert "In figures, lines of one colour differ in keys that have no panels: see --along." in said
+    else:
+        comparison = Comparison.of([mixed], by, along)
+        assert comparison.axes == [by, *along]
+        assert {"algorithm.name", "topology.name"} <= set(comparison.over)
+        assert f"Means are over runs that differ in {comparison.over[0]}, " in said
+        assert "| runs |" not in said
+        assert "runs" in (tmp_path / "out" / "table.csv").read_text().partition("\n")[0].split(",")
+
+
+def test_what_is_left_out_of_figures_is_said(mixed, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MOST_FIGURES", 2)
+    comparison = Comparison.of([mixed], None)
+    drawn = figures.draw_all(comparison, tmp_path)
+    assert [path.name for path in drawn] == ["regret.png", "accuracy.png"]
+    (remark,) = (remark for remark in comparison.remarks if remark.startswith("Figures left out: privacy, "))
+    assert "--along" in remark
+
+
+@pytest.mark.parametrize("option", ["by", "along"])
+def test_keys_in_which_the_runs_do_not_differ_are_refused(mixed, option):
+    asked = {"by": None, "along": None, option: "privacy.epsilo" if option == "by" else ["data.name", "privacy.epsilo"]}
+    with pytest.raises(BadInput, match=rf"--{option} privacy\.epsilo: .* did you mean privacy\.epsilon\?"):
+        Comparison.of([mixed], **asked)
+
+
+@pytest.mark.parametrize("words", ["--by nothing", "--along data.name,nothing", "--along seed", "--along ,"])
+def test_keys_that_are_refused_are_one_line(mixed, tmp_path, words):
+    done = run_alone(str(mixed), *words.split(), cwd=tmp_path, module="mpinodes.compare")
+    assert done.code == 2
+    assert re.fullmatch(
+        rf"mpinodes: error: {words.split()[0]} (nothing|seed|): no key that tells runs apart; .*\n", done.err
+    )
+
+
+def test_panels_whose_values_differ_much_have_axes_of_their_own(study, tmp_path):
+    comparison = Comparison.of([study], None)
+    for factor, is_shared in ((1.0, True), (1e9, False)):
+        groups = {
+            group: (np.arange(1, 4), np.full(3, factor if group[1] == 1 else 2.0), np.zeros(3))
+            for group in comparison.groups
+        }
+        plot = figures.Plot("file", "rounds", "y", comparison.axes, groups, {})
+        low, high = (axes.get_ylim() for axes in figures._drawn(comparison, plot).axes)
+        assert (low == high) == is_shared
+        if not is_shared:
+            assert low[0] < factor < low[1]
+            assert high[0] < 2.0 < high[1]
+
+
+def test_any_key_in_which_runs_differ_can_be_compared(study, tmp_path):
+    comparison = Comparison.of([study], "algorithm.mixing")
+    assert comparison.axes == ["algorithm.mixing", "privacy.epsilon"]
+    assert Comparison.of([study], None, ["privacy.epsilon"]).axes == ["algorithm.name", "privacy.epsilon"]
+    assert Comparison.of([study], None, []).axes == ["algorithm.name"]
+    assert Comparison.of([study], None, []).over == ["privacy.epsilon"]
+    done = run_alone(
+        str(study), "--by", "privacy.epsilon", "--along", "none", "--output", "here", cwd=tmp_path,
+        module="mpinodes.compare",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "Means are over runs that differ in algorithm.name" in " ".join(done.out.split())
+
+
+def test_a_run_that_is_not_done_is_left_out_and_a_directory_that_is_not_there_refused(study, tmp_path):
+    runs = sorted((study / "runs").glob("dola-epsilon1-*"))
+    shutil.copytree(runs[0], tmp_path / "failed")
+    (tmp_path / "failed" / "summary.json").unlink()
+    comparison = Comparison.of([*runs, tmp_path / "failed"], None)
+    assert len(comparison.runs) == 3
+    assert f"{tmp_path / 'failed'}: there is no finished run in it" in comparison.remarks[0]
+    with pytest.raises(BadInput, match="no finished run in it"):
+        Comparison.of([tmp_path / "failed"], None)
+    with pytest.raises(BadInput, match="nowhere"):
+        Comparison.of([*runs, tmp_path / "nowhere"], None)
+    with pytest.raises(BadInput, match="nowhere"):
+        Comparison.of([tmp_path / "failed", tmp_path / "nowhere", *runs], None)
+
+
+def test_runs_of_different_lengths_share_a_figure(study, tmp_path):
+    for k, rounds in enumerate((4, 8, 16)):
+        run_of(tmp_path / "lengths" / str(k), f"rounds={rounds} algorithm.name=dola data.name=digits")
+    comparison = Comparison.of([tmp_path / "lengths"], None)
+    assert comparison.axes == ["rounds"]
+    drawn = {path.name for path in figures.draw_all(comparison, tmp_path)}
+    assert {"regret.png", "accuracy.png", "result-by-rounds.png"} <= drawn
+    two = Comparison.of([tmp_path / "lengths" / "0", tmp_path / "lengths" / "2"], None, [])
+    assert (two.axes, len(two.groups)) == (["rounds"], 2)
+    assert len(figures.draw_all(two, tmp_path)) <= 12
+
+
+def test_labels_are_short_and_distinct(mixed):
+    comparison = Comparison.of([mixed], None)
+    names = {x: figures.label(x) for x in comparison.points("algorithm.name")}
+    assert max(len(line) for label in names.values() for line in label.splitlines()) <= 28
+    assert len(set(names.values())) == len(names)
+    houses = {x: figures.label(x) for x in comparison.points("data.file")}
+    assert len(set(houses.values())) == 2
+    assert all("house.csv" in label.replace("\n", "") for label in houses.values())
+
+
+def test_a_run_without_noise_has_no_place_on_the_axis_of_epsilon(tmp_path):
+    for k, epsilon in enumerate(("1", "2", "inf")):
+        run_of(tmp_path / "runs" / str(k), f"rounds=4 algorithm.name=dola data.name=digits privacy.epsilon={epsilon}")
+    comparison = Comparison.of([tmp_path], None)
+    assert comparison.axes == ["privacy.epsilon"]
+    plots = {plot.file: plot for plot in figures._plots(comparison)}
+    assert plots["accuracy-by-epsilon"].ticks == (1.0, 2.0)
+    assert len(plots["accuracy"].lines) == 3
+    assert len(figures.draw_all(comparison, tmp_path)) == 6

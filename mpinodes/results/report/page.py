@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mpinodes.results import faults, feedback, findings, privacy_words
+from mpinodes.results import faults, feedback, findings, privacy_words, run_warnings
 from mpinodes.results import summary as words
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import PARTS
@@ -35,7 +35,7 @@ def write(directory: Path, summary: Json, experiment: str, figures: dict[str, Pa
     path, s = directory / "report.html", summary
     silent = s.get("noise_free")
     text = _template().render(
-        name=s["name"], what=_what(s), partial=_partial(s), warnings=findings.warnings(s),
+        name=s["name"], what=_what(s), partial=_partial(s), warnings=run_warnings.sentences(s),
         found=findings.found(s, silent and silent["summary"]),
         comparable=s["privacy"]["noise"] is not None and not silent and not s.get("partial"),
         measured=words.measured(s), holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
