@@ -93,7 +93,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run
 
     Args:
         places: the directories.
-        left_out: takes the reasons of runs that cannot be read; None: such runs are refused.
+        left_out: takes the reasons of runs below a directory that cannot be read; None: such runs are refused.
 
     Raises:
         BadInput: a directory holds no run that can be read, or one that another version of mpinodes did.
@@ -104,7 +104,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run
             try:
                 runs.setdefault(directory.resolve(), _read(directory))
             except BadInput as error:
-                if left_out is None or not place.is_dir():
+                if left_out is None or directory == place:
                     raise
                 left_out.append(str(error))
     if left_out and not runs:
