@@ -98,9 +98,9 @@ class Accounting:
             return {}
         seen, delta, pair = self._views, self._setup.experiment.privacy.delta, ("viewer", "agent")
         return {
-            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}"),
+            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}, at most"),
             "epsilon_node_relayed": Variable(
-                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed"
+                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed, at most"
             ),
             "epsilon_before_relaying": Variable(
                 ("agent",), seen.epsilon_before(delta), f"ε on all links at δ = {delta:g}, before relaying"
