@@ -13,6 +13,7 @@ LARGE_DELTA = 0.1  # per sample
 KEYS = {
     "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
     "secret": "secret key: used once and stored nowhere",
+    "unknown": "whether the noise depends on its key is not known: several keys drew the same, or could not be tried",
 }
 SOLVERS = "That they come within their tolerance on adjacent data too is assumed."
 DIFFERENCE = {
