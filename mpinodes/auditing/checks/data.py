@@ -72,11 +72,11 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
                 f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}",
             )  # fmt: skip
         if (rank := loss.hessian_rank(D)) < D:
-            bent, same = (
+            curved, other_curved = (
                 [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(D)] for ell in (one, other)
             )
-            sizes = np.linalg.svd(bent, compute_uv=False)
-            most = inf if np.allclose(bent, same, rtol=1e-3) else 1e-3 * sizes[0] + 1e-11 * (1 + size)
+            sizes = np.linalg.svd(curved, compute_uv=False)
+            most = inf if np.allclose(curved, other_curved, rtol=1e-3) else 1e-3 * sizes[0] + 1e-11 * (1 + size)
             yield from _over("hessian_rank", sizes[rank], most, f"x = {shown(x)}")
         rounding = loss.value_rounding(D, norm, float(np.linalg.norm(x)))
         if isfinite(rounding):
