@@ -255,12 +255,14 @@ class Space:
         they span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). So errors of several rounds grow by the
         product of their matrices, which is far less than the product of the matrices' norms.
         """
-        received = np.reshape(received, (-1, w.shape[1]))
         if not isfinite(self.error):
             return self
+        if not rank:
+            return Space(np.zeros((0, w.shape[1])), [])
+        received = np.reshape(received, (-1, w.shape[1]))
         rows = np.concatenate([received, self.basis @ w])
         left, sizes, basis = np.linalg.svd(rows, full_matrices=False)
-        if rank and sizes[rank - 1] <= 1e-12 * sizes[0]:
+        if sizes[rank - 1] <= 1e-12 * sizes[0]:
             return Space(basis, [(inf, left, basis)])
         g, basis = (left[:, :rank] / sizes[:rank]).T, basis[:rank]
         c, one, rest = rows @ basis.T, np.eye(rank), np.eye(w.shape[1]) - basis.T @ basis

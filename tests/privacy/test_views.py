@@ -187,6 +187,12 @@ def test_a_weight_of_less_than_rounding_counts():
     assert found[1] == found[2] == found[3] == 1
 
 
+def test_where_no_other_agent_has_noise_all_that_arrives_is_known():
+    for scale in (np.zeros(3), np.array([1.0, 0.0, 0.0])):
+        found = relaying(np.full((3, 3), 1 / 3), 3, scale).leverages((0,))
+        assert (found[1:] == 1).all()
+
+
 def test_an_agent_without_noise_is_known_or_hidden():
     """Its release is a constant that the viewer may subtract: it blurs nobody, and its own change shows for certain."""
     setup, events = run(f"{GOSSIP} topology.name=ring topology.agents=6 rounds=3")
