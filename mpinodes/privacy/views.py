@@ -20,6 +20,8 @@ made of what was said before and of the rest. That is an upper bound; where noth
 What each row of A tells by itself does not add up to a bound, for all rows hold the same noise: two that differ in y_u
 alone give it away.
 
+Leverages are worked out in doubles, with a bound on the rounding of all rounds, which is added to them (`Space`).
+
 Tighter is what is known where agents already put in nothing that depends on what they heard: m(t + 1) is then
 c W(t) m(t) and what data and noise of its own round add, c public (`Algorithm.carried_on`). All that is received, from
 round 1 on, is linear in the noise of all rounds; data move it along one direction, by Δ(t) in round t, and with A its
@@ -37,9 +39,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite
+from secrets import randbits
 from typing import Any
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import NDArray
 
 from mpinodes.core.events import Events, History, Kind, stretches
@@ -51,9 +55,16 @@ from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import open_ledger
 
-PRIME = 2**31 - 1
-BLUR = 1e-9  # what counts as rounding must be smaller than this, relatively to the least that counts
-SLACK = 1e-6  # what rounding may take from a leverage: far more than BLUR can turn a direction by
+Errors = Sequence[tuple[float, Vector, Vector]]
+
+# Drawn at random, so that no weights can be made for it.
+PRIME: int = next(p for p in iter(lambda: randbits(29) | 1 << 30 | 1, 0) if pow(3, p - 1, p) == 1)
+SMALL = 64  # what is so small modulo the prime is that integer, but for bad luck of less than one in a million
+EPSILON = 2.0**-52
+WIDE = 4 * float(np.finfo(np.longdouble).eps)
+BLUR = 1e-3  # the largest error by rounding with which a direction counts as known; leverages are the larger for it
+SLACK = 1e-6  # what is added to leverages beside it
+TERMS = 24  # of an error, that are followed each for itself
 WELL = 1e-6  # the least over the largest singular value of what is taken for independent
 LARGEST = 1500  # releases with noise of their own, of a run that is linear throughout
 MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
@@ -157,29 +168,28 @@ class Relayed:
         """ℓ of every agent, toward viewers that tell each other all: (n,), no less than it is; nan for themselves.
 
         How many directions of B are seen is found without rounding, over a prime field, whose ranks are never above
-        the true ones and equal to them but for bad luck of less than one in a million. Where doubles do not show just
-        as many, well apart from rounding, all that has arrived counts as seen: the links' bound.
+        the true ones and equal to them but for bad luck of less than one in a million. Which ones is found in doubles,
+        with a bound on the error that builds up from round to round. Where that is not small beside `SLACK`, all that
+        has arrived counts as seen: the links' bound.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
-        noised = self.scale[others] > 0
-        reached, seen = self._reached(viewers)[others], self._seen(viewers)
-        leverage = reached.astype(float)
-        if seen is not None:
-            exact, near = seen
-            rank = len(_echelon(exact[:, others[noised]]))
-            rows = _directions(near[:, others[noised]] * self.scale[others[noised]], rank)
-            if rows is not None:
-                found = np.minimum(1.0, np.vecdot(rows.T, rows.T) + SLACK)
-                leverage[noised] = np.where(reached[noised], found, 0.0)
-        whole = np.full(len(self.scale), np.nan)
-        whole[others] = leverage
-        return whole
+        noised = others[self.scale[others] > 0]
+        exact, space = self._seen(viewers)
+        space = space.mixed(np.diag(self.scale)[:, noised], len(_echelon(exact[:, noised])))
+        leverage = np.where(self._reached(viewers), 1.0, 0.0)
+        if isfinite(space.error):
+            leverage[noised] *= np.minimum(1.0, np.vecdot(space.basis.T, space.basis.T) + SLACK + space.error)
+        leverage[list(viewers)] = np.nan
+        return leverage
 
-    def beside(self, viewers: Sequence[int], others: Indices) -> Vector:
-        """What viewers see of the others' messages of round L, by orthonormal rows; where it is not clear, all."""
-        seen = self._seen(viewers)
-        found = None if seen is None else _directions(seen[1][:, others], len(_echelon(seen[0][:, others])))
-        return np.eye(len(others)) if found is None else found
+    def beside(self, viewers: Sequence[int], others: Indices) -> tuple[Vector, float]:
+        """Return what viewers see of the others' messages of round L, by orthonormal rows, and the rows' error.
+
+        Where rounding hides it, that is all of them.
+        """
+        exact, space = self._seen(viewers)
+        space = space.mixed(np.eye(len(self.scale))[:, others], len(_echelon(exact[:, others])))
+        return (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
 
     def _reached(self, viewers: Sequence[int]) -> NDArray[np.bool_]:
         """Whether anything of y_k has arrived at the viewers: (n,)."""
@@ -192,25 +202,91 @@ class Relayed:
         """The messages of a round that the viewers have: a row of the identity for each."""
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
-    def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Vector] | None:
-        """A basis of the rows of A, over the prime field, and an orthonormal one; None where rounding hides it.
+    def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
+        """Return the space of the rows of A: by a reduced basis over the prime field, and in doubles.
 
         From the last round backwards: what is seen of the messages of round t is what is received in it, and what is
         seen of those of round t + 1, which are W(t) times them.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
-        near: Vector | None = exact.astype(float)
+        space = Space.of(exact)
         for t in reversed(range(len(self.weights))):
             before, received = len(exact), self._rows(t, viewers)
             exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
-            if len(exact) == n:
-                near = np.eye(n)
-            elif near is not None:
-                near = _directions(np.concatenate([received, near @ self.weights[t]]), len(exact))
+            small = np.where(exact > PRIME // 2, exact - PRIME, exact)
+            # A basis of small integers over the prime field is that of the rationals: where all is seen, or symmetric.
+            is_known = bool((np.abs(small) <= SMALL).all())
+            space = Space.of(small) if is_known else space.mixed(self.weights[t], len(exact), received)
             if self.is_fixed and len(exact) in (before, n) and t < len(self.weights) - 1:
                 break  # it grows no more
-        return None if near is None else (exact, near)
+        return exact, space
+
+
+@dataclass(frozen=True)
+class Space:
+    """A space of rows, with a bound on what rounding has made of it.
+
+    Attributes:
+        basis: (rank, n) orthonormal but for rounding; the exact space has the basis `basis` + X.
+        errors: (size, left, right) of each term of X = Σ left E right, with some E of spectral norm `size` at most.
+    """
+
+    basis: Vector
+    errors: Errors
+
+    @classmethod
+    def of(cls, rows: Indices) -> Space:
+        """Return the space of a reduced basis of small integers."""
+        size = 8 * rows.size * EPSILON * float(norm(rows))
+        basis = np.linalg.qr(rows.T.astype(float)).Q.T
+        return cls(basis, [(size, np.eye(len(rows)), np.eye(rows.shape[1]))])
+
+    @cached_property
+    def error(self) -> float:
+        """The largest spectral norm that X can have; inf: so large that nothing is known."""
+        size = _largest(self.errors)
+        return size if size <= BLUR else inf
+
+    def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
+        """Return the space of known dimension that the rows times `w` and the rows received span.
+
+        Exact rows are C `basis` + D, of the new basis, where D is what X makes and what is lost here. With G C = I + F,
+        they span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). So errors of several rounds grow by the
+        product of their matrices, which is far less than the product of the matrices' norms.
+        """
+        if not isfinite(self.error):
+            return self
+        if not rank:
+            return Space(np.zeros((0, w.shape[1])), [])
+        received = np.reshape(received, (-1, w.shape[1]))
+        rows = np.concatenate([received, self.basis @ w])
+        left, sizes, basis = np.linalg.svd(rows, full_matrices=False)
+        if sizes[rank - 1] <= 1e-12 * sizes[0]:
+            return Space(basis, [(inf, left, basis)])
+        g, basis = (left[:, :rank] / sizes[:rank]).T, basis[:rank]
+        c, one, rest = rows @ basis.T, np.eye(rank), np.eye(w.shape[1]) - basis.T @ basis
+        wide: list[Any] = [matrix.astype(np.longdouble) for matrix in (self.basis, w, c, basis)]
+        lost = float(norm((np.concatenate([received, wide[0] @ wide[1]]) - wide[2] @ wide[3]).astype(float)))
+        lost += WIDE * len(w) * float(norm(self.basis) * norm(w) + norm(c) * norm(basis))
+        errors = [(size, g[:, len(received) :] @ a, b @ w) for size, a, b in self.errors]
+        errors.append((lost, g, np.eye(w.shape[1])))
+        turned = _largest([(size, a, b @ basis.T) for size, a, b in errors]) + float(norm(g @ c - one))
+        errors = [(size, a, b @ rest) for size, a, b in errors]
+        total = _largest(errors) if turned <= 0.5 else inf
+        kept = errors if len(errors) < TERMS else [(total, one, rest)]
+        return Space(basis, [*kept, (2 * turned * total, one, rest)])
+
+
+def _largest(errors: Errors) -> float:
+    """Return a bound on the spectral norm of a sum of errors: of a matrix, √(‖·‖₁ ‖·‖∞) or the Frobenius norm."""
+    return sum(size * _spectral(left) * _spectral(right) for size, left, right in errors)
+
+
+def _spectral(matrix: Vector) -> float:
+    sizes = np.abs(matrix)
+    largest = sizes.sum(axis=0).max(initial=0.0) * sizes.sum(axis=1).max(initial=0.0)
+    return float(min(norm(matrix), np.sqrt(largest)))
 
 
 def _echelon(rows: Indices) -> Indices:
@@ -235,15 +311,6 @@ def _product(one: Indices, other: Indices) -> Indices:
     return np.asarray((one @ high % PRIME * 2**16 + one @ low) % PRIME)
 
 
-def _directions(rows: Vector, rank: int) -> Vector | None:
-    """An orthonormal basis of the space of some rows, (rank, n); None where rounding hides it."""
-    _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
-    if not rank or rank == len(rows) == rows.shape[1]:
-        return basis[:rank]
-    rest = max(float(sizes[0]) * 1e-15, float(sizes[rank]) if rank < len(sizes) else 0.0)
-    return basis[:rank] if rest <= BLUR * sizes[rank - 1] else None
-
-
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
     """μ of every agent toward viewers by all that is said since round 1, (n,); None: that is not known to be linear."""
     start, n = relayed.start, len(relayed.scale)
@@ -256,12 +323,14 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
         return None
     mixed = weights(setup, 2, start)
     others = np.setdiff1d(np.arange(n), viewers)
-    last = relayed.beside(viewers, others)
+    last, error = relayed.beside(viewers, others)
     made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) of the releases' own parts (τ, k)
     made[0, :, 0] = np.eye(n)
+    lost = np.zeros(start - 1)  # by rounding, of the messages of each round: in spectral norm, at most
     for t in range(1, start - 1):
-        carried = factors[t] * np.einsum("ij,jsk->isk", mixed[t - 1], made[t - 1])
-        made[t], made[t, :, t] = carried, np.eye(n)
+        w = factors[t] * mixed[t - 1]
+        made[t], made[t, :, t] = np.einsum("ij,jsk->isk", w, made[t - 1]), np.eye(n)
+        lost[t] = norm(w, 2) * lost[t - 1] + 2 * n * EPSILON * norm(w) * norm(made[t - 1])
     heard = [
         made[t - 2, others[setup.topology.sends(t)[np.ix_(others, np.array(viewers))].any(axis=1)]]
         for t in range(2, start)
@@ -270,10 +339,13 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     flat = (rows * scale[:, others]).reshape(len(rows), -1)
     moved = np.einsum("rsk,sk->rk", rows, shift[:, others])
     left, sizes, _ = np.linalg.svd(flat, full_matrices=False)
-    if not len(sizes) or sizes[-1] < WELL * sizes[0]:
+    off = scale.max() * (lost.sum() + (error + 2 * n * EPSILON) * norm(made[-1]))
+    if not len(sizes) or sizes[-1] < WELL * sizes[0] or not off <= BLUR * sizes[-1]:
         return None
     found = np.full(n, np.nan)
-    found[others] = np.linalg.norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK)
+    # As of leverages: no direction of the rows is further off than this angle, by which all links' μ counts.
+    angle = off / sizes[-1] * norm(shift / scale, axis=0)[others]
+    found[others] = norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK) + angle
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
-from mpinodes.core import Setup
+from mpinodes.core import RELEASED, Query, Setup
 from mpinodes.core.events import Events, Unread, stretches
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, Views, views_of
@@ -29,6 +31,7 @@ class Accounting:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
+        self._key = _key(setup)
         self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
         self._losses: PrivacyLosses
         self._views: Views | None
@@ -41,7 +44,7 @@ class Accounting:
         """Price it all, and tell of how many horizons; nothing is proven where public facts are read off the data."""
         privacy = self._setup.experiment.privacy
         found = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
-        if self._setup.stream.unproven_because:
+        if self._setup.stream.unproven_because or self._key == "unknown":
             unproven = [[UNPROVEN] * len(at) for at in found.agents]
             found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
         self._losses = found
@@ -103,9 +106,9 @@ class Accounting:
             return {}
         seen, delta, pair = self._views, self._setup.experiment.privacy.delta, ("viewer", "agent")
         return {
-            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}"),
+            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}, at most"),
             "epsilon_node_relayed": Variable(
-                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed"
+                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed, at most"
             ),
             "epsilon_before_relaying": Variable(
                 ("agent",), seen.epsilon_before(delta), f"ε on all links at δ = {delta:g}, before relaying"
@@ -125,12 +128,12 @@ class Accounting:
                 "network": _loss(claimed[-1].max(), network[-1]),
                 "together": None,
                 "noise": self._noise.summary(self._setup),
-                "key": None if not e.private else "secret" if e.secret else "rehearsal",
+                "key": self._key,
                 "shares_noise_with": sharing,
                 "budget": _budget(e),
                 "samples": _samples(self._setup),
                 "public": self._setup.stream.public,
-                "unproven_because": _unproven_because(self._setup, solver),
+                "unproven_because": _unproven_because(self._setup, solver, self._key),
                 "uses_ceiling": self._accountant.uses_ceiling,
                 "exact_minimizers": self._setup.algorithm.exact_minimizers,
                 "against_colluders": _against_colluders(self._setup, network[-1]),
@@ -279,9 +282,33 @@ def _samples(setup: Setup) -> int | None:
     return len(shares[0]) if setup.experiment.data["partition"] == "shared" else sum(map(len, shares))
 
 
-def _unproven_because(setup: Setup, solver: Json | None) -> str:
+def _key(setup: Setup) -> str | None:
+    """Return what is known of the key of the noise: "secret", "rehearsal" or "unknown"; None: there is no noise.
+
+    A mechanism of the user's draws some noise under several keys, and once more under the first.
+    """
+    e, d = setup.experiment, setup.dimension
+    if not e.private:
+        return None
+    if not type(setup.mechanism).__module__.startswith("mpinodes.mechanisms."):
+        query, keys = Query(np.zeros(d), 1.0, 1.0, 1, RELEASED, 1.0), (*range(9), 0)
+        try:
+            for t, agent in itertools.product((1, 2, 3, e.rounds), (0, setup.topology.agents - 1)):
+                drawn = np.full((len(keys), d), np.nan)
+                for key, out in zip(keys, drawn, strict=True):
+                    setup.mechanism.release(query, t, Draws(bytes([key]) * 32, Purpose.NOISE, agent), out)
+                if (drawn == drawn[0]).all(axis=0).any() or (drawn[-1] != drawn[0]).any():
+                    return "unknown"
+        except Exception:  # whatever a file of the user's raises
+            return "unknown"
+    return "secret" if e.secret else "rehearsal"
+
+
+def _unproven_because(setup: Setup, solver: Json | None, key: str | None) -> str:
     """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
     reasons = [setup.stream.unproven_because]
+    if key == "unknown":
+        reasons.append("whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)")
     if solver and math.isinf(setup.run.sample_sensitivity):
         reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
     elif solver and solver["unsolved"]:

@@ -62,6 +62,7 @@ def sum_up(setup: Setup, run: Path) -> Json:
         **accounting.summary(sharing(setup, run)),
         "partial": True,
     }
+    summary["privacy"]["recorded"] = rounds
     closing.conclude(setup.experiment, run, summary, watch, lambda: None)
     return summary
 

@@ -13,6 +13,7 @@ LARGE_DELTA = 0.1  # per sample
 KEYS = {
     "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
     "secret": "secret key: used once and stored nowhere",
+    "unknown": "whether the noise depends on its key is not known: several keys drew the same, or could not be tried",
 }
 CEILING = (
     "What messages hide is priced at the most that it can ever move later ones, which may be far more than it does: "
@@ -57,6 +58,7 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
             *((f"{who}, all {together['runs']} together", loss) for who, loss in of_all(together)),
         ]
     width = max(26, *(len(who) for who, _ in rows))
+    covers = f" in rounds 1 to {privacy['recorded']}, those recorded" if privacy.get("recorded") else ""
     found = [
         f"  {'privacy loss, ε':{width + 2}} {'claimed':>10} {'proven pure':>12} {'proven at δ':>12}",
         *(
@@ -64,7 +66,7 @@ def lines(privacy: Json, checked: list[Json] | None) -> list[str]:
             f"{number(p['proven']):>12}   {by(p['rule'], checked)}"
             for who, p in rows
         ),
-        f"    δ = {privacy['delta']:g}; {claimed_for(privacy)}proven: against who reads every link",
+        f"    δ = {privacy['delta']:g}; {claimed_for(privacy)}proven: against who reads every link{covers}",
         f"    {KEYS[privacy['key']]}",
         f"    adjacent data differ in {DIFFERENCE[privacy['adjacency']]}",
     ]
@@ -152,6 +154,11 @@ def _together(together: Json) -> str:
 def provisos(privacy: Json) -> list[str]:
     """What the proven numbers rest on, in whole sentences."""
     found = [_budget(privacy)] if privacy["budget"] else []
+    if recorded := privacy.get("recorded"):
+        found.append(
+            f"All numbers cover rounds 1 to {recorded} alone, which are recorded: the run was ended before its time, "
+            "and what was sent in later rounds costs privacy too."
+        )
     if others := privacy["shares_noise_with"]:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         found.append(

@@ -191,7 +191,10 @@ def _result(summary: Json, directory: Path) -> str:
     if summary.get("privacy", {}).get("noise") is None:
         parts.append("no noise")
     else:
-        parts.append(f"ε claimed {number(network.get('claimed'), 'none')}, proven {number(network.get('proven'))}")
+        ended = " (of the recorded rounds alone)" if summary.get("partial") else ""
+        parts.append(
+            f"ε claimed {number(network.get('claimed'), 'none')}, proven {number(network.get('proven'))}{ended}"
+        )
     if (page := directory / "report.html").exists():
         parts.append(f"page: {page}")
     return ", ".join(part for part in parts if part)

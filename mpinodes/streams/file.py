@@ -13,7 +13,7 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source, table
 from mpinodes.formats.source import listed
-from mpinodes.streams.files import Train, against_rest, numbered
+from mpinodes.streams.files import Train, against_rest, numbered, scaled_by_themselves
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 
 __all__ = ["File"]
@@ -120,7 +120,34 @@ class File(LabelledStream):
             unstated.append(f"{what} is read off the data (state data.labels={found})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line holds names is read off the file (state data.header=true or false)")
+        if self._scaled[0]:
+            unstated.append(
+                f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"
+            )
         return together(*unstated)
+
+    @property
+    def public(self) -> str:  # type: ignore[override]
+        """See `Stream`: what the numbers rest on where columns may be scaled by their own extremes."""
+        names = self._scaled[1]
+        return (
+            names and f"{names} to a largest size of exactly 1: what is proven holds if public constants scaled them."
+        )
+
+    @cached_property
+    def _scaled(self) -> list[str]:
+        """Return which columns seem to be scaled by themselves: to standard deviation 1, and to size 1; empty: none.
+
+        Looked at are every file, all files together and the training samples.
+        """
+        reasons = ["", ""]
+        for source in (*self._files, self._whole, self._sources[0]):
+            names = source.columns or tuple(map(str, range(source.dimension + 1)))
+            for k, chosen in enumerate(scaled_by_themselves(source, self.targets == "real")):
+                columns = [names[j] for j in np.flatnonzero(chosen)]
+                if columns and not reasons[k]:
+                    reasons[k] = f"columns {listed(columns)} are scaled"
+        return reasons
 
     @property
     def feature_bound(self) -> float:

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing import check as checking
-from mpinodes.auditing.checks import algorithms, alone
+from mpinodes.auditing.checks import algorithms, alone, statements
 from mpinodes.auditing.checks.faults import image
+from mpinodes.auditing.checks.walks import made
 from mpinodes.config import registry
 from mpinodes.core.experiment import merge
 from mpinodes.core.seeds import Draws, Purpose
+from tests.helpers.parts import setup_of
 
 SOUND = """
 from __future__ import annotations
@@ -184,6 +186,123 @@ def test_samples_that_are_judged_but_never_seen_are_a_fault(tmp_path):
     path.write_text(BACKWARDS)
     ((kind, part),) = checking.parts_called(str(path))
     assert {fault.name for fault in checking.check(kind, part, 0).faults} == {"merged() does not fit of()"}
+
+
+@pytest.mark.parametrize(("point", "stated", "outside"), [("b", 1, 1), ("s.x", 1, 0), ("b", 0, 0), ("2 * s.x", 1, 1)])
+def test_gradients_stated_to_be_of_points_in_the_set_are(tmp_path, point, stated, outside):
+    text = SOUND.replace("loss.grad(b)", f"loss.grad({point})")
+    (tmp_path / "own.py").write_text(text + "    gradients_in_set = True\n" * stated)
+    asked = {
+        "algorithm": {"path": str(tmp_path / "own.py")}, "problem": {"set": "ball", "radius": 0.1}, "rounds": 5,
+        "topology": {"name": "complete", "agents": 2}, "data": {"name": "unit-ball", "total": 40},
+    }  # fmt: skip
+    run = made("run", setup_of(asked | {"record": {"transcript": True}}))
+    faults = [fault.name for agent in run.agents for fault in statements._outside(run, agent)]
+    assert faults == ["a gradient outside the set"] * outside * 2
+
+
+CARRIED = """
+from dataclasses import dataclass
+from mpinodes.algorithms.two_stage_gaussian import TwoStageGaussian
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(TwoStageGaussian):
+    def carried_on(self, t):
+        return {factor}
+{more}
+"""
+OTHER_DATA = """
+    def update(self, s, here, inbox, loss):
+        new = super().update(s, here, inbox, loss)
+        return new._replace(x=new.x - 0.1 * {changed}) if here.t <= self.gradient_rounds else new
+"""
+SUPER, RIGHT = "super().carried_on(t)", "1 - float(self.eta(t - 1)) * 3.0"
+
+
+@pytest.mark.parametrize(
+    ("factor", "changed", "words", "is_so"),
+    [
+        (SUPER, None, "problem.set=none", True), (RIGHT, None, "problem.set=none", True),
+        ("0.5", None, "problem.set=none", False), ("1.0", None, "problem.set=none", False),
+        ("0.0", None, "problem.set=none", False), (f"0.9 * ({RIGHT})", None, "problem.set=none", False),
+        (RIGHT, None, "problem.set=box problem.radius=0.3", False),
+        (RIGHT, "inbox.mix()", "problem.set=none", False), (RIGHT, "inbox.mix() ** 2", "problem.set=none", False),
+        (RIGHT, "loss.grad(0 * s.x) ** 2", "problem.set=none", False),
+        (RIGHT, "loss.grad(0 * s.x) * here.t ** 2", "problem.set=none", False),
+        (RIGHT, "loss.grad(0 * s.x)[::-1] * (here.t == 2)", "problem.set=none", False),
+    ],
+)  # fmt: skip
+def test_what_messages_are_said_to_carry_on_is_replayed(tmp_path, factor, changed, words, is_so):
+    more = OTHER_DATA.format(changed=changed) if changed else ""
+    (tmp_path / "own.py").write_text(CARRIED.format(factor=factor, more=more))
+    asked = f"algorithm.path={tmp_path}/own.py algorithm.gradient_rounds=4 data.name=mean data.points=3 "
+    asked += f"data.dimension=2 topology.name=ring topology.agents=4 rounds=7 record.transcript=true {words}"
+    run = made("run", setup_of(asked))
+    faults = [fault.name for agent in run.agents for fault in statements._carried(run, agent, np.random.default_rng(0))]
+    assert faults == ([] if is_so else ["carried_on() is not so"] * 4)
+
+
+LOSS = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.losses.linear import SmoothLoss
+__all__ = ["Own"]
+
+@dataclass(frozen=True, slots=True)
+class Own(SmoothLoss):
+    point = staticmethod(lambda m, b: np.logaddexp(m - b, b - m) - np.log(2))
+    slope = staticmethod(lambda m, b: np.tanh(m - b))
+    bend = staticmethod(lambda m, b: 1 - np.tanh(m - b) ** 2)
+    curvature = staticmethod(lambda: 1.0)
+    convex = True
+    slope_bound = staticmethod(lambda: 1.0)
+"""
+WAVE = (
+    "np.logaddexp(m - b, b - m) - np.log(2)", "np.sin(m)", "np.tanh(m - b))", "np.cos(m))",
+    "1 - np.tanh(m - b) ** 2", "-np.sin(m)",
+)  # fmt: skip
+ROUNDED = "    @classmethod\n    def value_rounding(cls, dimension, norm, radius):\n        return {}\n"
+RANK = "convex = True\n    hessian_rank = classmethod(lambda cls, dimension: {})\n"
+CURVED = (
+    "    def data_grad(self, x, block=slice(None)):\n        return SmoothLoss.data_grad(self, x, block) + 3 * x[block]"
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "changes"),
+    [
+        ("", ()), ("", (*WAVE, "convex = True", "has_prox = False")), ("less convex than it says", WAVE),
+        ("less convex than it says", (*WAVE, "convex = True", "sample_modulus = 0.1")),
+        ("sample_smoothness too small", ("lambda: 1.0)\n    convex", "lambda: 0.1)\n    convex")),
+        ("slope_bound too small", ("slope_bound = staticmethod(lambda: 1", "slope_bound = staticmethod(lambda: 0")),
+        ("hessian_rank too small", ("convex = True", RANK.format(1) + CURVED)),
+        ("hessian_rank too small", ("convex = True", RANK.format(0))),
+        ("value_rounding too small", ("convex = True", "convex = True\n" + ROUNDED.format("0.0"))),
+        ("value_rounding too small", ("convex = True", "convex = True\n" + ROUNDED.format("1e-17 * radius"))),
+        ("", ("convex = True", "convex = True\n" + ROUNDED.format("1e-13 * (1e4 + dimension * norm * radius)"))),
+    ],
+)  # fmt: skip
+def test_what_a_loss_states_of_its_samples_is_tested(tmp_path, fault, changes):
+    text = LOSS
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "own.py").write_text(text)
+    faults = {found.name for found in outcome(tmp_path / "own.py").faults}
+    assert fault in faults if fault else not faults
+
+
+@pytest.mark.parametrize("loss", ["replace(one, divisor=0.5)", "replace(one, regularizer=9.0)", "one", "two"])
+def test_whether_make_loss_makes_all_losses_is_tested(tmp_path, loss):
+    text = BACKWARDS[: BACKWARDS.index("    def of")] + (
+        "    makes_all_losses = True\n    def of(self, agent):\n        losses = super().of(agent)\n"
+        "        def loss(t):\n            one = losses(t)\n            two = replace(one, clip=9.0)\n"
+        f"            return {loss}\n        return loss\n"
+    )
+    (tmp_path / "own.py").write_text(text)
+    faults = {fault.name for fault in outcome(tmp_path / "own.py").faults}
+    assert faults == (set() if loss == "one" else {"makes_all_losses is not so"})
 
 
 def test_image_is_to_the_last_bit():

@@ -235,3 +235,54 @@ def test_rescaled_subgradients_cost_the_recursion_with_their_own_perron_entries(
         assert agent["proven_pure"] / EPSILON == pytest.approx(wanted, rel=1e-9)
         assert wanted > 1.3
     assert pure(f"{words} problem.loss=hinge", tmp_path / "hinge") == pytest.approx(9)
+
+
+OWN = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Event, Kind, Mechanism
+
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(Mechanism):
+    def release(self, query, t, noise, out):
+        scale = (self.constant or query.l1 if query.calibration is None else query.calibration) / self.epsilon
+        draw = noise.at(t)
+        out[:] = query.value + scale * {noise}
+        return Event.of(query, Kind.LAPLACE, scale)
+"""
+SIZE = "size=out.shape"
+
+
+@pytest.mark.parametrize(
+    ("noise", "is_known"),
+    [
+        (f"draw.laplace({SIZE})", True),
+        (f"(draw.geometric(0.3, {SIZE}) - draw.geometric(0.3, {SIZE}))", True),
+        (f"np.random.default_rng(t).laplace({SIZE})", False),
+        (f"np.random.default_rng([noise.agent, t]).laplace({SIZE})", False),
+        (f"np.random.default_rng().laplace({SIZE})", False),
+        (f"np.r_[1.0, draw.laplace({SIZE})[1:]]", False),
+        (f"(draw if t % 3 else np.random.default_rng(t)).laplace({SIZE})", False),
+        (f"(draw if noise.agent else np.random.default_rng(t)).laplace({SIZE})", False),
+        ("[][t]", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("entropy", "key"), [("os", "secret"), ("seed", "rehearsal")])
+def test_only_noise_that_depends_on_its_key_is_said_to_be_of_a_secret_key(tmp_path, noise, is_known, entropy, key):
+    from mpinodes.results.accounting import Accounting
+    from mpinodes.results.privacy_words import KEYS, lines
+
+    (tmp_path / "own.py").write_text(OWN.format(noise=noise))
+    words = "algorithm.name=dola rounds=6 data.total=24 topology.agents=3 data.dimension=2"
+    asked = f"{words} privacy.path={tmp_path}/own.py noise.entropy={entropy}"
+    if noise.startswith("[]"):
+        assert Accounting(setup_of(asked))._key == "unknown"
+        return
+    privacy = summary_of(run_of(tmp_path / "run", asked))["privacy"]
+    assert (privacy["network"]["proven"] is not None) == is_known
+    assert privacy["key"] == (key if is_known else "unknown")
+    text = " ".join(" ".join(lines(privacy, None)).split())
+    assert (KEYS["secret"] in text) == (is_known and entropy == "os")
+    assert ("must draw each number from noise.at(t)" in text) == (not is_known)

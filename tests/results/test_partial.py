@@ -7,7 +7,9 @@ import pytest
 
 import mpinodes
 from mpinodes import compare, report, run, spent
+from mpinodes.results.privacy_words import lines
 from mpinodes.results.record import held
+from mpinodes.simulation import watching
 from tests.helpers.parts import run_of
 from tests.helpers.records import summary_of
 from tests.simulation.test_resuming import SMALL, differences, go_on, killed
@@ -26,7 +28,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert (two["partial"], two["rounds"], two["rounds_asked"]) == (True, rounds, 24)
     assert not one["partial"]
     assert two["network_regret"] == pytest.approx(one["network_regret"], rel=1e-7)
-    assert two["privacy"] == one["privacy"]
+    assert two["privacy"] == one["privacy"] | {"recorded": rounds}
     assert (two["accuracy"] is None) == (not decisions)
     assert (two["agent_regret"] is None) == (not decisions)
     if decisions:
@@ -36,6 +38,14 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert not any(np.isnan(of.values).all() for name, of in record.items() if name.startswith(("network", "loss")))
     page = (other / "report.html").read_text()
     assert f"of its 24 rounds these are the {rounds} that its record holds" in page
+    cover = f"All numbers cover rounds 1 to {rounds} alone, which are recorded: the run was ended before its time"
+    assert cover in page
+    said, whole_said = (" ".join(" ".join(lines(s["privacy"], None)).split()) for s in (two, one))
+    assert cover in said
+    assert f"proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
+    assert "recorded" not in whole_said
+    assert "(of the recorded rounds alone)" in watching._result(two, other)
+    assert "recorded" not in watching._result(one, whole)
     assert ">nan" not in page
     assert f"{rounds} rounds (of 24: ended before their time)" in page
     assert report.main([str(other)]) == 0

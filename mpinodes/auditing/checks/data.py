@@ -65,15 +65,30 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         most = smooth * float(np.linalg.norm(moving - x)) if isfinite(smooth) else inf
         yield from _over("sample_smoothness", bent, most, f"norms {own:.3g}, x = {shown(x)}")
         inner, apart = float((one.data_grad(y) - g) @ (y - x)), float((y - x) @ (y - x))
-        if inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
+        known = loss.convex or loss.sample_modulus > 0
+        if known and inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
             yield Fault(
                 "less convex than it says", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
-                f"sample_modulus = {loss.sample_modulus} would need {loss.sample_modulus * apart:.4g}",
+                f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}",
             )  # fmt: skip
+        if (rank := loss.hessian_rank(D)) < D:
+            curved, other_curved = (
+                [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(D)] for ell in (one, other)
+            )
+            sizes = np.linalg.svd(curved, compute_uv=False)
+            most = inf if np.allclose(curved, other_curved, rtol=1e-3) else 1e-3 * sizes[0] + 1e-11 * (1 + size)
+            yield from _over("hessian_rank", sizes[rank], most, f"x = {shown(x)}")
+        rounding = loss.value_rounding(D, norm, float(np.linalg.norm(x)))
+        if isfinite(rounding):
+            wide, near = (
+                loss.values(*(array.astype(kind) for array in (features[:1], targets[None, :1], x[None, None]))).item()
+                for kind in (np.longdouble, float)
+            )
+            yield from _over("value_rounding", float(abs(wide - near)), rounding, f"norm {norm}, x = {shown(x)}", 0.0)
 
 
-def _over(what: str, found: float, bound: float, where: str) -> Iterator[Fault]:
-    if not found <= bound * (1 + SLACK) + 1e-9:
+def _over(what: str, found: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
+    if not found <= bound * (1 + SLACK) + slack:
         yield Fault(f"{what} too small", f"{found:.6g} was found at {where}; {bound:.6g} is stated", "an upper bound")
 
 
@@ -182,6 +197,15 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             numbers = list(samples(t))
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
                 yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
+                return
+            batch = getattr(one, "batch", 1)
+            size = len(one.shares[i]) if batch == "all" else batch
+            if one.makes_all_losses and not (
+                len(numbers) == size and image(one.make_loss(loss.features, loss.targets)) == image(loss)
+            ):
+                yield Fault(
+                    "makes_all_losses is not so", f"{where}: another loss", f"make_loss's own, of {size} samples"
+                )
                 return
             for k, number in enumerate(numbers):
                 if rows.setdefault(int(number), _row(features, loss, k)) != _row(features, loss, k):

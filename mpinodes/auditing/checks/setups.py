@@ -195,6 +195,7 @@ def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
         ("labels", [own, logistic, {"rounds": 12, "privacy": {"clip": 1.0}}]),
         ("weighted", [few, distance, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}]),
         ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
+        ("points, no set", [few, {"problem": {"loss": "squared-distance", "set": "none"}}, {"rounds": 12}]),
         ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}]),
     ]
     if algorithm.decomposable:

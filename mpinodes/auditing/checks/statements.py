@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.changes import ALL, Change, adjacent, changed, differs
+from mpinodes.auditing.changes import ALL as EVERY
+from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
 from mpinodes.auditing.checks.faults import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
 from mpinodes.auditing.replay import SLACK, Compared, compared
 from mpinodes.auditing.transcripts import Replayed, Transcript
-from mpinodes.core import RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start
+from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced
-from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
-from mpinodes.losses.linear import dense
+from mpinodes.core.messages import HEADER, HIDDEN_KIND, RELEASED_KIND
+from mpinodes.losses.linear import Around, dense
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
 LEAKS = (Feedback, Hidden, type(RELEASED), type(UNKNOWN), type(None))
@@ -40,12 +43,71 @@ def statements(run: Run, seed: int, report: Report) -> None:
         report.take("adjacent data sets", faults, tried)
 
 
+@dataclass(slots=True)
+class Asked(Around):
+    """A loss that notes each point at which a gradient is asked for."""
+
+    points: list[Vector]
+
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """See `Loss`."""
+        self.points.append(x.copy())
+        return self.loss.grad(x, block)
+
+    def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """See `Loss`."""
+        self.points.append(x.copy())
+        return self.loss.data_grad(x, block)
+
+
+def _outside(run: Run, agent: int) -> Iterator[Fault]:
+    """Find gradients at points outside the set, of an algorithm that states `gradients_in_set`."""
+    setup, points, project = run.fresh(), list[Vector](), run.setup.feasible.project
+    own = setup.losses(agent)
+    walk = Walk(setup, run.frames, agent, lambda t: Asked(own(t), points))
+    for call in walk.calls(len(run.frames) * vars(type(setup.algorithm)).get("gradients_in_set", False)):
+        if not all(np.allclose(x, project(x.copy()), rtol=1e-9, atol=1e-12) for x in points):
+            yield Fault(
+                "a gradient outside the set", f"{run.what}: update() of agent {agent}, round {call.here.t}",
+                "gradients_in_set = True is for an algorithm that projects every point at which it takes a gradient",
+            )  # fmt: skip
+            return
+
+
+def _carried(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault]:
+    """Test `carried_on` by replay: with other messages heard, and with a sample changed but the same messages."""
+    setup, moved = run.setup, run.frames.copy()
+    if not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
+        return  # where it counts for nothing
+    moved[..., HEADER : HEADER + setup.dimension] += rng.normal(size=(*moved.shape[:2], setup.dimension))
+    losses = setup.losses(agent)
+    other = changed(losses, setup.stream.samples(agent), [*usual(setup, losses, agent, 1, rng)][3])
+    tried = ((run.frames, None), (moved, None), (run.frames, other))
+    walks = [Walk(run.fresh(), frames, agent, of).calls(len(moved)) for frames, of in tried]
+    carried, parts = np.zeros(setup.dimension), list[Vector]()
+    for own, heard, adjacent_data in zip(*walks, strict=True):
+        message: Any = own.message
+        is_own = own.here.t > 1 and isinstance(message, Query) and np.isfinite(message.l2)
+        factor = setup.algorithm.carried_on(own.here.t) if is_own else None
+        if factor is not None:
+            value, slack = message.value, 1e-6 * (1 + np.abs(message.value).max())
+            parts.append((adjacent_data.message.value - value) / message.l2)
+            is_so = np.allclose(heard.message.value - value, factor * carried, atol=slack)
+            if not is_so or not np.allclose(parts[-1] * message.l2, parts[0] * message.l2, atol=slack):
+                yield Fault(
+                    "carried_on() is not so", f"{run.what}: message() of agent {agent}, round {own.here.t}",
+                    f"{factor:.4g} times the mix of the round before, and what data add: l2 along one direction",
+                )  # fmt: skip
+                return
+        carried = heard.inbox.mix() - own.inbox.mix()
+
+
 def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | None]:
     """Faults; None for a data set without."""
     recorded = Transcript(run.setup, run.frames.copy(), run.events)
     replayed = Replayed(recorded, agent)
     total = len(run.frames)
-    yield from _own(run, agent, replayed)
+    yield from chain(_own(run, agent, replayed), _outside(run, agent), _carried(run, agent, rng))
     begun = _first(run, agent)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
     ends = total if run.setup.experiment.data.get("batch") != "all" else 3
@@ -57,7 +119,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
         if total > BRIEF and round not in followed:
             tried = [tried[0], *(tried[k] for k in rng.integers(1, len(tried), FEW))]
         for change in tried:
-            first = change.round if change.sample in (None, ALL) else begun[change.sample]
+            first = change.round if change.sample in (None, EVERY) else begun[change.sample]
             if first < change.round:
                 change, last = change._replace(round=first), total
             yield from _one(run, recorded, replayed, change, last)

@@ -230,7 +230,7 @@ def views(data: Drawn, summary: Json) -> Figure | None:
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
     links = float(_worst(data["epsilon_proven_network"])[-1])
     left.axhline(links, color="black", ls=":", label="in all, on all links")
-    left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node", ylim=(0, None))
+    left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node, at most", ylim=(0, None))
     left.set_ylim(0, 1.12 * left.get_ylim()[1])
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
