@@ -63,7 +63,7 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     require_view(experiment, graph.agents)
     classes = Classes.of(experiment)
     require_adjacency(experiment)
-    require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
+    require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
     require_set(classes.algorithm, experiment)
     require_faults(classes.algorithm, experiment)
     require_feedback(classes.algorithm, experiment)

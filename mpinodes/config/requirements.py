@@ -162,9 +162,9 @@ def require_view(experiment: Experiment, agents: int) -> None:
 
 
 def require_mechanism(
-    experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism]
+    experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism], norm: float
 ) -> None:
-    """Refuse noise or clipping that an algorithm is not for."""
+    """Refuse noise or clipping that an algorithm is not for; `norm` bounds the features of a sample."""
     privacy, only = experiment.privacy, algorithm.mechanism
     law = mechanism.takes_the_place_of if privacy.path else privacy.mechanism
     if experiment.private and law != only:
@@ -175,17 +175,21 @@ def require_mechanism(
         )
     if only == "gaussian" and experiment.private and privacy.scale != "calibrated":
         raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_scale instead")
-    (_require_solvable if algorithm.solves else _require_clip)(experiment, loss)
+    if algorithm.solves:
+        _require_solvable(experiment, loss)
+    else:
+        _require_clip(experiment, loss, norm)
     _require_backend(experiment, algorithm, mechanism)
 
 
-def _require_clip(experiment: Experiment, loss: type[SampleLoss]) -> None:
+def _require_clip(experiment: Experiment, loss: type[SampleLoss], norm: float) -> None:
     privacy = experiment.privacy
     unbounded = isinf(experiment.clip) and privacy.scale == "calibrated"
-    clipped_only = isinf(loss.sample_sensitivity(1.0)) or privacy.adjacency == "one-round"
+    clipped_only = isinf(loss.sample_sensitivity(norm)) or privacy.adjacency == "one-round"
     if experiment.private and unbounded and clipped_only:
+        stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
         raise BadInput(
-            "privacy.clip = inf leaves no sensitivity to calibrate noise to; set a finite privacy.clip, "
+            f"privacy.clip = inf leaves no sensitivity to calibrate noise to; set {stated}a finite privacy.clip, "
             "or a fixed privacy.scale (the privacy is then reported as unproven)"
         )
 

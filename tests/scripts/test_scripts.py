@@ -20,7 +20,7 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "first_hour.py", "gamma_norm_loss.py", "kills.py",
-    "node_views.py", "relayed_message.py", "simulated_faults.py",
+    "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
@@ -200,3 +200,9 @@ def test_runs_that_are_killed_go_on_to_the_same_bits(tmp_path):
     out = run("kills.py", "--kills", "2", "--rounds", "400", cwd=tmp_path).out
     assert out.count(": same\n") == 2
     assert "2 runs, 0 differ" in out
+
+
+def test_random_small_runs_end_with_results_or_are_refused(tmp_path):
+    """A few by lockstep, and one by mpirun."""
+    out = run("small_runs.py", "--runs", "6", "--mpirun-every", "6", cwd=tmp_path).out
+    assert re.fullmatch(r"\d+ runs: (\d+ with exit code [02](, )?)+; 0 wrong\n", out)

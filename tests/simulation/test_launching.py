@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from mpinodes.simulation import launching
 from mpinodes.simulation.doctor.launchers import library
 from mpinodes.simulation.launching import mpirun
 from tests.helpers.parts import run_of
@@ -34,6 +36,43 @@ def test_many_ranks_of_one_host_connect_lightly_and_send_the_same(many, by, tmp_
     assert told.out.count(f"by {by}\n") == 4
     alone = run_of(tmp_path / "alone", " ".join((*FEW, "topology.agents=3")))
     assert same_bits(tmp_path / "run", alone) == []
+
+
+TIGHT = """
+import sys
+from mpinodes import doctor, run
+from mpinodes.simulation import launching
+launching.RANK_TAKES = 10**18
+launching.leave({"run": run, "doctor": doctor}[sys.argv[1]].main(sys.argv[2:]))
+"""
+
+
+def test_a_run_whose_ranks_may_not_fit_into_shared_memory_says_so_once_and_goes_on(tmp_path):
+    told = command([*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "run", *FEW, "output.dir=run"], tmp_path)
+    assert told.code == 0, told.err
+    assert told.err.startswith("mpinodes: warning: /dev/shm has ")
+    assert "docker run --shm-size=1g" in told.err
+    assert told.err.count("\n") == 1
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_doctor_looks_at_shared_memory_before_mpi_starts(tmp_path):
+    told = command([*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "doctor"], tmp_path)
+    words = " ".join(told.out.split())
+    assert "mend memory /dev/shm has " in words
+    assert "MB there for 3 ranks" in words
+    assert (told.code, "cores" in words) == (1, False)
+
+
+@pytest.mark.parametrize(("size", "writable", "lacks"), [(64, True, True), (64, False, True), (128, True, False)])
+def test_shared_memory_lacks_where_it_is_small_or_cannot_be_written(monkeypatch, size, writable, lacks):
+    """Twelve ranks in the 64 MB of a container crash; without MPICH's mpirun nothing is known, and nothing is said."""
+    monkeypatch.setenv("MPI_LOCALNRANKS", "12")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=size * 256, f_frsize=4096))
+    monkeypatch.setattr(os, "access", lambda *_: writable)
+    assert bool(launching.shared_memory_lacks()) == lacks
+    monkeypatch.delenv("MPI_LOCALNRANKS")
+    assert launching.shared_memory_lacks() == ""
 
 
 def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from mpinodes import sweep
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
 from mpinodes.core.messages import HEADER
 from mpinodes.simulation.setup import set_up
 from mpinodes.studies import slurm, sweeping
-from mpinodes.studies.pools import OneByOne
+from mpinodes.studies.pools import OneByOne, Processes
 from mpinodes.studies.study import Study
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import CHECKOUT, Done, command, run_alone, run_mpi
@@ -268,3 +271,18 @@ def test_a_job_array_is_written_where_there_is_no_slurm(tmp_path, monkeypatch):
     done = command(["sh", "-c", part], tmp_path, env={"SLURM_ARRAY_TASK_ID": "1"})
     assert done.code == 0, done.err
     assert json.loads(next(tmp_path.glob("study/runs/seed1-*/summary.json")).read_text())["seed"] == 1
+
+
+def test_without_worker_processes_one_run_follows_the_other(tmp_path, monkeypatch, capfd):
+    """As where /dev/shm, which holds their locks, cannot be written."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Processes, "_new", refuse)
+    place = tmp_path / "study"
+    assert sweep.main([*SMALL, "algorithm.name=dola", "report=false", "seed=0,1", f"output.dir={place}"]) == 0
+    err = capfd.readouterr().err
+    assert err.startswith("mpinodes: warning: no worker processes (Read-only file system: is /dev/shm writable?)")
+    assert err.count("\n") == 1
+    assert len(runs_of(place)) == 2
