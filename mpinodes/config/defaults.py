@@ -35,7 +35,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     """All keys but `rounds`, from the user, the algorithm and the data."""
     if "study" in asked:
         raise BadInput("study: this is a study, of many runs: python -m mpinodes.sweep does them")
-    asked, preset = presets.taken_out(asked)
+    asked, preset = map(_with_loss_settings, presets.taken_out(asked))
     _known(asked, Experiment)
     _known(preset, Experiment)
     asked, preset = _absolute(asked), _absolute(preset)
@@ -69,6 +69,30 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     require_samples(algorithm, tree["name"], tree["data"])
     registry.checked(tree["seed"], SEED, "seed")
     return tree
+
+
+def _with_loss_settings(asked: Tree) -> Tree:
+    """Return the tree with the keys of `problem` that are fields of a loss below `problem.settings`."""
+    problem = asked.get("problem")
+    chosen = {k: v for k, v in problem.items() if k in ("path", "loss")} if isinstance(problem, dict) else {}
+    if isinstance(problem, dict) and isinstance(chosen.get("path"), str):
+        loss = registry.chosen(registry.LOSSES, chosen | {"path": _path(chosen["path"])})
+    elif isinstance(problem, dict) and chosen:
+        loss = registry.chosen(registry.LOSSES, chosen)
+    else:
+        return asked
+    own = {key: value for key, value in problem.items() if key not in registry.PROBLEM}
+    known = registry.settings(registry.LOSSES, loss)
+    if not known:
+        return asked
+    if unknown := sorted(own.keys() - known.keys()):
+        raise BadInput(
+            f"unknown key problem.{unknown[0]}; {registry.suggest(unknown[0], [*known, *registry.PROBLEM], 'problem.')}"
+        )
+    given = {**(problem.get("settings") or {}), **own}
+    filled = registry.fill(registry.LOSSES, loss, given, "problem")
+    rest = {key: value for key, value in problem.items() if key in registry.PROBLEM}
+    return asked | {"problem": rest | {"settings": filled}}
 
 
 def _absolute(asked: Tree) -> Tree:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SILENT = (  # or below, by itself
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
+    "comparator",
 )  # fmt: skip
 DIGITS = 16  # hexadecimal, of the name of a noise
 LOCATIONS = ("file", "dir")  # keys of `data` that name files
@@ -71,6 +72,8 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     tree: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(e).items() if k not in SILENT}
     tree["rounds"] = e.rounds if knows_horizon(setup) else None
     tree["noise"] = e.noise.backend
+    if e.problem.settings is None:
+        tree["problem"].pop("settings")
     for section in SOURCES:
         tree[section].pop("path", None)
     tree["topology"].pop("file", None)

@@ -44,13 +44,13 @@ def _written(comparison: Comparison, target: Path) -> str:
     left_out = tables.write(comparison, differences, names, target)
     drawn = figures.draw_all(comparison, target)
     means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
-    remarks = [*comparison.remarks, *_beyond(comparison), NORMALIZED, *left_out]
+    remarks = [*comparison.remarks, *_beyond(comparison), NORMALIZED, *left_out, *_regretless(comparison)]
     cost = _cost(comparison)
     along = [f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] if paired.rows else []
     page = [
         f"# {comparison.title}: {len(comparison.runs)} runs", "",
         tables.markdown(means), f"Mean ± standard deviation over seeds. {NORMALIZED}", "",
-        *(line for remark in comparison.remarks for line in (remark, "")), *along,
+        *(line for remark in [*comparison.remarks, *_regretless(comparison)] for line in (remark, "")), *along,
         "## Beyond the axes", "", *(_beyond(comparison) or ["The runs differ in nothing else."]), "",
         "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
     ]  # fmt: skip
@@ -67,6 +67,12 @@ def _written(comparison: Comparison, target: Path) -> str:
         f"{target}: compare.md, tables, {len(drawn)} figures",
     ]
     return "\n".join(said)
+
+
+def _regretless(comparison: Comparison) -> list[str]:
+    """Return why some runs have no regret."""
+    reasons = [why for run in comparison.runs if (why := run.summary.get("comparator_left_out"))]
+    return [f"{len(reasons)} runs have no regret: {reasons[0]}."] if reasons else []
 
 
 def _beyond(comparison: Comparison) -> list[str]:
