@@ -182,7 +182,7 @@ def test_the_comparator_is_never_worse_than_0_or_the_start(size, set_, tmp_path)
     y = rng.choice([-1.0, 1.0], 80)
     np.savez(tmp_path / "far.npz", features=size * rng.normal(size=(80, 3)) + size * y[:, None] / 9, targets=y)
     words = f"algorithm.name=dola topology.agents=2 rounds=20 data.file={tmp_path / 'far.npz'} data.labels=[-1,1]"
-    run = run_of(tmp_path / "run", f"{words} problem.set={set_} problem.loss=logistic problem.regularizer=0")
+    run = run_of(tmp_path / "run", f"{words} problem.set={set_} step.kind=inverse-sqrt problem.regularizer=0")
     summary, at_0 = summary_of(run), 2 * np.log(2)
     assert summary["comparator"]["value_per_round"] <= at_0
     assert summary["comparator"]["value_per_round"] <= summary["baselines"]["start"]["average_fitness"]
