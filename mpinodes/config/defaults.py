@@ -35,7 +35,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     """All keys but `rounds`, from the user, the algorithm and the data."""
     if "study" in asked:
         raise BadInput("study: this is a study, of many runs: python -m mpinodes.sweep does them")
-    asked, preset = map(_with_loss_settings, presets.taken_out(asked))
+    asked, preset = presets.taken_out(asked)
     _known(asked, Experiment)
     _known(preset, Experiment)
     asked, preset = _absolute(asked), _absolute(preset)
@@ -65,34 +65,24 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     tree["step"] = _step_section(tree, algorithm)
     tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed", "identity"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
+    tree["problem"] = _problem_section(tree.get("problem", {}))
     require_partition(algorithm, tree["name"], tree["data"])
     require_samples(algorithm, tree["name"], tree["data"])
     registry.checked(tree["seed"], SEED, "seed")
     return tree
 
 
-def _with_loss_settings(asked: Tree) -> Tree:
-    """Return the tree with the keys of `problem` that are fields of a loss below `problem.settings`."""
-    problem = asked.get("problem")
-    chosen = {k: v for k, v in problem.items() if k in ("path", "loss")} if isinstance(problem, dict) else {}
-    if isinstance(problem, dict) and isinstance(chosen.get("path"), str):
-        loss = registry.chosen(registry.LOSSES, chosen | {"path": _path(chosen["path"])})
-    elif isinstance(problem, dict) and chosen:
-        loss = registry.chosen(registry.LOSSES, chosen)
-    else:
-        return asked
-    own = {key: value for key, value in problem.items() if key not in registry.PROBLEM}
+def _problem_section(problem: Tree) -> Tree:
+    """The problem's keys, those that are fields of the loss below `settings`."""
+    loss = registry.chosen(registry.LOSSES, {k: v for k, v in problem.items() if k in ("path", "loss")})
     known = registry.settings(registry.LOSSES, loss)
-    if not known:
-        return asked
-    if unknown := sorted(own.keys() - known.keys()):
-        raise BadInput(
-            f"unknown key problem.{unknown[0]}; {registry.suggest(unknown[0], [*known, *registry.PROBLEM], 'problem.')}"
-        )
+    own = {k: v for k, v in problem.items() if k not in registry.PROBLEM}
+    for key in own.keys() - known.keys():
+        near = registry.suggest(key, sorted([*known, *registry.PROBLEM]), "problem.")
+        raise BadInput(f"unknown key problem.{key}; {near}")
+    rest = {k: v for k, v in problem.items() if k not in own}
     given = {**(problem.get("settings") or {}), **own}
-    filled = registry.fill(registry.LOSSES, loss, given, "problem")
-    rest = {key: value for key, value in problem.items() if key in registry.PROBLEM}
-    return asked | {"problem": rest | {"settings": filled}}
+    return rest | {"settings": registry.fill(registry.LOSSES, loss, given, "problem") or None}
 
 
 def _absolute(asked: Tree) -> Tree:
@@ -225,6 +215,8 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
     """Refuse keys that no section has."""
     known = {f.name: f.type for f in msgspec.structs.fields(struct)}
     for key, value in tree.items():
+        if key not in known and prefix == "problem.":  # which the loss may have
+            continue
         if key not in known:
             raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
         inner = SECTIONS.get(f"{prefix}{key}")

@@ -83,7 +83,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
             tree["data"].pop(key)
     if with_data and (data := [path for path in setup.stream.source_files if path.is_file()]):
-        tree["data"]["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
+        tree["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`

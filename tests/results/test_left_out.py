@@ -15,6 +15,7 @@ from mpinodes.core.experiment import Experiment, parse
 from mpinodes.core.sets import Ball, Box
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax
+from mpinodes.results import sources
 from mpinodes.results.comparator import best
 from mpinodes.results.hindsight import left_out
 from mpinodes.results.regret import make_meter
@@ -310,3 +311,12 @@ def test_bad_settings_of_a_loss_are_refused(word, said, tmp_path):
     file = loss_file(tmp_path, LINEAR.format(fields="radius: float = 1.0", point=HUBER))
     with pytest.raises(BadInput, match=r"Mine.radius has the name of the key problem.radius: rename it"):
         setup_of(f"{SMALL} problem.path={file}")
+
+
+def test_a_check_of_a_loss_is_one_of_its_default_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = loss_file(tmp_path, LINEAR.format(fields="convex = True\n    delta: float = 1.0", point=HUBER))
+    sources.stamp(file, sources.digest_of(file), {})
+    words = f"{SMALL} data.total=200 problem.path={file}"
+    tested = [sources.checked(setup_of(f"{words} {more}").experiment)[0]["tested"] for more in ("", "problem.delta=2")]
+    assert tested == [True, False]
