@@ -81,7 +81,8 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
     Graph, faults and data stay.
     """
-    again = assembled(experiment, Classes.of(experiment), setup.topology, setup.stream)
+    classes = Classes.of(experiment)._replace(loss=setup.loss)
+    again = assembled(experiment, classes, setup.topology, setup.stream)
     return replace(again, connected_over=setup.connected_over, metrics=setup.metrics, links=setup.links)
 
 

@@ -61,7 +61,7 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
     require_view(experiment, graph.agents)
-    classes = Classes.of(experiment)
+    classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
     require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
     require_set(classes.algorithm, experiment)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import ALL, SampleLoss
 from mpinodes.core.errors import BadInput
@@ -320,3 +321,15 @@ def test_a_check_of_a_loss_is_one_of_its_default_settings(tmp_path, monkeypatch)
     words = f"{SMALL} data.total=200 problem.path={file}"
     tested = [sources.checked(setup_of(f"{words} {more}").experiment)[0]["tested"] for more in ("", "problem.delta=2")]
     assert tested == [True, False]
+
+
+def test_a_loss_and_a_stream_of_ones_own_go_together_as_on_other_ranks(tmp_path):
+    file = loss_file(tmp_path, LINEAR.format(fields="convex = True\n    delta: float = 1.0", point=HUBER))
+    (tmp_path / "data.py").write_text(
+        "from dataclasses import dataclass\nfrom mpinodes.streams.unit_ball import UnitBall\n__all__ = ['Mine']\n"
+        "@dataclass(frozen=True)\nclass Mine(UnitBall):\n    def of(self, agent):\n        return super().of(agent)\n"
+    )
+    setup = setup_of(f"{SMALL} data.path={tmp_path / 'data.py'} data.total=200 problem.path={file}")
+    x = np.full(setup.dimension, 0.1)
+    here, there = (made.losses(0)(1).grad(x) for made in (setup, build(setup.experiment)))
+    np.testing.assert_array_equal(here, there)
