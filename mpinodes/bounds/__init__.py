@@ -21,8 +21,10 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     Args:
         setup: of one run.
         horizons: (h,) rounds from 1, ascending.
-        minimizer: (h, d) the comparator's point at each.
+        minimizer: (h, d) the comparator's point at each; nan: the comparator is left out, and with it all bounds.
     """
+    if np.isnan(minimizer).any():
+        return []
     with np.errstate(all="ignore"):  # what overflows is inf
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     budget = setup.experiment.privacy.budget

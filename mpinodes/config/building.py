@@ -9,6 +9,8 @@ from math import inf, isinf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
@@ -45,14 +47,21 @@ class Classes(NamedTuple):
     @classmethod
     def of(cls, e: Experiment) -> Classes:
         """Those that an experiment names."""
-        problem = {"path": e.problem.path} if e.problem.path else {"loss": e.problem.loss}
         noise = {"path": e.privacy.path} if e.privacy.path else {"mechanism": e.privacy.mechanism}
         return cls(
             registry.chosen(registry.ALGORITHMS, e.algorithm),
             registry.chosen(registry.STREAMS, e.data),
-            registry.chosen(registry.LOSSES, problem),
+            loss_of(msgspec.to_builtins(e.problem)),
             registry.chosen(registry.MECHANISMS, noise if e.private else {"mechanism": "none"}),
         )
+
+
+def loss_of(problem: Mapping[str, Any]) -> type[SampleLoss]:
+    """Return the class of losses that a `problem` section names, with its settings."""
+    part = registry.chosen(registry.LOSSES, {key: problem[key] for key in ("path", "loss") if problem.get(key)})
+    settings: Mapping[str, Any] = problem.get("settings") or {}
+    bound: type[SampleLoss] = registry.bound(part, registry.fill(registry.LOSSES, part, settings, "problem"))
+    return bound
 
 
 def build(experiment: Experiment) -> Setup:
@@ -72,7 +81,8 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
     Graph, faults and data stay.
     """
-    again = assembled(experiment, Classes.of(experiment), setup.topology, setup.stream)
+    classes = Classes.of(experiment)._replace(loss=setup.loss)
+    again = assembled(experiment, classes, setup.topology, setup.stream)
     return replace(again, connected_over=setup.connected_over, metrics=setup.metrics, links=setup.links)
 
 

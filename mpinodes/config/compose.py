@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from mpinodes.config import registry
-from mpinodes.config.building import Classes, assembled, make_loss_of, stream_of, topology_of
+from mpinodes.config.building import Classes, assembled, loss_of, make_loss_of, stream_of, topology_of
 from mpinodes.config.defaults import filled_in
 from mpinodes.config.metrics import metrics_of
 from mpinodes.config.requirements import (
@@ -55,13 +55,13 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     tree = filled_in(asked, ranks)
     problem, privacy = (_section(tree, *which) for which in (("problem", Problem), ("privacy", Privacy)))
     graph = topology_of(tree["topology"], tree["seed"])
-    loss = registry.chosen(registry.LOSSES, {k: v for k, v in tree["problem"].items() if k in ("path", "loss")})
+    loss = loss_of(tree["problem"])
     stream = stream_of(tree["data"], tree["seed"], graph.agents, make_loss_of(loss, problem, privacy))
     require_labels(loss, stream, tree)
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
     require_view(experiment, graph.agents)
-    classes = Classes.of(experiment)
+    classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
     require_adjacency(experiment)
     require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
     require_set(classes.algorithm, experiment)

@@ -65,10 +65,24 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     tree["step"] = _step_section(tree, algorithm)
     tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed", "identity"))
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
+    tree["problem"] = _problem_section(tree.get("problem", {}))
     require_partition(algorithm, tree["name"], tree["data"])
     require_samples(algorithm, tree["name"], tree["data"])
     registry.checked(tree["seed"], SEED, "seed")
     return tree
+
+
+def _problem_section(problem: Tree) -> Tree:
+    """The problem's keys, those that are fields of the loss below `settings`."""
+    loss = registry.chosen(registry.LOSSES, {k: v for k, v in problem.items() if k in ("path", "loss")})
+    known = registry.settings(registry.LOSSES, loss)
+    own = {k: v for k, v in problem.items() if k not in registry.PROBLEM}
+    for key in own.keys() - known.keys():
+        near = registry.suggest(key, sorted([*known, *registry.PROBLEM]), "problem.")
+        raise BadInput(f"unknown key problem.{key}; {near}")
+    rest = {k: v for k, v in problem.items() if k not in own}
+    given = {**(problem.get("settings") or {}), **own}
+    return rest | {"settings": registry.fill(registry.LOSSES, loss, given, "problem") or None}
 
 
 def _absolute(asked: Tree) -> Tree:
@@ -201,6 +215,8 @@ def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
     """Refuse keys that no section has."""
     known = {f.name: f.type for f in msgspec.structs.fields(struct)}
     for key, value in tree.items():
+        if key not in known and prefix == "problem.":  # which the loss may have
+            continue
         if key not in known:
             raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
         inner = SECTIONS.get(f"{prefix}{key}")

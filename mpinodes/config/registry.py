@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, make_dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ import msgspec
 
 from mpinodes.core import parts, schedules
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -60,6 +61,7 @@ MIXINGS = Kind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"
 METRICS = Kind("metrics", "record", "metrics", parts.Metric, frozenset())
 # Class attributes without a default, by kind.
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
+PROBLEM = tuple(field.name for field in msgspec.structs.fields(Problem))
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS)
 
 
@@ -183,6 +185,24 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
+    if kind is not LOSSES:
+        return part
+    if taken := sorted({*PROBLEM} & settings(LOSSES, part).keys()):
+        raise BadInput(f"{where}: {part.__name__}.{taken[0]} has the name of the key problem.{taken[0]}: rename it")
+    return bound(part, {})
+
+
+def bound(loss: Any, values: Mapping[str, Any]) -> Any:
+    """Return a class of losses whose settings have these values, else their defaults, as attributes of the class too.
+
+    So its class methods know them, which state constants before there is any loss.
+    """
+    given = {**{field.name: field.default for field in fields(loss)}, **values}
+    own = [(name, of, given[name]) for name, of in settings(LOSSES, loss).items() if given[name] is not MISSING]
+    if not own:
+        return loss
+    part = make_dataclass(loss.__name__, own, bases=(loss,), frozen=True, repr=False, eq=False)
+    part.__module__ = loss.__module__
     return part
 
 

@@ -130,6 +130,10 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
             description="variance of the stochastic error added to each gradient coordinate, after clipping",
         ),
     ] = 0.0
+    settings: Annotated[
+        dict[str, Any] | None,
+        Meta(description="of a loss of your own: its fields, which are keys of this section: problem.<field>"),
+    ] = None
 
 
 class Noise(Struct, forbid_unknown_fields=True, frozen=True):
@@ -376,6 +380,13 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     feedback: Revealed = field(default_factory=Revealed)
     output: Output | None = None
     report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
+    comparator: Annotated[
+        bool | None,
+        Meta(
+            description="find the best fixed decision, which regret is measured against; never for losses that are not "
+            "known to be convex. Default: true, but where that is expected to take more than 10 s"
+        ),
+    ] = None
 
     @property
     def epsilon(self) -> float:
@@ -414,7 +425,22 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         import tomli_w  # agents neither write nor read
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
+        tree["problem"] |= tree["problem"].pop("settings", {})
         return tomli_w.dumps(tree)
+
+    @classmethod
+    def read(cls, path: Path) -> Experiment:
+        """Return the experiment that `toml` wrote to a file.
+
+        Raises:
+            BadInput: the file cannot be read, or is no TOML.
+            msgspec.ValidationError: it is no experiment.
+        """
+        tree = parse(str(path), [])
+        keys, problem = {field.name for field in msgspec.structs.fields(Problem)}, tree.get("problem", {})
+        own = {key: value for key, value in problem.items() if key not in keys}
+        kept = {key: value for key, value in problem.items() if key in keys}
+        return msgspec.convert(tree | {"problem": kept | ({"settings": own} if own else {})}, cls)
 
 
 Tree = dict[str, Any]

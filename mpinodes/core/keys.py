@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SILENT = (  # or below, by itself
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
+    "comparator",
 )  # fmt: skip
 DIGITS = 16  # hexadecimal, of the name of a noise
 LOCATIONS = ("file", "dir")  # keys of `data` that name files
@@ -73,6 +74,8 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     tree: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(e).items() if k not in SILENT}
     tree["rounds"] = e.rounds if knows_horizon(setup) else None
     tree["noise"] = e.noise.backend
+    if e.problem.settings is None:
+        tree["problem"].pop("settings")
     for section in SOURCES:
         tree[section].pop("path", None)
     tree["topology"].pop("file", None)
@@ -82,7 +85,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
             tree["data"].pop(key)
     if with_data and (data := [path for path in setup.stream.source_files if path.is_file()]):
-        tree["data"]["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
+        tree["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`

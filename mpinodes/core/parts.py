@@ -422,7 +422,7 @@ class SampleLoss(Loss):
     regularizer: float = 0.0
 
     needs_labels: ClassVar[bool] = False  # targets are ±1
-    predicts: ClassVar[bool] = True  # whether a_k·x is meant to be near b_k, where targets are real
+    predicts: ClassVar[bool] = False  # whether a_k·x is meant to be near b_k, where targets are real
     per_class: ClassVar[bool] = False  # targets are classes 0, 1, ..., and x has a row of coordinates for each of them
     has_prox: ClassVar[bool] = False  # whether `prox` is there: ℓ is twice differentiable
     convex: ClassVar[bool] = False  # whether ℓ is known to be convex in x for every sample
@@ -468,6 +468,33 @@ class SampleLoss(Loss):
             radius: the largest L2 norm of the point.
         """
         return inf
+
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """The coordinates `block` of ∇f(x), the samples' part clipped, as a new vector."""
+        gradient = self.data_grad(x, block)
+        if self.regularizer:
+            gradient += self.regularizer * (x if block is ALL else x[block])
+        return gradient
+
+    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
+        """See `Loss.prox`; unless stated there is none."""
+        raise NotImplementedError(f"{type(self).__name__} has no prox")
+
+    @classmethod
+    def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
+        """Return which label each point predicts for each sample: unless stated, the one with the least loss.
+
+        Args:
+            features: (k, d).
+            points: (d, p), each a column.
+            labels: (K,) all that targets can be.
+
+        Returns:
+            (k, p) places in `labels`.
+        """
+        k = features.shape[0]
+        losses = [cls.values(features, np.full((1, k), label), points.T[None])[0] for label in labels]
+        return np.asarray(np.argmin(losses, axis=0).T)
 
     @classmethod
     @abstractmethod

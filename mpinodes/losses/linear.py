@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
 from mpinodes.core.seeds import Draws
@@ -24,6 +25,7 @@ class LinearLoss(SampleLoss):
 
     __slots__ = ()
 
+    predicts = True
     strongly_convex_link: ClassVar[bool] = False  # whether ℓ'' is constant, and so bounded below
 
     @staticmethod
@@ -67,13 +69,6 @@ class LinearLoss(SampleLoss):
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
-    def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """The coordinates `block` of ∇f(x), the samples' part clipped, as a new vector."""
-        gradient = self.data_grad(x, block)
-        if self.regularizer:
-            gradient += self.regularizer * (x if block is ALL else x[block])
-        return gradient
-
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         features, targets, clip = self.features, self.targets, self.clip
@@ -100,14 +95,17 @@ class LinearLoss(SampleLoss):
             gradient = (slopes / self.divisor) @ rows
         return reclipped(gradient, clip) if clip < inf and not each else gradient
 
-    def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """See `SmoothLoss.prox`; a loss with kinks has none here."""
-        raise NotImplementedError(f"{type(self).__name__} has kinks, which Newton's method does not get over")
-
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
         """See `SampleLoss.values`: ℓ(a_k·x, b_k)."""
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
+
+    @classmethod
+    def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
+        """See `SampleLoss.predict`: the sign of a·x, of a function of it."""
+        if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
+            return super().predict(features, points, labels)
+        return np.asarray(features @ points) > 0
 
 
 @cache
@@ -134,6 +132,11 @@ class SmoothLoss(LinearLoss):
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
         return 1 if as_here else super().hessian_rank(dimension)
+
+    def second(self, x: Vector) -> Callable[[Vector], Vector]:
+        """Return the product of the samples' part of ∇²f(x) with a vector."""
+        weights = self.bend(self.features @ x, self.targets) / self.divisor
+        return lambda v: (weights * (self.features @ v)) @ self.features
 
     def hessian(self, x: Vector) -> Vector:
         """∇²f(x): (d, d), of the loss unclipped."""

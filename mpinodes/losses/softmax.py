@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
@@ -73,12 +75,30 @@ class Softmax(LinearLoss):
         chances[np.arange(len(chances)), _classes(self.targets, logits.shape[1])] -= 1.0
         return chances
 
+    def second(self, x: Vector) -> Callable[[Vector], Vector]:
+        """Return the product of the samples' part of ∇²f(x) with a vector: (diag p − pp') ⊗ aa' of each."""
+        chances = self._slopes(x)
+        chances[np.arange(len(chances)), _classes(self.targets, chances.shape[1])] += 1.0
+
+        def times(v: Vector) -> Vector:
+            moved = np.asarray(self.features @ v.reshape(-1, self.features.shape[1]).T)
+            weighted = chances * (moved - np.vecdot(chances, moved)[:, None]) / np.reshape(self.divisor, (-1, 1))
+            return np.asarray((self.features.T @ weighted).T).ravel()
+
+        return times
+
     def _clipped_by_rows(self, slopes: Vector, block: slice) -> Vector:
         """The gradients of samples as rows, each clipped by itself: for parts of x, and for any doubles."""
         features: Any = self.features
         dense = features if isinstance(features, np.ndarray) else features.toarray()
         rows = (slopes[:, :, None] * dense[:, None, :]).reshape(len(slopes), -1)[:, block]
         return clipped_sum(np.ones(len(rows)), rows, self.clip, self.divisor)
+
+    @classmethod
+    def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
+        """See `SampleLoss.predict`: the class with the largest W_c·a."""
+        rows = points.reshape(len(labels), -1, points.shape[1])
+        return np.asarray(np.argmax([features @ row for row in rows], axis=0))
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:

@@ -14,15 +14,18 @@ min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import Set, Vector
+from mpinodes.core import SampleLoss, Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
+from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
+from mpinodes.losses.softmax import Softmax
 from mpinodes.losses.squared_distance import SquaredDistance
 from mpinodes.results.faces import newton_on_face
 
@@ -50,11 +53,38 @@ class Comparator(NamedTuple):
     certificate: float
 
 
-def best(total: LinearLoss, feasible: Set, start: Vector, regret: float = 0.0) -> Comparator:
-    """The comparator of F = `total`, the unclipped loss of all rounds at once, from a start near it.
+def best(
+    total: SampleLoss, feasible: Set, start: Vector, regret: float = 0.0, others: Sequence[Vector] = ()
+) -> Comparator:
+    """Return the comparator of F = `total`, the unclipped loss of all rounds at once: no worse than start, others, 0.
 
-    It need not come closer to the minimum than a certain part of the least `regret` that hangs on it.
+    Args:
+        total: F, convex.
+        feasible: 𝒳.
+        start: (d,) near the comparator.
+        regret: the least that hangs on it; the comparator need not come closer than a certain part of that.
+        others: tried where the comparator from `start` is worse.
     """
+    with np.errstate(all="ignore"):  # far from the minimum of steep losses
+        found = _from(total, feasible, start, regret)
+        points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
+        point = min(points, key=total.value)
+        value = total.value(point)
+        if found.value <= value:
+            return found
+        again = _from(total, feasible, point, regret)
+        least = np.nanmax([-np.inf, found.value - found.certificate, again.value - again.certificate])
+        if not again.value <= value:
+            again = Comparator(point, value, 0.0)
+        return again._replace(certificate=_capped(total, max(again.value - float(least), 0.0), again.value))
+
+
+def _capped(total: SampleLoss, gap: float, value: float) -> float:
+    """Return a certificate: F is at most `gap` above its minimum, and at most F, if ℓ is known to be 0 or more."""
+    return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
+
+
+def _from(total: Any, feasible: Set, start: Vector, regret: float) -> Comparator:
     if isinstance(total, PiecewiseLinearLoss):
         return _piecewise(total, feasible, start, regret)
     if isinstance(total, SquaredDistance):
@@ -64,7 +94,7 @@ def best(total: LinearLoss, feasible: Set, start: Vector, regret: float = 0.0) -
     return _unconstrained(total, start)
 
 
-def _quasi_newton(total: LinearLoss, start: Vector) -> Vector:
+def _quasi_newton(total: SampleLoss, start: Vector) -> Vector:
     """By scipy's L-BFGS-B, begun again from where it stops as long as that helps."""
     from scipy.optimize import minimize
 
@@ -90,7 +120,7 @@ def _nearest(total: SquaredDistance, feasible: Set) -> Comparator:
     return Comparator(x, value, min(max(gap, 0.0), value))
 
 
-def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
+def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
     if isinstance(total, SmoothLoss) and total.regularizer and len(start) <= DENSE:
         x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
     else:
@@ -98,20 +128,25 @@ def _unconstrained(total: LinearLoss, start: Vector) -> Comparator:
     gradient, value = total.grad(x), total.value(x)
     modulus = _modulus(total)
     gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
-    return Comparator(x, value, min(gap, value))
+    return Comparator(x, value, _capped(total, gap, value))
 
 
-def _modulus(total: LinearLoss) -> float:
+def _modulus(total: SampleLoss) -> float:
     """Of strong convexity: the regularizer's, and for least squares that of the samples on the span they have."""
-    if total.regularizer or not total.strongly_convex_link or total.features.shape[1] > DENSE:
+    if total.regularizer or not isinstance(total, LinearLoss) or not total.strongly_convex_link:
+        return total.regularizer
+    if total.features.shape[1] > DENSE:
         return total.regularizer
     gram = np.linalg.eigvalsh(dense(total.features.T @ total.features))
     return total.curvature() / np.max(total.divisor) * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
 
 
-def _smoothness(total: LinearLoss) -> float:
-    """Of F: the largest eigenvalue of its Hessian is at most this."""
+def _smoothness(total: SampleLoss) -> float:
+    """Of F: the largest eigenvalue of its Hessian is at most this; inf: unknown."""
     a = total.features
+    if not isinstance(total, LinearLoss):
+        norm = float(plain_norms(a).max(initial=0.0))
+        return total.sample_smoothness(norm, norm) * len(total.targets) / np.min(total.divisor) + total.regularizer
     if min(a.shape) <= DENSE:
         small = dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
         largest = float(np.linalg.eigvalsh(small)[-1])
@@ -124,8 +159,9 @@ def _smoothness(total: LinearLoss) -> float:
     return total.curvature() / np.min(total.divisor) * largest + total.regularizer
 
 
-def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
-    step = 1 / max(_smoothness(total), np.finfo(float).tiny)
+def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
+    smoothness = _smoothness(total)
+    step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
     x = y = feasible.project(start)
     momentum = 1.0
     point, lowest, polish = x, np.inf, 20
@@ -134,6 +170,9 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret:
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
+        while smoothness == np.inf and _is_too_far(total, y, gradient, ahead, step):
+            step /= 2
+            ahead = feasible.project(y - step * gradient)
         if (y - ahead) @ (ahead - x) > 0:
             momentum = 1.0
         larger = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
@@ -143,7 +182,7 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret:
             if gap < lowest:
                 point, lowest = x, gap
             wanted = TOLERANCE * max(value, regret)
-            if iteration >= polish and isinstance(total, SmoothLoss) and lowest > wanted:
+            if iteration >= polish and isinstance(total, SmoothLoss | Softmax) and lowest > wanted:
                 x = y = newton_on_face(total, feasible, point, lambda x: _certified(total, feasible, x)[1])
                 polish, momentum = 2 * iteration, 1.0
                 if (gap := _certified(total, feasible, x)[1]) < lowest:
@@ -154,10 +193,17 @@ def _projected_gradient(total: LinearLoss, feasible: Set, start: Vector, regret:
     return Comparator(point, value, gap)
 
 
-def _certified(total: LinearLoss, feasible: Set, x: Vector) -> tuple[float, float]:
-    """F(x), and the Frank-Wolfe gap there (or F(x), where that is less)."""
+def _is_too_far(total: SampleLoss, y: Vector, gradient: Vector, ahead: Vector, step: float) -> bool:
+    """Return whether F is above the parabola of this step, which then is too long."""
+    moved = ahead - y
+    limit = total.value(y) + float(gradient @ moved) + float(moved @ moved) / (2 * step)
+    return bool(step > np.finfo(float).tiny and not total.value(ahead) <= limit + 1e-12 * abs(limit))
+
+
+def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
+    """F(x), and the Frank-Wolfe gap there (or F(x), where that is less and no loss is below 0)."""
     gradient, value = total.grad(x), total.value(x)
-    return value, min(max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
+    return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
@@ -231,7 +277,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     share = np.divide(multipliers[n:], weight, out=np.full(n, 0.5), where=weight > 0)
     fixed[some] = (lo + share * (hi - lo)) / divisor[some]
     value = total.value(x)
-    return Comparator(x, value, min(max(value - _dual(total, feasible, fixed), 0.0), value))
+    return Comparator(x, value, _capped(total, max(value - _dual(total, feasible, fixed), 0.0), value))
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:

@@ -12,9 +12,9 @@ from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric, Stretch
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.results.combining import RULES, Rules, longest, mean, nested
+from mpinodes.results.combining import RULES, Rules, longest, mean, nested, same
 from mpinodes.results.comparator import Comparator
-from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds
+from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds, left_out
 from mpinodes.results.reading import Variable
 from mpinodes.results.record import Variables
 from mpinodes.results.regret import make_meter
@@ -85,8 +85,10 @@ class Evaluator:
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
-        fixed = best_fixed(meter, feasible, tell, known or {})
-        dynamic = self._setup.experiment.record.dynamic_regret
+        self._left_out = left_out(self._setup, meter)
+        nothing = Comparator(np.full(self._setup.dimension, np.nan), np.nan, np.nan)
+        fixed = [nothing] * len(meter.horizons) if self._left_out else best_fixed(meter, feasible, tell, known or {})
+        dynamic = self._setup.experiment.record.dynamic_regret and not self._left_out
         self._judged = judged = Judged(
             horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
             total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
@@ -140,7 +142,15 @@ class Evaluator:
             for metric in self._metrics
             if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
         ]  # fmt: skip
-        return _without_empty(nested(found)) | {"baselines": self._baselines, "metrics": shown}
+        kind = self._meter.kind.__name__
+        no_mark = None if self._meter.predicts else f"{kind} predicts no target, as far as it says"
+        told = {
+            "comparator_left_out": self._left_out or None,
+            "accuracy_left_out": no_mark,
+            "baselines": self._baselines,
+            "metrics": shown,
+        }
+        return _without_empty(nested(found)) | told
 
 
 def rules(metrics: Sequence[type[Metric]]) -> Rules:
@@ -149,7 +159,12 @@ def rules(metrics: Sequence[type[Metric]]) -> Rules:
     of_sets = {"train": mean, "test": mean}
     start = {"average_fitness": mean, "accuracy": of_sets, "rmse": of_sets}
     baselines = {"majority": of_sets, "mean_target": of_sets, "start": start}
-    return nested(found) | {"baselines": baselines, "metrics": longest}
+    return nested(found) | {
+        "comparator_left_out": same,
+        "accuracy_left_out": same,
+        "baselines": baselines,
+        "metrics": longest,
+    }
 
 
 def key(metric: type[Metric] | Metric) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from mpinodes.core import Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
 from mpinodes.losses.linear import SmoothLoss
+from mpinodes.losses.softmax import Softmax
 
 STEPS, HALVINGS, PRODUCTS = 50, 8, 200  # of Newton, of one of them, and within it
 ON = 1e-9  # how near to a constraint, relatively, counts as on it
@@ -22,7 +23,7 @@ ON = 1e-9  # how near to a constraint, relatively, counts as on it
 Map = Callable[[Vector], Vector]
 
 
-def newton_on_face(total: SmoothLoss, feasible: Set, x: Vector, gap: Callable[[Vector], float]) -> Vector:
+def newton_on_face(total: SmoothLoss | Softmax, feasible: Set, x: Vector, gap: Callable[[Vector], float]) -> Vector:
     """The best point, by the gap, that Newton steps from x come to: (d,) in 𝒳."""
     best, least, value = x, gap(x), total.value(x)
 
@@ -30,12 +31,12 @@ def newton_on_face(total: SmoothLoss, feasible: Set, x: Vector, gap: Callable[[V
         return total.value(point) < value
 
     for _ in range(STEPS):
-        gradient, weights = total.grad(x), total.bend(total.features @ x, total.targets) / total.divisor
+        gradient, second = total.grad(x), total.second(x)
         tangent, multipliers = _face(feasible, x, gradient)
         downhill = -tangent(gradient)
 
-        def curved(v: Vector, weights: Vector = weights, more: Vector = multipliers, tangent: Map = tangent) -> Vector:
-            return tangent((weights * (total.features @ v)) @ total.features + (total.regularizer + more) * v)
+        def curved(v: Vector, second: Map = second, more: Vector = multipliers, tangent: Map = tangent) -> Vector:
+            return tangent(second(v) + (total.regularizer + more) * v)
 
         step = _conjugate_gradients(curved, downhill)
         ahead = next(filter(lower, (feasible.project(x + step / 2**k) for k in range(HALVINGS))), None)

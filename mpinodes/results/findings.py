@@ -64,11 +64,13 @@ def _decision(s: Json) -> str:
 
 
 def _regret(s: Json, silent: Json | None) -> list[str]:
-    if s.get("judged"):
+    if s.get("judged") and not s.get("comparator_left_out"):
         gap = s.get("optimality_gap_mean")
         quiet = f" Without noise: {silent['optimality_gap_mean']:.4g}." if silent and gap is not None else ""
         return [] if gap is None else [f"Its {s['judged']} decision is {gap:.4g} above the least loss there is.{quiet}"]
     regret = s.get("network_regret_per_round")
+    if why := s.get("comparator_left_out"):
+        return [f"No regret is told, for the best fixed decision is left out: {why}."]
     if regret is None:
         return []
     best = (s["comparator"]["value"] or 0.0) / s["rounds"]

@@ -7,15 +7,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpinodes.core import Features, Vector
+from mpinodes.core import Features, SampleLoss, Vector
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # of features turned into numbers
 POINTS_AT_ONCE = 256  # that they are held against
 COUNTED_AT_ONCE = 255  # rows: as many as a byte can count, which takes half the time
+FIRST = 20  # rows that tell whether losses depend on labels
 IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
 
 
@@ -97,11 +97,20 @@ class Examined(ABC):
 
 
 class Labelled(Examined):
-    """A set of samples with labels ±1, or of so many classes."""
+    """A set of samples with labels ±1, or of so many classes, which losses of a class predict."""
 
-    def __init__(self, source: Source, classes: int = 0) -> None:
+    def __init__(self, source: Source, kind: type[SampleLoss], classes: int = 0) -> None:
         super().__init__(source)
-        self._classes = classes
+        self._kind, self._classes = kind, classes
+        self._labels = np.arange(float(classes)) if classes else np.array([-1.0, 1.0])
+
+    def is_predicted(self, dimension: int) -> bool:
+        """Return whether the losses depend on labels: at a point drawn at random, of the first samples."""
+        features = self._source.features(np.arange(min(FIRST, len(self._source.targets))))
+        point = np.random.default_rng(0).standard_normal((1, 1, dimension))
+        with np.errstate(all="ignore"):
+            losses = [self._kind.values(features, np.full((1, features.shape[0]), y), point) for y in self._labels]
+        return bool(np.any(losses[0] != losses[-1]))
 
     def naive(self) -> float:
         """Share of samples in the largest class."""
@@ -109,7 +118,7 @@ class Labelled(Examined):
         return float(counts.max() / counts.sum())
 
     def marks(self, points: Vector) -> Vector:
-        """Share of samples whose label is the sign of a·x, or whose class has the largest W_c·a, for every point x.
+        """Share of samples whose label is the one that a point predicts, for every point x.
 
         Args:
             points: (d, k), each a column.
@@ -125,15 +134,10 @@ class Labelled(Examined):
                 some = slice(k, k + POINTS_AT_ONCE)
                 for i in range(0, len(wanted), COUNTED_AT_ONCE):
                     rows = slice(i, i + COUNTED_AT_ONCE)
-                    is_right = self._is_right(features[rows], points[:, some], wanted[rows])
+                    predicted = self._kind.predict(features[rows], points[:, some], self._labels)
+                    is_right = predicted == (wanted[rows] if self._classes else wanted[rows] > 0)
                     right[some] += is_right.view(np.uint8).sum(axis=0, dtype=np.uint8)
         return right / len(targets)
-
-    def _is_right(self, features: Features, points: Vector, wanted: Vector) -> NDArray[np.bool]:
-        if self._classes:
-            rows = points.reshape(self._classes, -1, points.shape[1])
-            return np.asarray(np.argmax([features @ row for row in rows], axis=0) == wanted)
-        return np.asarray((np.asarray(features @ points) > 0) == (wanted > 0))
 
 
 class RealValued(Examined):

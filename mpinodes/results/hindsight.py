@@ -6,12 +6,42 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from mpinodes.core import Set, Vector
+from mpinodes.core import Set, Setup, Vector
+from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
 from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.meter import Meter
 from mpinodes.results.totals import Total
 
+LONG = 10.0  # expected seconds from which on a comparator that nobody asked for is left out
 Tell = Callable[[int, int], None]  # how many of how many are done
+
+
+def left_out(setup: Setup, meter: Meter) -> str:
+    """Return why no comparator is found, and so no regret; empty: one is found."""
+    wanted = setup.experiment.comparator
+    if wanted is False:
+        return "comparator=false"
+    if not meter.kind.convex:
+        return f"{meter.kind.__name__} is not known to be convex; a loss that is states convex = True"
+    if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:
+        return f"it may take about {seconds:.0f} s; comparator=true has it found all the same"
+    return ""
+
+
+def _expected_seconds(setup: Setup, meter: Meter) -> float:
+    """Return about how long all horizons take on one core, from counts alone, so that all machines decide alike.
+
+    Losses with kinks take long on many samples of many features (fitted: 500 to 100,000 samples, 10 to 1000 features).
+    The others take no longer than a part of the rounds.
+    """
+    kind, shares, d = meter.kind, setup.stream.shares, setup.dimension
+    owners = len(setup.samples) if setup.algorithm.decomposable else 1
+    most = np.inf if shares is None else sum(len(share) for share in shares[:owners])
+    rounds = meter.horizons[-1:] if setup.experiment.data.get("batch") == "all" else meter.horizons
+    samples = np.minimum(rounds * float(sum(setup.samples[:owners])), most)
+    if issubclass(kind, PiecewiseLinearLoss):
+        return 4e-8 * float(np.sum(samples * np.minimum(samples, d) ** 2)) if meter.is_dense else 0.0
+    return 0.0 if issubclass(kind, LinearLoss) else 500 * float(np.sum(1e-4 + 2e-8 * samples * d))
 
 
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
@@ -23,9 +53,9 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
         tell: is told of progress.
         known: by horizon, of another run on the same losses.
     """
-    everything = meter.everything
+    everything, began = meter.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:
-        once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]))
+        once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]), others=[began])
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
     fixed: list[Comparator] = []
     for t, sums, mean in zip(meter.horizons.tolist(), meter.total, meter.mean, strict=True):
@@ -36,7 +66,7 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
         start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
         # The start's value is no less than the least: no regret is smaller than this.
         least_regret = float(np.nanmin(sums)) - total.value(feasible.project(start))
-        fixed.append(best(total, feasible, start, least_regret))
+        fixed.append(best(total, feasible, start, least_regret, [began]))
         tell(len(fixed), len(meter.horizons))
     return fixed
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import Setup, Vector
+from mpinodes.core import SampleLoss, Setup, Vector
 from mpinodes.results.gathered import Examined, Labelled, RealValued, values_at
 from mpinodes.results.totals import Total
 
@@ -37,7 +37,15 @@ class Lost(NamedTuple):
 
 
 class Losses(ABC):
-    """The losses of all deciders, without regularizers."""
+    """The losses of all deciders, without regularizers.
+
+    Attributes:
+        kind: the class of all of them.
+        is_dense: whether their features are.
+    """
+
+    kind: type[SampleLoss]
+    is_dense: bool
 
     @property
     @abstractmethod
@@ -78,6 +86,8 @@ class Meter:
         rmse: by set of real targets, (h, 2, k) the root of the mean squared error of theirs.
         judged: (h, k, d) the decisions that an offline method is judged by.
         whole: (h, k) F there, F the mean over rounds and agents; once the run has ended.
+        kind, is_dense: see `Losses`.
+        predicts: whether the losses predict such targets as there are, so that there is an accuracy or error.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64], losses: Losses) -> None:
@@ -86,8 +96,11 @@ class Meter:
         self._deciders = k = n if self._blocks is None else 1
         self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
         self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
+        self.kind, self.is_dense = losses.kind, losses.is_dense
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled, self._real_valued = _labelled(setup), _real_valued(setup)
+        self._labelled, self._real_valued = _labelled(setup, losses.kind), _real_valued(setup, losses.kind)
+        has_targets = setup.stream.labelled() or setup.stream.real_valued()
+        self.predicts = bool(self._labelled or self._real_valued or not has_targets)
         self._judged_by = setup.algorithm.judged_by
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose marks are still to be found
         self._seen, self._weight = 0, 0.0
@@ -267,14 +280,16 @@ class Meter:
         self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
 
-def _labelled(setup: Setup) -> dict[str, Labelled]:
-    return {name: Labelled(source, setup.stream.classes) for name, source in setup.stream.labelled().items()}
+def _labelled(setup: Setup, kind: type[SampleLoss]) -> dict[str, Labelled]:
+    """Of a loss that depends on labels, which it then predicts."""
+    sets = {n: Labelled(source, kind, setup.stream.classes) for n, source in setup.stream.labelled().items()}
+    return {name: one for name, one in sets.items() if one.is_predicted(setup.dimension)}
 
 
-def _real_valued(setup: Setup) -> dict[str, RealValued]:
+def _real_valued(setup: Setup, kind: type[SampleLoss]) -> dict[str, RealValued]:
     """Of a loss that predicts; without a training set, the mean that is named is of the test set's own targets."""
     sets = setup.stream.real_valued()
-    if not sets or not setup.stream.make_loss(np.zeros((1, setup.dimension)), np.zeros(1)).predicts:
+    if not sets or not kind.predicts:
         return {}
     mean = float(sets.get("train", sets.get("test")).targets.mean())
     return {name: RealValued(source, mean) for name, source in sets.items()}

@@ -19,7 +19,7 @@ class Played(Losses):
     """
 
     def __init__(self, losses: Losses, setup: Setup) -> None:
-        self._losses = losses
+        self._losses, self.kind, self.is_dense = losses, losses.kind, losses.is_dense
         self._directions = Directions(setup.experiment, setup.blocks, setup.dimension)
         self._decomposable, self._regularizer = setup.algorithm.decomposable, setup.experiment.problem.regularizer
 

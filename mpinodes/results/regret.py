@@ -57,6 +57,8 @@ class Changing(Losses):
 
     def __init__(self, setup: Setup, owners: int) -> None:
         self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
+        first = self._samples.first
+        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
 
     @property
     def everything(self) -> Total:
@@ -102,6 +104,7 @@ class Constant(Losses):
 
     def __init__(self, setup: Setup, owners: int) -> None:
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
+        self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
         self._decomposable = setup.algorithm.decomposable
         self._everything = Gathered(

@@ -113,6 +113,9 @@ def checked(e: Experiment) -> list[Json] | None:
 
 def _untried(e: Experiment, key: str) -> list[str]:
     """The settings of a file that no check tries other values of than the default, and that have another here."""
+    if key == "problem.path":  # of a loss the defaults alone are tried
+        loss = registry.from_path(registry.LOSSES, str(e.problem.path))
+        return [name for name, value in (e.problem.settings or {}).items() if value != getattr(loss, name, None)]
     kinds = {kind.path_key: kind for kind in (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)}
     if key not in kinds:
         return []

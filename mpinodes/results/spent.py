@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record, parse
+from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
 from mpinodes.core.parts import Stream
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
@@ -179,7 +179,7 @@ def _finished(place: Path) -> Finished:
     if "privacy" not in summary or rounds != summary.get("rounds"):
         raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
     try:
-        experiment = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
+        experiment = Experiment.read(place / "experiment.toml")
     except msgspec.ValidationError as error:
         raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
     job = place.resolve()

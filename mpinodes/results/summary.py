@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +92,11 @@ def results(s: Json, why: bool) -> list[Row]:
 
 def measured(s: Json) -> list[Row]:
     """What the run was worth, and what it took to solve."""
-    return [*(_row(s, metric) for metric in s["metrics"]), *_solver(s["solver"])]
+    rows = [_row(s, metric) for metric in s["metrics"]]
+    for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
+        if why := s.get(key):
+            rows.append(Row(label, f"      none: {why}", key))
+    return [*rows, *_solver(s["solver"])]
 
 
 def bounds(s: Json, applies: bool) -> list[Row]:
@@ -128,7 +132,13 @@ def _row(s: Json, metric: Json) -> Row:
     if metric["variable"] == "decision_norm" and not s["decomposable"] and s["agents"] > 1:
         shown += "    (blocks of different agents, together in no set; each one's estimate is)"
     if metric["variable"] == "comparator_value":
-        shown += f"    (within {number(at(s, 'comparator.certificate_per_round'))})"
+        within = at(s, "comparator.certificate_per_round")
+        if within is None:
+            shown += "    (no certificate: nothing known bounds the loss from below)"
+        elif within >= (at(s, "comparator.value_per_round") or inf):
+            shown += "    (its certificate is its own value: known is only that no loss is below 0)"
+        else:
+            shown += f"    (within {number(within)})"
     return Row(metric["label"], shown, key)
 
 

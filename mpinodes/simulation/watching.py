@@ -20,6 +20,7 @@ from mpinodes.core.experiment import parse
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.results.accounting import claim
 from mpinodes.results.comparator import best
+from mpinodes.results.hindsight import left_out
 from mpinodes.results.privacy_words import number
 from mpinodes.results.record import is_held
 from mpinodes.results.regret import make_meter
@@ -47,7 +48,8 @@ class Worked:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._setup = setup = compose(parse(str(directory / "experiment.toml"), []), None)
-        self._everything = make_meter(setup, np.array([setup.experiment.rounds])).everything
+        meter = make_meter(setup, np.array([setup.experiment.rounds]))
+        self._everything, self.regrets = meter.everything, not left_out(setup, meter)
         self._start = np.zeros(setup.dimension)
         self._accountant = _accountant(setup)
 
@@ -174,7 +176,8 @@ class Watched:
         try:
             worked = self._worked if self._worked and self._worked.directory == run else Worked(run)
             with np.errstate(all="ignore"):
-                regret, epsilon = f"R/T {fitness - worked.least(t):.4g} at round {t}", worked.epsilon(t)
+                regret = f"R/T {fitness - worked.least(t):.4g} at round {t}" if worked.regrets else ""
+                epsilon = worked.epsilon(t)
         except Exception:
             return  # data or parts are not at hand here: the rest is told all the same
         self._worked, self._regret, self._epsilon = worked, regret, epsilon

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, Output, parse
+from mpinodes.core.experiment import Experiment, Output
 from mpinodes.core.keys import LOCATIONS, noise_name
 from mpinodes.core.parts import Setup
 from mpinodes.results import sources
@@ -156,7 +156,7 @@ def is_done(place: Path, e: Experiment) -> bool:
     if summary_of(place) is None:
         return False
     try:
-        found = msgspec.convert(parse(str(place / "experiment.toml"), []), Experiment)
+        found = Experiment.read(place / "experiment.toml")
     except (BadInput, msgspec.ValidationError):
         return False
     return identity(found) == identity(e)

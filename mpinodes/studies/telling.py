@@ -45,17 +45,18 @@ def _written(comparison: Comparison, target: Path) -> str:
     left_out = tables.write(comparison, differences, names, target)
     drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
     means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
+    notes = [*comparison.remarks, *_regretless(comparison)]
     beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
     more = [f"{len(beyond) - MOST_BEYOND} more keys in which the runs differ: compare.md"] * (len(beyond) > MOST_BEYOND)
     warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
-    remarks = [*warnings, *comparison.remarks, *beyond[:MOST_BEYOND], *more, NORMALIZED, *left_out]
+    remarks = [*warnings, *notes, *beyond[:MOST_BEYOND], *more, NORMALIZED, *left_out]
     cost = _cost(comparison)
     along = [f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] if paired.rows else []
     page = [
         f"# {comparison.title}: {len(comparison.runs)} runs", "",
         tables.markdown(means),
         f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
-        *(line for remark in (*warnings, *comparison.remarks, *left_out) for line in (remark, "")),
+        *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
         *along, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
         "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
     ]  # fmt: skip
@@ -74,6 +75,12 @@ def _tell(comparison: Comparison, line: str) -> None:
     """Print how far a comparison of many runs is."""
     if len(comparison.runs) > MOST_QUIET:
         print(f"{comparison.title}: {line}", file=sys.stderr, flush=True)
+
+
+def _regretless(comparison: Comparison) -> list[str]:
+    """Return why some runs have no regret."""
+    reasons = [why for run in comparison.runs if (why := run.summary.get("comparator_left_out"))]
+    return [f"{len(reasons)} runs have no regret: {reasons[0]}."] if reasons else []
 
 
 def _cost(comparison: Comparison) -> str:

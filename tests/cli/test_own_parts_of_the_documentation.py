@@ -22,7 +22,7 @@ def documented() -> dict[str, str]:
 def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
     files = documented()
     files.pop("my_dpsgd.py")
-    assert len(files) == 7
+    assert len(files) == 9
     mixing = files.pop("in my_algorithm.py").replace("from dataclasses import dataclass\n", "").strip()
     algorithm = files["my_algorithm.py"].replace('("metropolis", "laplacian")', '("metropolis", Equal)')
     files["my_algorithm.py"] = algorithm.replace("\n\n@dataclass", f"\n\n{mixing}\n\n\n@dataclass", 1)

@@ -33,7 +33,7 @@ CHANGES_NO_MESSAGE = {
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
     "record.agent_regret_every", "deadline.seconds", "checkpoint.every", "checkpoint.seconds",
-    "faults.absence", "faults.lag",
+    "faults.absence", "faults.lag", "comparator",
 }  # fmt: skip
 
 
@@ -90,6 +90,10 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
     }  # fmt: skip
     if path[0] == "checkpoint":
         return 9
+    if path == ("comparator",):
+        return False
+    if path == ("problem", "settings"):
+        return {"delta": 1.0}
     if path[-1] in words:
         return next(word for word in words[path[-1]] if word != value)
     if path == ("feedback", "points"):

@@ -108,7 +108,7 @@ def test_accuracy_counts_the_class_with_the_largest_prediction(rng):
     loss = sampled(rng)
     points = rng.normal(size=(K * P, 3))
     right = [(np.argmax(loss.features @ x.reshape(K, P).T, axis=1) == loss.targets).mean() for x in points.T]
-    np.testing.assert_allclose(Labelled(in_memory(loss.features, loss.targets), K).marks(points), right)
+    np.testing.assert_allclose(Labelled(in_memory(loss.features, loss.targets), Softmax, K).marks(points), right)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,10 @@ import numpy as np
 
 from mpinodes.auditing.checks.faults import Fault, Report, image, shown
 from mpinodes.config.compose import compose
+from mpinodes.core import Loss, SampleLoss
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge
+from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 
 D, PAIRS, SLACK = 4, 400, 1e-7
@@ -124,17 +126,22 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
         clip = float(rng.choice([0.1, 0.5]))
         for block in (slice(None), slice(0, 2)):
-            clipped = float(np.linalg.norm(loss(features[:1], targets[:1], clip).data_grad(x, block)))
-            whole = float(np.linalg.norm(loss(features, targets, clip, True).data_grad(x, block)))
+            clipped = float(np.linalg.norm(_seen(loss(features[:1], targets[:1], clip)).data_grad(x, block)))
+            whole = float(np.linalg.norm(_seen(loss(features, targets, clip, True)).data_grad(x, block)))
             for what, size in (("a sample's", clipped), ("a round's", whole)):
                 if not size <= clip * (1 + SLACK):
                     yield Fault(
                         "clipping that does not hold", f"{what} gradient of norm {size:.4g}, {where}", f"{clip}"
                     )
-        all_of = loss(features, targets, clip).data_grad(x)
-        summed = sum(loss(features[[j]], targets[[j]], clip).data_grad(x) for j in range(k))
+        all_of = _seen(loss(features, targets, clip)).data_grad(x)
+        summed = sum(_seen(loss(features[[j]], targets[[j]], clip)).data_grad(x) for j in range(k))
         if not np.allclose(all_of, summed):
             yield Fault("clipping that is not sample by sample", where, "the sum of every sample's clipped gradient")
+
+
+def _seen(loss: SampleLoss) -> Loss:
+    """Return a loss as an agent sees it, which keeps the clip whatever the loss does."""
+    return enforced(loss, loss.clip, loss.clip, loss.whole, loss.regularizer)
 
 
 def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:

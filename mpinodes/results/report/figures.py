@@ -84,8 +84,10 @@ def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
     return figure
 
 
-def regret(data: Drawn, summary: Json) -> Figure:
+def regret(data: Drawn, summary: Json) -> Figure | None:
     """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
+    if "network_regret" not in data:
+        return None
     figure, axes = drawing.axes()
     t = data["horizon"].values
     least = np.inf
