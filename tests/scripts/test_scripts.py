@@ -27,7 +27,7 @@ BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/plots.py", "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
-ATTACK = {f"attack/{name}.py" for name in ("bits", "tables")}
+ATTACK = {f"attack/{name}.py" for name in ("bits", "generated", "kinds", "replays", "search", "tables", "templates")}
 NEEDS_A_BROWSER = {"click_page.py"}
 
 
