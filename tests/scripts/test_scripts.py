@@ -27,6 +27,7 @@ BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/plots.py", "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
+ATTACK = {f"attack/{name}.py" for name in ("bits", "generated", "kinds", "replays", "search", "tables", "templates")}
 NEEDS_A_BROWSER = {"click_page.py"}
 
 
@@ -37,7 +38,8 @@ def run(script: str, *words: str, cwd: Path, before: tuple[str, ...] = ()) -> Do
 
 
 def test_every_script_is_run_by_a_test():
-    """Those of scripts/papers by all.py in `test_papers`, write_topology.py in tests/topology."""
+    """Those of scripts/papers by all.py in `test_papers`, of scripts/attack in `test_attack`, write_topology.py in
+    tests/topology."""
     index = (SCRIPTS / "papers" / "index.toml").read_text()
     texts = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py"))
     shown = "".join(path.read_text() for path in (SCRIPTS / "papers").glob("*.py"))
@@ -46,7 +48,7 @@ def test_every_script_is_run_by_a_test():
         if path.parent.name == "papers":
             assert f'by = "{path.stem}"' in index or path.stem in ("all", "page") or f"from {path.stem} import" in shown
         else:
-            assert name in TESTED | BENCH | NEEDS_A_BROWSER or f"import {path.stem}\n" in texts, name
+            assert name in TESTED | BENCH | ATTACK | NEEDS_A_BROWSER or f"import {path.stem}\n" in texts, name
 
 
 def test_pictures_of_the_documentation_are_those_that_are_drawn(tmp_path):
