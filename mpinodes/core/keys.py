@@ -3,10 +3,10 @@
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
 the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
-function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), and
-the version of mpinodes. Files count with what they contain and not with where they are, data files too. Left out is
-what can change no message. A fingerprint is no secret, so what is proven is proven for a key that nobody knows:
-`noise.entropy = "os"`, or see `Experiment.secret`.
+function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), the
+files beside it that its strings name, and the version of mpinodes. Files count with what they contain and not with
+where they are, data files too. Left out is what can change no message. A fingerprint is no secret, so what is proven is
+proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 
 A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
 `noise_name`, which leaves the contents of data files out.
@@ -84,8 +84,10 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     for key in LOCATIONS:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
             tree["data"].pop(key)
-    if with_data and (data := [path for path in setup.stream.source_files if path.is_file()]):
-        tree["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in data]
+    read = [path for path in setup.stream.source_files if path.is_file()]
+    read += [path for file in e.sources.values() for path in _named_in(file)]
+    if with_data and read:
+        tree["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in read]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`
@@ -104,6 +106,15 @@ def _digest(path: Path, time: int, size: int) -> str:
     """Return the hash of a data file; time and size tell a file that was written again."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def _named_in(file: Path) -> list[Path]:
+    """Return the files that strings in a user's file name, by their places in its folder: it may read them."""
+    import ast
+
+    strings = (getattr(node, "value", None) for node in ast.walk(ast.parse(file.read_bytes())))
+    names = sorted({name for name in strings if isinstance(name, str) and 0 < len(name) < 256})
+    return [path for name in names for path in {file.parent / name, file.parent / name.lstrip("/")} if path.is_file()]
 
 
 def files_of(path: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core import Kind
 from mpinodes.core.events import Layout
-from mpinodes.core.keys import fingerprint
+from mpinodes.core.keys import fingerprint, noise_name
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.ledger import Uses
@@ -357,6 +357,21 @@ def test_the_noise_depends_on_installed_packages_wherever_they_are(tmp_path, mon
     monkeypatch.syspath_prepend(str(other))
     monkeypatch.delitem(sys.modules, "installed")
     assert fingerprint_with(tmp_path, "import installed") == before
+
+
+@pytest.mark.parametrize(
+    "how", ["exec((HERE / 'rule.txt').read_text())", "S = float(open(f'{HERE}/' 'rule.txt').read()[4:])"]
+)
+def test_the_noise_depends_on_files_that_code_reads_beside_it(how, tmp_path):
+    keys, names = set(), set()
+    for step in ("S = 1", "S = 2"):
+        (tmp_path / "rule.txt").write_text(step)
+        fingerprint_with(tmp_path, f"from pathlib import Path\nHERE = Path(__file__).parent\n{how}")
+        asked = {"algorithm": {"path": str(tmp_path / "mine.py")}, "data": {"name": "unit-ball"}, "rounds": 5}
+        setup = setup_of(asked)
+        keys.add(setup.noise_key)
+        names.add(noise_name(setup))
+    assert (len(keys), len(names)) == (2, 1)  # what is read may be data, of which no hash is written
 
 
 def test_the_noise_depends_on_compiled_code(tmp_path, monkeypatch):
