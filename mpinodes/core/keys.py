@@ -114,7 +114,8 @@ def _named_in(file: Path) -> list[Path]:
 
     strings = (getattr(node, "value", None) for node in ast.walk(ast.parse(file.read_bytes())))
     names = sorted({name for name in strings if isinstance(name, str) and 0 < len(name) < 256})
-    return [path for name in names for path in {file.parent / name, file.parent / name.lstrip("/")} if path.is_file()]
+    names += [name.lstrip("/") for name in names if name.startswith("/")]  # of an f-string, after the folder
+    return [path for name in names if (path := file.parent / name).is_file()]
 
 
 def files_of(path: Path) -> list[Path]:
