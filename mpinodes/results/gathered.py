@@ -26,7 +26,7 @@ class Gathered(NamedTuple):
         kind: the class of the loss.
         features, targets: of all samples.
         samples: of all owners in one round; 0: the same ones come in every round, and stand here once.
-        divisor: of each owner's loss, or of each sample.
+        divisor: of each owner's loss, or of each sample; of samples that are not there infinite.
         regularizer: of one round: λ times the number of owners.
     """
 
@@ -48,7 +48,11 @@ class Gathered(NamedTuple):
         regularizer = number * self.regularizer
         if not self.samples:
             return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
-        rows = slice((first - 1) * self.samples, rounds * self.samples)
+        rows: Any = slice((first - 1) * self.samples, rounds * self.samples)
+        if np.ndim(self.divisor):
+            rows = rows.start + np.flatnonzero(np.isfinite(self.divisor[rows]))  # type: ignore[index]
+            divisor = self.divisor[rows]  # type: ignore[index]
+            return self.kind(self.features[rows], self.targets[rows], divisor=divisor, regularizer=regularizer)
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
 
 

@@ -70,7 +70,7 @@ class Changing(Losses):
 
         Only a loss that is a function of a·x does not depend on the other coordinates of x.
         """
-        features, _ = self._samples.of(first, last)
+        features, *_ = self._samples.of(first, last)
         loss = self._samples.first
         if isinstance(features, np.ndarray) or not (isinstance(loss, LinearLoss) and loss.predicts):
             return ALL
@@ -79,24 +79,28 @@ class Changing(Losses):
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """See `Losses`."""
         samples, rounds = self._samples, len(points.decisions)
-        features, targets = samples.of(first, first + rounds - 1)
+        features, targets, divisor = samples.of(first, first + rounds - 1)
         if not isinstance(columns, slice):
             features = _renumbered(features, columns)
         own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
-        lost = self._sums(features, targets.reshape(len(own), -1), own)
+        lost = self._sums(features, targets.reshape(len(own), -1), divisor, own)
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
         if not len(points.estimates):
             return Lost(lost[:, 0], lost[:, 1], np.empty(points.estimates.shape[:2]), None)
         rows = np.arange(len(targets)).reshape(rounds, -1)[points.judged]
         if rows.size < len(targets):
             features = features[rows.ravel()]
-        everybodys = self._sums(features, targets[rows], points.estimates)
+        everybodys = self._sums(
+            features, targets[rows], divisor[rows] if np.ndim(divisor) else divisor, points.estimates
+        )
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
-    def _sums(self, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Of the samples of every group, at its points: (g, p)."""
-        one = self._samples.first
-        return np.asarray(type(one).values(features, targets, points).sum(axis=2) / one.divisor)
+    def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
+        """Of the samples of every group, over the divisor of all or of each, at its points: (g, p)."""
+        values = self._samples.first.values(features, targets, points)
+        if np.ndim(divisor):
+            return np.asarray((values / divisor.reshape(len(targets), 1, -1)).sum(axis=2))
+        return np.asarray(values.sum(axis=2) / divisor)
 
 
 class Constant(Losses):
