@@ -14,8 +14,6 @@ from mpinodes.core.messages import HEADER
 from mpinodes.simulation.doctor.report import Line, most, span
 from mpinodes.simulation.network import Wait, assemble, make_wait, share_core
 
-__all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds", "silent_links"]
-
 DIMENSIONS = (64, 784)
 SECONDS = 0.35  # of each of three measurements
 WARM = 20  # rounds
