@@ -110,7 +110,7 @@ class Logger:
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
         state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
-        state |= {"sums": self._record.sums}
+        state |= {"sums": dict(self._record.sums)}
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property
