@@ -122,7 +122,7 @@ def _probes(
         asked = merge(always, usual, special, {"algorithm": words})
         seen.append(asked)
         yield Probe(what, asked)
-    if not _whole(algorithm):
+    if not algorithm.whole_data:
         agents = _agents(algorithm, PAIR)
         data = {"file": _secrets(algorithm, agents, seed, folder), "columns": _columns(algorithm, agents)}
         last = {"rounds": MANY, "data": data, "topology": {"agents": agents}}
@@ -134,10 +134,6 @@ def _family(algorithm: AlgorithmClass) -> str:
     names = registry.names(registry.ALGORITHMS)
     ours = {registry.find(registry.ALGORITHMS, name): name for name in names}
     return next((ours[base] for base in algorithm.__mro__ if base in ours), "")
-
-
-def _whole(algorithm: AlgorithmClass) -> bool:
-    return algorithm.whole_data
 
 
 def _agents(algorithm: AlgorithmClass, joint: int) -> int:
@@ -153,7 +149,7 @@ def _kind(algorithm: AlgorithmClass, folder: Path, of_agents: bool) -> Tree:
         data: Tree = {"file": file, "labels": [-1, 1], "columns": 1, "batch": "all", "bound": 1.0}
         problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
         return {"rounds": FEW, "data": data, "problem": problem} | graph
-    if _whole(algorithm):
+    if algorithm.whole_data:
         file = _write(folder / "points.npz", np.ones((2 * SMALL, 1)), np.zeros(2 * SMALL))
         data = {"file": file, "targets": "real", "columns": 1, "batch": "all", "bound": 1.0}
         return {
