@@ -19,14 +19,13 @@ from mpinodes.core.keys import noise_name
 from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, sources, theorems
 from mpinodes.results.accounting import Accounting
+from mpinodes.results.combining import Json
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.reading import Reader, Variable, events_in
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
-
-Json = dict[str, Any]
 
 
 class Logger:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from mpinodes.core.errors import BadInput
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import run_warnings
+from mpinodes.results.combining import Json
 from mpinodes.results.summary import at
 from mpinodes.results.versions import VERSION, require_version
 
 if TYPE_CHECKING:
     import pandas
 
-Json = dict[str, Any]
 
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,12 +23,11 @@ from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.results import sources
 from mpinodes.results.accounting import proven
+from mpinodes.results.combining import Json
 from mpinodes.results.privacy_words import number
 from mpinodes.results.reading import Reader, events_in
 from mpinodes.results.siblings import files_mark, files_mark_of, noise_of
 from mpinodes.results.versions import require_version
-
-Json = dict[str, Any]
 
 FIXED_BEFOREHAND = (
     "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "

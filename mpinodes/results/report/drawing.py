@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from mpinodes.results.combining import Json
 from mpinodes.results.report.reading import Values
-
-Json = dict[str, Any]
 
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,13 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mpinodes.results import privacy_words
+from mpinodes.results.combining import Json
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.results.report.graph import topology
 from mpinodes.results.report.reading import Drawn, Values
 from mpinodes.results.summary import BOUNDED, estimated
-
-Json = dict[str, Any]
 
 SILENT = "running mean, same run without noise"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mpinodes.results.combining import Json
 from mpinodes.results.report.reading import Drawn, Values
-
-Json = dict[str, Any]
 
 MOST = 30  # agents that have curves of their own
 
