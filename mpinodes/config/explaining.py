@@ -98,12 +98,9 @@ def _about(kind: registry.Kind, name: str) -> str:
     lines += ["", "keys:" if settings else "keys: none"]
     lines += [f"  {kind.section}.{key}: {_explained(of, _default(part, key))}" for key, of in settings.items()]
     if issubclass(part, (Algorithm, Stream)) and part.defaults:
-        lines += ["", "alone it runs with:", *_indented(tomli_w.dumps(dict(part.defaults)))]
+        text = tomli_w.dumps(dict(part.defaults))
+        lines += ["", "alone it runs with:", *(f"  {line}" for line in text.strip().splitlines() if line)]
     return "\n".join(lines)
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.strip().splitlines() if line]
 
 
 def _module_doc(part: type) -> str:

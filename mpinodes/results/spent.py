@@ -105,7 +105,7 @@ class Finished:
         same = [(found.pure, recorded["proven_pure"])]
         if found.rule == recorded["rule"] == "GDP":
             same.append((found.epsilon, recorded["proven"]))
-        if not all(np.isclose(a, _or_nan(b), rtol=1e-6, atol=0, equal_nan=True) for a, b in same):
+        if not np.allclose(*np.array(same, float).T, rtol=1e-6, atol=0, equal_nan=True):  # None is nan
             raise BadInput("its data are not those that it was run on")
 
     def _by_summary(self, error: Exception) -> Cost:
@@ -182,10 +182,6 @@ def _finished(place: Path) -> Finished:
         raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
     job = place.resolve()
     return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _settings(e: Experiment) -> str:
