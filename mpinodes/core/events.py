@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from math import sqrt
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -305,26 +305,6 @@ class Events(msgspec.Struct, frozen=True):
         return data.tobytes()
 
 
-class History(Protocol):
-    """The events of a run, as `Events` of (rounds, agents) are, and those that are read when they are asked for."""
-
-    @property
-    def vectors(self) -> int:
-        """Of a message."""
-
-    @property
-    def hidden(self) -> int:
-        """How many hidden parts there are."""
-
-    @property
-    def dimension(self) -> int:
-        """Of a vector."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rounds: slice) -> Events: ...
-
-
 class Unread:
     """A history that is somewhere else; in memory are the rounds asked for last, and small ones after them.
 
@@ -369,6 +349,9 @@ class _OfOne:
 
     def __getitem__(self, rounds: slice) -> Events:
         return self._whole[rounds][:, self._agent]
+
+
+History: TypeAlias = Events | Unread | _OfOne  # in memory, or read when rounds are asked for; of one agent, or of all
 
 
 def stretches(history: History) -> Iterator[tuple[int, Events]]:
