@@ -188,10 +188,9 @@ def table(place: str | Path) -> pandas.DataFrame:
     import pandas
 
     runs = found([Path(place)])
-    rows = [{key: run.keys.get(key) for key in differing(runs)} for run in runs]
-    return pandas.DataFrame(
-        [{"run": str(run.place), **row, **run.results} for run, row in zip(runs, rows, strict=True)]
-    )
+    keys = differing(runs)
+    rows = [{"run": str(run.place), **{key: run.keys.get(key) for key in keys}, **run.results} for run in runs]
+    return pandas.DataFrame(rows)
 
 
 def warned(runs: Sequence[Run]) -> dict[str, str]:

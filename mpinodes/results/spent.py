@@ -105,7 +105,8 @@ class Finished:
         same = [(found.pure, recorded["proven_pure"])]
         if found.rule == recorded["rule"] == "GDP":
             same.append((found.epsilon, recorded["proven"]))
-        if not np.allclose(*np.array(same, float).T, rtol=1e-6, atol=0, equal_nan=True):  # None is nan
+        now, then = np.array(same, float).T  # None is nan
+        if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
             raise BadInput("its data are not those that it was run on")
 
     def _by_summary(self, error: Exception) -> Cost:
@@ -288,22 +289,12 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
     rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
     width = max(28, *(len(who) for who, _ in rows))
-    return "\n".join(
-        [
-            f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}",
-            *(
-                f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-                + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
-                for who, p in rows
-            ),
-            *textwrap.wrap(
-                " ".join([f"δ = {delta:g} of all together.", *said]),
-                100,
-                break_on_hyphens=False,
-                break_long_words=False,
-            ),
-        ]
-    )
+    lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
+    for who, p in rows:
+        rule = f"   by {p['rule']}" if p["rule"] != "unproven" else ""
+        lines.append(f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}{rule}")
+    remarks = " ".join([f"δ = {delta:g} of all together.", *said])
+    return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
