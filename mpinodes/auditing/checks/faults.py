@@ -69,12 +69,10 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         return (type(value).__name__, value)
     if isinstance(value, float):
         return ("float", struct.pack("d", value))
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype.hasobject:
             return ("array", value.shape, image(value.tolist(), depth - 1))
         return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, np.generic):
-        return ("array", value.dtype.str, (), value.tobytes())
     if isinstance(value, Draws):  # the same at every round, whatever was asked of it
         return ("Draws", value.origin)
     if depth == 0 or isinstance(value, (type, types.ModuleType)):
