@@ -10,7 +10,6 @@ Exit code 1 where what is proven is refuted, 2 for bad input.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import QuietParser
 from mpinodes.simulation.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
 
 if TYPE_CHECKING:
@@ -40,17 +40,10 @@ SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long i
 REFUTED = 1
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise BadInput(f"{message}; see python -m mpinodes.audit --help")
-
-
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = _Parser(
-        prog="python -m mpinodes.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = QuietParser("audit", __doc__)
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
     started = launcher()
     try:
@@ -171,12 +164,12 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
         BadInput: it is malformed.
     """
     from mpinodes.config.compose import compose
-    from mpinodes.core.experiment import merge, parse
+    from mpinodes.core.experiment import asked_for, merge
 
-    file = words[0] if words and "=" not in words[0] else None
-    asked = parse(file, words[1:] if file else words)
+    asked = asked_for(words)
     whole = compose(asked, ranks).experiment
-    if file is None and "rounds" not in asked:
+    has_file = bool(words) and "=" not in words[0]
+    if not has_file and "rounds" not in asked:
         shortest = whole.algorithm.get("gradient_rounds", 0) + 2
         asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
     if whole.audit.viewers:  # they are agents of this graph: every choice is made, for the games to be played on it

@@ -9,20 +9,18 @@ conditional on statements tested; 1 where something was, a line each; 2 where th
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mpinodes.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("check", __doc__)
     parser.add_argument("part", metavar="FILE | NAME", help="a Python file with a part, or the name of a part")
     parser.add_argument("--seed", type=int, default=0, help="of the data that it is tried on (0)")
     options = parser.parse_args(argv)

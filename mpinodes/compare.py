@@ -8,19 +8,17 @@ are grouped by --by and --along; of figures there are 12 at most, and what is le
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mpinodes.compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("compare", __doc__)
     parser.add_argument(
         "runs", nargs="+", metavar="STUDY | RUN", type=Path, help="a study's directory, or finished runs"
     )

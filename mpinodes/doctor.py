@@ -8,30 +8,21 @@ mended; 1: something is (or the launcher's own code, where it had to end ranks t
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 from mpinodes import (
     __version__,
     run,  # noqa: F401 (which sets the number of BLAS threads)
 )
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import QuietParser
 from mpinodes.simulation.launching import BAD_INPUT, command, first_of_host, launcher
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{message}; see python -m mpinodes.doctor --help")
-
-
-def _arguments() -> _Parser:
-    parser = _Parser(
-        prog="python -m mpinodes.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-    )  # fmt: skip
+def _arguments() -> QuietParser:
+    parser = QuietParser("doctor", __doc__, add_help=False)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="for all of it; default: 60, and 1 a rank")
     parser.add_argument(

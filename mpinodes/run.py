@@ -24,7 +24,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.launching import (
@@ -48,16 +48,9 @@ if TYPE_CHECKING:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    import argparse
+    from mpinodes.simulation.arguments import QuietParser
 
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise BadInput(f"{message}; see python -m mpinodes.run --help")
-
-    parser = Parser(
-        prog="python -m mpinodes.run", description=__doc__, add_help=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = QuietParser("run", __doc__, add_help=False)
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
     parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
     parser.add_argument(

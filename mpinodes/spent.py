@@ -8,20 +8,18 @@ beforehand. Exit code 2: the runs cannot be read, or not be put together.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mpinodes.spent", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("spent", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="the directory of a finished run")
     parser.add_argument("--delta", type=float, help="of the proven epsilon; default: the least of the runs' own")
     options = parser.parse_args(argv)

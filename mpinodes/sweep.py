@@ -23,6 +23,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, cast
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import BAD_INPUT, INTERRUPTED, command, find_world, launcher, plain, say
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mpinodes.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("sweep", __doc__)
     parser.add_argument("words", nargs="*", metavar="study.toml | STUDY | key=a,b,c", help="a study, then overrides")
     parser.add_argument("--mpi", action="store_true", help="every run by an mpirun of its own, one after the other")
     parser.add_argument("--slurm", action="store_true", help="write a job array of the study, and submit it")

@@ -8,22 +8,20 @@ ended before its time.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the run needs the cores
 
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import INTERRUPTED, command
 
 
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mpinodes.watch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("watch", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory, also one that is to come")
     runs = parser.parse_args(argv).runs
     from mpinodes.simulation.watching import watch

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from mpinodes.auditing.transcripts import Replayed, Transcript, reseeded
+from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, reseeded
 from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
 from mpinodes.simulation.step import Releaser
 
@@ -121,7 +121,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
     for i, messages in enumerate(asked):
         for place, message in enumerate(messages):
             if message is not None:
-                value[0, place, i] = _values(message)
+                value[0, place, i] = clean_vectors(message)
     out = np.empty(k * d)
     for r in range(runs):
         setup = reseeded(run.setup, _fresh(seed, r))
@@ -151,13 +151,6 @@ def _asked(message: Message) -> Query | Queries | None:
         m = message
         return Query(m.center, np.sqrt(len(m.center)) * m.l2, m.l2, m.uses, m.leaks, m.calibration)
     return message if isinstance(message, (Query, Queries)) else None
-
-
-def _values(message: Query | Queries) -> Vector:
-    """(k, d)."""
-    if isinstance(message, Query):
-        return message.value[None]
-    return np.array([payload.value for payload in message.vectors.values()])
 
 
 def standardized(raw: Raw, rounds: NDArray[np.int64]) -> Drawn:

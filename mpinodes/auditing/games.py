@@ -212,8 +212,7 @@ class Guesses(NamedTuple):
 
     def shown(self, alpha: float) -> Shown:
         """As ε."""
-        pure = guessed(self.right, self.made, alpha)
-        return Shown(pure, 0.0)
+        return Shown(guessed(self.right, self.made, alpha), 0.0)
 
 
 def guess(ready: Ready) -> Guesses:

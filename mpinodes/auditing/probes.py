@@ -122,7 +122,7 @@ def _probes(
         asked = merge(always, usual, special, {"algorithm": words})
         seen.append(asked)
         yield Probe(what, asked)
-    if not _whole(algorithm):
+    if not algorithm.whole_data:
         agents = _agents(algorithm, PAIR)
         data = {"file": _secrets(algorithm, agents, seed, folder), "columns": _columns(algorithm, agents)}
         last = {"rounds": MANY, "data": data, "topology": {"agents": agents}}
@@ -136,10 +136,6 @@ def _family(algorithm: AlgorithmClass) -> str:
     return next((ours[base] for base in algorithm.__mro__ if base in ours), "")
 
 
-def _whole(algorithm: AlgorithmClass) -> bool:
-    return algorithm.whole_data
-
-
 def _agents(algorithm: AlgorithmClass, joint: int) -> int:
     """How many, each of one coordinate."""
     return SMALL if algorithm.decomposable else algorithm.only_agents or joint
@@ -148,27 +144,19 @@ def _agents(algorithm: AlgorithmClass, joint: int) -> int:
 def _kind(algorithm: AlgorithmClass, folder: Path, of_agents: bool) -> Tree:
     """The experiment that fits a kind of algorithms, on data of its own."""
     graph = {"topology": {"name": "complete", "agents": SMALL}}
+    box = "none" if algorithm.unconstrained else "box"
     if algorithm.solves:
         file = _write(folder / "labels.npz", np.ones((2 * SMALL, 1)), np.tile([1.0, -1.0], SMALL))
         data: Tree = {"file": file, "labels": [-1, 1], "columns": 1, "batch": "all", "bound": 1.0}
         problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
         return {"rounds": FEW, "data": data, "problem": problem} | graph
-    if _whole(algorithm):
+    if algorithm.whole_data:
         file = _write(folder / "points.npz", np.ones((2 * SMALL, 1)), np.zeros(2 * SMALL))
         data = {"file": file, "targets": "real", "columns": 1, "batch": "all", "bound": 1.0}
-        return {
-            "rounds": FEW,
-            "data": data,
-            "problem": {
-                "loss": "squared-distance",
-                "set": "none" if algorithm.unconstrained else "box",
-                "radius": 1.0,
-            },
-        } | graph
+        problem = {"loss": "squared-distance", "set": box, "radius": 1.0}
+        return {"rounds": FEW, "data": data, "problem": problem} | graph
     agents = _agents(algorithm, JOINT)
-    problem = {"loss": "least-squares", "set": "box", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}
-    if algorithm.unconstrained:
-        problem["set"] = "none"
+    problem = {"loss": "least-squares", "set": box, "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}
     return {
         "rounds": FEW,
         "topology": {"name": "complete", "agents": agents},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, log
 from typing import NamedTuple
 
@@ -88,11 +87,6 @@ def guessed(right: int, guesses: int, alpha: float) -> float:
     """
     low = least_share(right, guesses, alpha) if guesses else 0.0
     return max(0.0, log(low / (1 - low))) if low > 0 else 0.0
-
-
-def two_sided(statistic: float, cdf: Callable[[float], float], sf: Callable[[float], float]) -> float:
-    """The p-value of a statistic whose law is continuous."""
-    return float(min(1.0, 2 * min(cdf(statistic), sf(statistic))))
 
 
 def signs_agree(agreements: Vector, trials: Vector) -> Vector:

@@ -200,7 +200,7 @@ class Replayed:
     def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
         if isinstance(own, Solve) and isinstance(other, Solve):
             return [self._diverged(t, other, losses(other.uses))]
-        one, two = _values(own), _values(other)
+        one, two = clean_vectors(own), clean_vectors(other)
         if len(one) != len(two):
             return [[np.inf, np.inf]] * self._vectors
         return [sizes(b - a, a) for a, b in zip(one, two, strict=True)] or [[0.0, 0.0]] * self._vectors
@@ -228,7 +228,7 @@ class Replayed:
         if isinstance(message, Solve):
             hidden = self.scale[t - 1, 0] == 0 or message.grid
             return [None if hidden else self._off(t, message, self._own)]
-        pairs = zip(_values(message), self._said(t), self.scale[t - 1], strict=False)
+        pairs = zip(clean_vectors(message), self._said(t), self.scale[t - 1], strict=False)
         return [None if scale == 0 else said - value for value, said, scale in pairs] or [None] * self._vectors
 
     def _said(self, t: int) -> list[Vector]:
@@ -247,7 +247,7 @@ class Replayed:
                 slack = 10 * message.step * message.tolerance
                 return 0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf
             return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
-        vectors = zip(_values(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
+        vectors = zip(clean_vectors(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
         return sum(_density(said - value, said, kind, float(scale)) for value, said, kind, scale in vectors)
 
 
@@ -265,8 +265,8 @@ def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:
     return -float(off @ off) / (2 * scale**2) if kind == Kind.GAUSSIAN else -float(np.linalg.norm(off)) / scale
 
 
-def _values(message: Message) -> list[Vector]:
-    """The clean vectors of a message; of one without data, none."""
+def clean_vectors(message: Message) -> list[Vector]:
+    """Return the clean vectors of a message; none, where it has no data."""
     if isinstance(message, Query):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []

@@ -104,20 +104,16 @@ def of_frames(found: frames.Compared) -> Row:
 def of_settings(found: list[Tried]) -> list[Row]:
     """Replays on other data and under other settings, in one row where they hold, and a row for each that does not."""
     what = "other settings"
-    rows = [of_replay(one.findings)._replace(what=what) for one in found if one.findings]
-    bad = [
-        row._replace(shown=f"{one.what}: {row.shown}")
-        for row, one in zip(rows, [one for one in found if one.findings], strict=True)
-        if row.refuted
-    ]
-    left = "".join(f"; left out, {one.what}: {one.why}" for one in found if one.why)
-    if bad:
+    replayed = [one for one in found if one.findings]
+    rows = [(one, of_replay(one.findings)) for one in replayed]
+    if bad := [row._replace(what=what, shown=f"{one.what}: {row.shown}") for one, row in rows if row.refuted]:
         return bad
-    every = [finding for one in found for finding in one.findings]
-    if not every:
+    left = "".join(f"; left out, {one.what}: {one.why}" for one in found if one.why)
+    if not replayed:
         return [Row(what, f"none could be tried{left}", "not tested", False)]
+    every = [finding for one in replayed for finding in one.findings]
     over = max(max(finding.direct, finding.hidden) for finding in every)
-    names = ", ".join(one.what for one in found if one.findings)
+    names = ", ".join(one.what for one in replayed)
     shown = f"{sum(finding.changes for finding in every)} adjacent data sets: moved by {over:.4f} ({names}{left})"
     return [Row(what, shown, "holds", False)]
 

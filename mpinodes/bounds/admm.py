@@ -66,7 +66,7 @@ def contraction(
     """
     from scipy.optimize import brentq
 
-    laplacian, signless = _laplacians(adjacency)
+    laplacian, signless = laplacians(adjacency)
     _strongly_convex(modulus, smoothness)
     eta = np.broadcast_to(np.asarray(penalty, dtype=float), len(laplacian))
     if not printed:
@@ -97,7 +97,7 @@ def sharp_contraction(
     """The largest δ(t) that the proof's identities allow; arguments and errors as for `contraction`, checked."""
     from scipy.optimize import minimize_scalar
 
-    laplacian, signless = _laplacians(adjacency)
+    laplacian, signless = laplacians(adjacency)
     _strongly_convex(modulus, smoothness)
     eta = _common(penalty, dual_step)
     n, mean = len(laplacian), sqrt(modulus * smoothness)
@@ -139,7 +139,7 @@ def distance(
     Raises:
         ValueError: the graph is not connected, or ‖·‖_J is no norm, for agents differ in η.
     """
-    laplacian, signless = _laplacians(adjacency)
+    laplacian, signless = laplacians(adjacency)
     eta = _common(penalty, dual_step)
     away = np.asarray(releases) - np.asarray(minimizer)
     # √L(Y(t) − Y*): the sum does not grow with t, as that of f(s) would
@@ -149,8 +149,12 @@ def distance(
     )
 
 
-def _laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
-    """L and Q."""
+def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
+    """Return L and Q of an adjacency matrix.
+
+    Raises:
+        ValueError: the graph is directed, not connected, or of one agent.
+    """
     a = np.asarray(adjacency, dtype=float)
     if (a != a.T).any():
         raise ValueError("Theorem 3.2 is about undirected graphs: the adjacency matrix is not symmetric")

@@ -25,11 +25,6 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     return Bound(name, of, finite, applies, broken)
 
 
-def loss_class(setup: Setup) -> Any:
-    """The class of the losses."""
-    return setup.loss
-
-
 def terms(setup: Setup) -> float:
     """How many samples' gradients an agent's gradient is the sum of."""
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
@@ -56,7 +51,7 @@ def sample_gradient(setup: Setup, within: float = inf) -> float:
     """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
-    loss = loss_class(setup)
+    loss = setup.loss
     return norm + within if issubclass(loss, SquaredDistance) else float(loss.slope_bound() * norm)
 
 

@@ -28,7 +28,6 @@ from mpinodes.bounds.constants import (
     clipped,
     first_broken,
     largest_gradient,
-    loss_class,
     noise_scales,
     terms,
     unclipped,
@@ -68,9 +67,7 @@ def _broken(setup: Setup, weights: Weights) -> str:
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
         "" if setup.feasible.bounded else "problem.set = 'none' is unbounded",
-        "the loss has a kink: its gradients are not Lipschitz"
-        if loss_class(setup).sample_smoothness(1.0, 1.0) == inf
-        else "",
+        "the loss has a kink: its gradients are not Lipschitz" if setup.loss.sample_smoothness(1.0, 1.0) == inf else "",
         "gradients are taken at public points, not at y_i"
         if setup.experiment.algorithm["gradient_at"] == "public"
         else "",
@@ -127,6 +124,6 @@ def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
     change = max(setup.run.grad_sensitivity)
     s = noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]
     norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
-    smooth = terms(setup) * loss_class(setup).sample_smoothness(*norms) + e.problem.regularizer
+    smooth = terms(setup) * setup.loss.sample_smoothness(*norms) + e.problem.regularizer
     head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
     return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.admm import contraction, distance
+from mpinodes.bounds.admm import contraction, distance, laplacians
 from mpinodes.bounds.constants import Rounds, bound, first_broken, whole_losses
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.seeds import Draws, Purpose
@@ -60,21 +60,6 @@ class Course(NamedTuple):
     tolerance: float
     away: Vector
     start: float
-
-    @property
-    def degrees(self) -> Vector:
-        """V_i: (n,)."""
-        return np.asarray(self.adjacency.sum(axis=1))
-
-    @property
-    def laplacian(self) -> Vector:
-        """L."""
-        return np.asarray(np.diag(self.degrees) - self.adjacency)
-
-    @property
-    def signless(self) -> Vector:
-        """Q."""
-        return np.asarray(np.diag(self.degrees) + self.adjacency)
 
 
 class Shares(NamedTuple):
@@ -141,7 +126,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
 
 def _printed(course: Course, eta: float) -> Shares:
-    form = eta * course.signless
+    form = eta * laplacians(course.adjacency)[1]
     values = np.linalg.eigvalsh(form)
     if values[0] <= ZERO * values[-1]:
         raise ValueError("the graph is bipartite: the norm of Theorem 3.2 leaves decisions free, for D + A is singular")
@@ -151,12 +136,12 @@ def _printed(course: Course, eta: float) -> Shares:
 
 
 def _checked(course: Course, eta: float) -> Shares:
-    laplacian, signless, theta = course.laplacian, course.signless, course.dual_step
+    (laplacian, signless), theta = laplacians(course.adjacency), course.dual_step
     kept = 1 / (1 + _contraction(course, eta, printed=False))
     inverse = np.linalg.inv(
         eta * signless + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(len(laplacian))
     )
-    short = course.tolerance / (course.modulus + 2 * eta * course.degrees)
+    short = course.tolerance / (course.modulus + 2 * eta * course.adjacency.sum(axis=1))
     moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + eta * signless)[-1]) ** 0.5
     return Shares(kept, float(inverse.mean()), np.diag(inverse), short, moved)
 

@@ -24,43 +24,36 @@ def documented_keys() -> dict[str, str]:
             key = f"{prefix}.{f.name}" if prefix else f.name
             if key not in SECTIONS:
                 keys[key] = _explained(f.type, f.default)
-    keys["algorithm.name"] = "the algorithm: " + ", ".join(registry.names(registry.ALGORITHMS))
-    keys["algorithm.path"] = "a Python file of your own with an algorithm, instead of algorithm.name"
-    keys["algorithm.gradient_at"] = (
-        "where gradients are taken: hidden (as the paper prints it, at the agent's unreleased estimate; a sample then "
-        "leaks in every later round) or public (at a point made of releases; in one round only)"
-    )
-    keys["algorithm.noise_index"] = (
-        "which step the noise is calibrated to: paper (as it prints it, that of the round) or corrected (that which "
-        "made the message) (default: paper)"
-    )
-    keys["algorithm.regularizer_at"] = (
-        "where the regularizer's gradient is taken: hidden (as the paper prints it, at the agent's unreleased "
-        "estimate) or public (at the mix of releases) (default: hidden)"
-    )
-    keys["data.seed"] = "of the data, their shares and their order, where it is to stay as seed changes (default: seed)"
-    keys["data.identity"] = (
-        "a name of yours for the very samples, row by row, for python -m mpinodes.spent: runs of one name are on the "
-        "same rows, and those of different names on data that have no sample in common. It stands in experiment.toml"
-    )
-    keys["problem.preset"] = (
-        "one problem for all algorithms, in the place of what each brings (data, problem, step, privacy.clip, .scale): "
-        f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. The resolved experiment has its keys"
-    )
-    keys["algorithm.mixing"] = (
-        "the weights: " + ", ".join(registry.names(registry.MIXINGS)) + "; not every algorithm takes all"
-    )
-    keys["step.kind"] = "the step schedule: " + ", ".join(sorted(schedules.KINDS))
-    keys["topology.name"] = "the graph: " + ", ".join(sorted([*registry.names(registry.TOPOLOGIES), *stored.names()]))
-    keys["topology.file"] = (
-        "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (a line "
-        "`0 1`: 0 sends to 1); weights in it are not looked at: algorithm.mixing makes them"
-    )
-    keys["topology.undirected"] = "let every edge of a graph from a file carry messages both ways (default: False)"
-    for section, part in (("data", "stream of losses"), ("topology", "topology")):
-        keys[f"{section}.path"] = f"a Python file of your own with a {part}, instead of {section}.name"
-    keys["data.name"] = "the stream of losses: " + ", ".join(registry.names(registry.STREAMS))
-    keys["problem.loss"] = "the loss of a sample: " + ", ".join(registry.names(registry.LOSSES))
+    keys |= {
+        "algorithm.name": "the algorithm: " + ", ".join(registry.names(registry.ALGORITHMS)),
+        "algorithm.path": "a Python file of your own with an algorithm, instead of algorithm.name",
+        "algorithm.gradient_at": "where gradients are taken: hidden (as the paper prints it, at the agent's "
+        "unreleased estimate; a sample then leaks in every later round) or public (at a point made of releases; in one "
+        "round only)",
+        "algorithm.noise_index": "which step the noise is calibrated to: paper (as it prints it, that of the round) or "
+        "corrected (that which made the message) (default: paper)",
+        "algorithm.regularizer_at": "where the regularizer's gradient is taken: hidden (as the paper prints it, at the "
+        "agent's unreleased estimate) or public (at the mix of releases) (default: hidden)",
+        "algorithm.mixing": "the weights: "
+        + ", ".join(registry.names(registry.MIXINGS))
+        + "; not every algorithm takes all",
+        "data.name": "the stream of losses: " + ", ".join(registry.names(registry.STREAMS)),
+        "data.path": "a Python file of your own with a stream of losses, instead of data.name",
+        "data.seed": "of the data, their shares and their order, where it is to stay as seed changes (default: seed)",
+        "data.identity": "a name of yours for the very samples, row by row, for python -m mpinodes.spent: runs of one "
+        "name are on the same rows, and those of different names on data that have no sample in common. It stands in "
+        "experiment.toml",
+        "problem.loss": "the loss of a sample: " + ", ".join(registry.names(registry.LOSSES)),
+        "problem.preset": "one problem for all algorithms, in the place of what each brings (data, problem, step, "
+        f"privacy.clip, .scale): {', '.join(presets.names())}; or a .toml file, or a table of such keys. The resolved "
+        "experiment has its keys",
+        "step.kind": "the step schedule: " + ", ".join(sorted(schedules.KINDS)),
+        "topology.name": "the graph: " + ", ".join(sorted([*registry.names(registry.TOPOLOGIES), *stored.names()])),
+        "topology.path": "a Python file of your own with a topology, instead of topology.name",
+        "topology.file": "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list "
+        "of edges (a line `0 1`: 0 sends to 1); weights in it are not looked at: algorithm.mixing makes them",
+        "topology.undirected": "let every edge of a graph from a file carry messages both ways (default: False)",
+    }
     for prefix, kind, classes in _settable():
         settings = {name: registry.settings(kind, part) for name, part in classes.items()}
         for key in dict.fromkeys(key for known in settings.values() for key in known):
@@ -105,12 +98,9 @@ def _about(kind: registry.Kind, name: str) -> str:
     lines += ["", "keys:" if settings else "keys: none"]
     lines += [f"  {kind.section}.{key}: {_explained(of, _default(part, key))}" for key, of in settings.items()]
     if issubclass(part, (Algorithm, Stream)) and part.defaults:
-        lines += ["", "alone it runs with:", *_indented(tomli_w.dumps(dict(part.defaults)))]
+        text = tomli_w.dumps(dict(part.defaults))
+        lines += ["", "alone it runs with:", *(f"  {line}" for line in text.strip().splitlines() if line)]
     return "\n".join(lines)
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.strip().splitlines() if line]
 
 
 def _module_doc(part: type) -> str:

@@ -28,18 +28,12 @@ Kept: TypeAlias = Mapping[str, Any]
 
 
 class Stopped(Exception):
-    """A run was asked to stop, and all is kept that it needs to go on."""
-
-    def __init__(self, run: Path, t: int) -> None:
-        super().__init__(run, t)
-        self._run, self._round = run, t
+    """A run was asked to stop, and all is kept that it needs to go on; raised with its directory and last round."""
 
     def in_words(self, signal: str) -> str:
         """What to say, given the signal that asked for it."""
-        return (
-            f"{signal}: stopped after round {self._round}, and all is kept; to go on: "
-            f"python -m mpinodes.run --resume {self._run}"
-        )
+        run, t = self.args
+        return f"{signal}: stopped after round {t}, and all is kept; to go on: python -m mpinodes.run --resume {run}"
 
 
 class Order(NamedTuple):

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from math import sqrt
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -154,6 +154,16 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
+class _Column:
+    """Reads the field of `Event` that it is named after, of all events: (..., vectors)."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, events: Events, owner: type) -> Vector:
+        return events.event(self._name)
+
+
 class Events(msgspec.Struct, frozen=True):
     """The events and leakages of many messages, a column for each fact.
 
@@ -165,6 +175,17 @@ class Events(msgspec.Struct, frozen=True):
 
     data: NDArray[Any]
     dimension: int = 0
+
+    kind = _Column()
+    scale = _Column()
+    draws = _Column()
+    l1 = _Column()
+    l2 = _Column()
+    tv_distance = _Column()
+    rounding_l1 = _Column()
+    rounding_l2 = _Column()
+    residual = _Column()
+    solver_steps = _Column()
 
     def __len__(self) -> int:
         return len(self.data)
@@ -228,34 +249,9 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def hidden(self) -> int:
-        """Setup."""
+        """How many hidden parts there are."""
         names = self.data.dtype["leakage"].names or ()
         return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
-
-    @property
-    def kind(self) -> Vector:
-        """The law of the noise."""
-        return self.event("kind")
-
-    @property
-    def scale(self) -> Vector:
-        """Of the noise, per coordinate."""
-        return self.event("scale")
-
-    @property
-    def draws(self) -> Vector:
-        """Of noise on the same value."""
-        return self.event("draws")
-
-    @property
-    def l1(self) -> Vector:
-        """L1 sensitivity."""
-        return self.event("l1")
-
-    @property
-    def l2(self) -> Vector:
-        """L2 sensitivity."""
-        return self.event("l2")
 
     @property
     def l1_per_l2(self) -> Vector:
@@ -276,31 +272,6 @@ class Events(msgspec.Struct, frozen=True):
     def uses(self) -> NDArray[np.int64]:
         """(...) The round whose loss a message first carries; 0: none. All its vectors tell of the same."""
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
-
-    @property
-    def tv_distance(self) -> Vector:
-        """Total variation distance to what is accounted for."""
-        return self.event("tv_distance")
-
-    @property
-    def rounding_l1(self) -> Vector:
-        """What rounding adds to a change, in L1."""
-        return self.event("rounding_l1")
-
-    @property
-    def rounding_l2(self) -> Vector:
-        """What rounding adds to a change, in L2."""
-        return self.event("rounding_l2")
-
-    @property
-    def residual(self) -> Vector:
-        """Gradient norm where a local solve ended."""
-        return self.event("residual")
-
-    @property
-    def solver_steps(self) -> Vector:
-        """Of a local solve."""
-        return self.event("solver_steps")
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
@@ -332,26 +303,6 @@ class Events(msgspec.Struct, frozen=True):
         for name in TELEMETRY:
             data["event"][name] = 0.0
         return data.tobytes()
-
-
-class History(Protocol):
-    """The events of a run, as `Events` of (rounds, agents) are, and those that are read when they are asked for."""
-
-    @property
-    def vectors(self) -> int:
-        """Of a message."""
-
-    @property
-    def hidden(self) -> int:
-        """How many hidden parts there are."""
-
-    @property
-    def dimension(self) -> int:
-        """Of a vector."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rounds: slice) -> Events: ...
 
 
 class Unread:
@@ -398,6 +349,9 @@ class _OfOne:
 
     def __getitem__(self, rounds: slice) -> Events:
         return self._whole[rounds][:, self._agent]
+
+
+History: TypeAlias = Events | Unread | _OfOne  # in memory, or read when rounds are asked for; of one agent, or of all
 
 
 def stretches(history: History) -> Iterator[tuple[int, Events]]:

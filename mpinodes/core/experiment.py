@@ -19,6 +19,10 @@ Finite = Annotated[float, Meta(gt=0, le=1e100)]
 IDENTITY = Annotated[str, Meta(min_length=1)]
 SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=1)]
+Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
+Share = Annotated[float, Meta(ge=0, lt=1)]
+Size = Annotated[float, Meta(ge=0, le=1e100)]
 
 
 class Budget(Struct, forbid_unknown_fields=True, frozen=True):
@@ -26,8 +30,7 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
 
     epsilon: Annotated[Finite, Meta(description="the most that is to be lost, as proven for the network")]
     delta: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)] | None,
-        Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta"),
+        Share | None, Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta")
     ] = None
     kept_by: Annotated[
         Literal["noise", "stopping"],
@@ -119,16 +122,10 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
     weight: Annotated[Finite, Meta(description="C: factor on that sum or mean, beside the regularizer")] = 1.0
     regularizer: Annotated[
-        float,
-        Meta(ge=0, le=1e100, description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it"),
+        Size, Meta(description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it")
     ] = 0.0
     gradient_noise: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1e100,
-            description="variance of the stochastic error added to each gradient coordinate, after clipping",
-        ),
+        Size, Meta(description="variance of the stochastic error added to each gradient coordinate, after clipping")
     ] = 0.0
     settings: Annotated[
         dict[str, Any] | None,
@@ -174,26 +171,25 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
         bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
     ] = False
     agent_regret_every: Annotated[
-        int,
+        Count,
         Meta(
-            ge=1,
             description="K: in every K-th round alone it is found what each agent's estimate would have lost; the K "
             "rounds from it on count as being as far from the network's loss. Agent regret is then an estimate, and "
-            "costs the logger a K-th",
+            "costs the logger a K-th"
         ),
     ] = 1
     metrics: Annotated[
         tuple[str, ...],
         Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),
     ] = ()
-    chunk: Annotated[int, Meta(ge=1, description="bytes, about, that an agent hands to the logger at once")] = 65536
+    chunk: Annotated[Count, Meta(description="bytes, about, that an agent hands to the logger at once")] = 65536
 
 
 class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
     """When all is written down that a run needs to go on: `python -m mpinodes.run --resume RUN`."""
 
     every: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Count | None,
         Meta(
             description="rounds from one checkpoint to the next, which --resume RUN goes on from; the last two are "
             "kept. Default: one alone, when a signal ends the run (SIGUSR1, SIGTERM, SIGINT). An agent's holds what "
@@ -248,25 +244,20 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
     """What befalls messages and agents, drawn from the seed."""
 
     loss: Annotated[
-        float,
+        Share,
         Meta(
-            ge=0,
-            lt=1,
             description="probability that a message on a link is lost; both ends know which are, as of a graph that "
-            "changes from round to round",
+            "changes from round to round"
         ),
     ] = 0.0
     delay: Annotated[
-        int,
-        Meta(ge=0, le=1000, description="the most rounds that a message comes late: 0 to so many, all alike probable"),
+        Lateness, Meta(description="the most rounds that a message comes late: 0 to so many, all alike probable")
     ] = 0
     churn: Annotated[
-        float,
+        Share,
         Meta(
-            ge=0,
-            lt=1,
             description="share of the time that agents are away: then they hear nobody and nobody hears them, and they "
-            "go on with their own data alone",
+            "go on with their own data alone"
         ),
     ] = 0.0
     absence: Annotated[
@@ -314,14 +305,12 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
     ] = 0.1
     decay: Annotated[float, Meta(ge=0, le=1, description="of points=2: r falls like t^-decay; 0: it stays")] = 0.5
     delay: Annotated[
-        int,
+        Lateness,
         Meta(
-            ge=0,
-            le=1000,
             description="k: what is told of the loss of round t, a gradient or an estimate, is told in round t + k and "
             "applied there with the step of that round, which the noise is for; in the first k rounds nothing is. It "
             "needs gradients at released points (gradient_at=public) for anything to be proven. Of messages that come "
-            "late see faults.delay",
+            "late see faults.delay"
         ),
     ] = 0
 
@@ -337,15 +326,13 @@ class Output(Struct, forbid_unknown_fields=True, frozen=True):
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
 
-    rounds: Annotated[int, Meta(ge=1, description="T, the horizon; default: as long as the data lasts")]
+    rounds: Annotated[Count, Meta(description="T, the horizon; default: as long as the data lasts")]
     seed: Annotated[
-        int,
+        SEED,
         Meta(
-            ge=0,
-            le=2**63 - 1,
             description="of data, their order, gradient noise, graphs and starts, alike in all runs that have it; and, "
             "with every setting that can change a message, of the noise, which so differs between runs that differ. "
-            "Whoever guesses it can draw that noise again: see noise.entropy, noise.key",
+            "Whoever guesses it can draw that noise again: see noise.entropy, noise.key"
         ),
     ]
     repeats: Annotated[

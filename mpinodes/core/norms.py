@@ -32,8 +32,7 @@ def shortened(v: Vector, most: float) -> Vector:
     unit, length, exponent = _scaled(v)
     if np.ldexp(length, exponent) <= most:
         return v
-    scaled: Vector = unit * (most / length)
-    return scaled
+    return np.asarray(unit * (most / length))
 
 
 def _scaled(v: Vector) -> tuple[Vector, float, int]:

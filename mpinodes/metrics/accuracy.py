@@ -10,16 +10,24 @@ from mpinodes.core.parts import Judged, Metric
 AVERAGE, LAST = 0, 1
 
 
-class _Accuracy(Metric):
+class OnASet(Metric):
+    """What average or last decisions are worth on a set of samples; of many deciders, their mean."""
+
     dims = ("horizon",)
-    unit = "share"
+    marks: ClassVar[str]  # the attribute of `Judged` that holds the values by set
     of: ClassVar[str]  # a set
     decision: ClassVar[int] = AVERAGE
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, where there is such a set."""
+        """Return the values, where there is such a set."""
+        by_set = getattr(run, self.marks)
         # The order of summation is that of all decisions at once.
-        return run.accuracy[self.of].mean(axis=2)[:, self.decision] if self.of in run.accuracy else None
+        return by_set[self.of].mean(axis=2)[:, self.decision] if self.of in by_set else None
+
+
+class _Accuracy(OnASet):
+    marks = "accuracy"
+    unit = "share"
 
 
 class Test(_Accuracy):

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from mpinodes.core.messages import Vector
-from mpinodes.core.parts import Judged, Metric
-from mpinodes.metrics.accuracy import AVERAGE, LAST
+from mpinodes.metrics.accuracy import LAST, OnASet
 
 
-class _Error(Metric):
-    dims = ("horizon",)
-    of: ClassVar[str]  # a set
-    decision: ClassVar[int] = AVERAGE
-
-    def judge(self, run: Judged) -> Vector | None:
-        """Its values, where there is such a set."""
-        return run.rmse[self.of].mean(axis=2)[:, self.decision] if self.of in run.rmse else None
+class _Error(OnASet):
+    marks = "rmse"
 
 
 class Test(_Error):

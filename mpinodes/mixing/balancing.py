@@ -22,10 +22,7 @@ ROUNDING = 1e-12
 class Balancing(Mixing):
     """Every agent says its w_j; the state is w_i."""
 
-    @property
-    def width(self) -> int:
-        """One scalar."""
-        return 1
+    width = 1
 
     def init(self, agent: int) -> float:
         """w_i(1): 1/n on Eulerian digraphs, else 1/Σ_j d_j, from which no weight becomes negative."""

@@ -9,27 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpinodes.core import Mixing, Neighborhood, Vector
+from mpinodes.core import Neighborhood, Vector
+from mpinodes.mixing.metropolis import Metropolis
 
 __all__ = ["LazyMetropolis"]
 
 
 @dataclass(frozen=True)
-class LazyMetropolis(Mixing):
-    """Every agent says its degree."""
-
-    anytime = True
-    undirected = True
-    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
-
-    @property
-    def width(self) -> int:
-        """One scalar."""
-        return 1
-
-    def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
-        """d_i."""
-        return (float(len(here.out_neighbors)),)
+class LazyMetropolis(Metropolis):
+    """Every agent says its degree, as with Metropolis weights."""
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """The weights of agent `here.agent`."""

@@ -20,11 +20,7 @@ class Metropolis(Mixing):
     anytime = True
     undirected = True
     under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
-
-    @property
-    def width(self) -> int:
-        """One scalar."""
-        return 1
+    width = 1
 
     def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
         """d_i."""

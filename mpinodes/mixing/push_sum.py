@@ -20,11 +20,7 @@ class PushSum(Mixing):
     anytime = True
     under_faults = "columns sum to 1, with what is under way: no mass is lost, and agents agree on the mean"
     hears = "each"
-
-    @property
-    def width(self) -> int:
-        """Two scalars."""
-        return 2
+    width = 2
 
     def init(self, agent: int) -> float:
         """w_i(1) = 1."""

@@ -99,8 +99,7 @@ class Costs:
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self._rounding[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
-        cost: Vector = self._draws[t] * shift
-        return cost
+        return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """ZCDP, inf where there is none."""

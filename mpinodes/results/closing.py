@@ -12,13 +12,11 @@ from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Metric
 from mpinodes.results import accounting, evaluator, faults, feedback, run_warnings, sources, theorems, timing
-from mpinodes.results.combining import Rules, combine, largest, least, same, spreads, total
+from mpinodes.results.combining import Json, Rules, combine, largest, least, same, spreads, total
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
 from mpinodes.results.warning import warn
-
-Json = dict[str, Any]
 
 FACTS: Rules = {
     "version": same, "name": same, "algorithm": same, "data": same, "partition": same, "decomposable": same,

@@ -8,7 +8,7 @@ the samples alone (Absil, Mahony, Sepulchre, "Optimization Algorithms on Matrix 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def _face(feasible: Set, x: Vector, gradient: Vector) -> tuple[Map, Vector]:
         free = ~((np.abs(x) >= feasible.radius * (1 - ON)) & (gradient * x < 0))
         return lambda v: v * free, multipliers
     held: list[tuple[slice, Vector]] = []
-    for block in _blocks(feasible):
+    for block in feasible.blocks if isinstance(feasible, ProductOfBalls) else [slice(None)]:
         part, size = x[block], float(np.linalg.norm(x[block]))
         pull = -float(gradient[block] @ part)
         if isinstance(feasible, Ball | ProductOfBalls) and size >= feasible.radius * (1 - ON) and pull > 0:
@@ -69,10 +69,6 @@ def _face(feasible: Set, x: Vector, gradient: Vector) -> tuple[Map, Vector]:
         return v
 
     return tangent, multipliers
-
-
-def _blocks(feasible: Set) -> Sequence[slice]:
-    return feasible.blocks if isinstance(feasible, ProductOfBalls) else [slice(None)]
 
 
 def _conjugate_gradients(times: Map, wanted: Vector) -> Vector:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
 from mpinodes.core import Setup
-from mpinodes.results.combining import Rules, same, total
-
-Json = dict[str, Any]
+from mpinodes.results.combining import Json, Rules, same, total
 
 RULES: Rules = {
     "asked": same, "weights": same, "sent": total, "lost": total, "late": total, "rounds_late": total,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mpinodes.core import Setup
 from mpinodes.losses.two_point import Directions
-
-Json = dict[str, Any]
+from mpinodes.results.combining import Json
 
 
 def told(setup: Setup, rounds: int) -> Json | None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from math import exp, isfinite
-from typing import Any
 
+from mpinodes.results.combining import Json
 from mpinodes.results.privacy_words import DIFFERENCE, number
-
-Json = dict[str, Any]
 
 LARGEST_ODDS = 1e4  # above which odds tell nothing any more
 

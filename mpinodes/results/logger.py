@@ -14,19 +14,17 @@ import numpy as np
 from mpinodes.bounds import bounds
 from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.checkpoints import LOGGER, Chunk, Keeper, Order
-from mpinodes.core.events import Events
 from mpinodes.core.keys import noise_name
 from mpinodes.losses.two_point import Directions
 from mpinodes.results import closing, journal, sources, theorems
 from mpinodes.results.accounting import Accounting
+from mpinodes.results.combining import Json
 from mpinodes.results.evaluator import Evaluator
 from mpinodes.results.progress import Progress
 from mpinodes.results.reading import Reader, Variable, events_in
 from mpinodes.results.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
 from mpinodes.results.siblings import headed, sharing
 from mpinodes.results.timing import Stopwatch
-
-Json = dict[str, Any]
 
 
 class Logger:
@@ -110,7 +108,7 @@ class Logger:
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
         state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
-        state |= {"sums": self._record.sums}
+        state |= {"sums": dict(self._record.sums)}
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property
@@ -124,7 +122,9 @@ class Logger:
         self._refuse_divergence(estimates)
         require_there(self._directory)
         told = self._evaluator.take(estimates)
-        self._record.append({**told, **_of_messages(events), **self._on_request(estimates, frames)})
+        columns = events.columns().items()
+        messages = {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in columns}
+        self._record.append({**told, **messages, **self._on_request(estimates, frames)})
         self._done += len(estimates)
         self._fitness += float(told["loss"].values.sum())
         self._progress.show(self._done, self._fitness / self._done)
@@ -188,11 +188,6 @@ def _rewrite(path: Path, text: str) -> None:
         began = path.stat().st_mtime
         write_text(path, text)
         os.utime(path, (began, began))
-
-
-def _of_messages(events: Events) -> Variables:
-    """Events and leakages."""
-    return {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in events.columns().items()}
 
 
 def _drawing(setup: Setup) -> Json:

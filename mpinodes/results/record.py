@@ -205,6 +205,11 @@ class Record:
 
     A kill at any moment leaves all that was written. Where many `rounds` are expected chunks are larger, for HDF5 has
     some 300 bytes in memory for each.
+
+    Attributes:
+        rounds: how many are on file.
+        waiting: the variables that were added since.
+        sums: the checksums of all rounds given so far, by variable: see `add_to_sums`.
     """
 
     def __init__(self, path: Path, agents: int, dimension: int, attributes: dict[str, Any], rounds: int = 0) -> None:
@@ -215,9 +220,9 @@ class Record:
         self._leave = weakref.finalize(self, _leave, self._file, self._disk)
         write_words(self._file, {k: v if isinstance(v, str) else json.dumps(v) for k, v in attributes.items()})
         self._file.attrs["version"] = VERSION
-        self._rounds = 0
-        self._waiting: list[Variables] = []
-        self._sums: dict[str, int] = {}
+        self.rounds = 0
+        self.waiting: list[Variables] = []
+        self.sums: dict[str, int] = {}
         self._bytes, self._written = 0, time.monotonic()
         # Looking a dataset up by its name costs as much as a small write to it.
         self._growing = {"round": add_dimension(self._file, "round", np.arange(0), self._chunk(8))}
@@ -250,26 +255,11 @@ class Record:
         record._path = path
         return record
 
-    @property
-    def rounds(self) -> int:
-        """How many are on file."""
-        return self._rounds
-
-    @property
-    def sums(self) -> dict[str, int]:
-        """Of all rounds given so far: see `add_to_sums`."""
-        return dict(self._sums)
-
-    @property
-    def waiting(self) -> list[Variables]:
-        """What was added since."""
-        return self._waiting
-
     def append(self, variables: Variables) -> None:
         """Add rounds to variables that are by round, the same ones every time; they are copied."""
         kept = {name: v._replace(values=np.array(v.values, np.float64, order="C")) for name, v in variables.items()}
-        self._waiting.append(kept)
-        add_to_sums(self._sums, kept)
+        self.waiting.append(kept)
+        add_to_sums(self.sums, kept)
         self._bytes += sum(v.values.nbytes for v in kept.values())
         seconds = time.monotonic() - self._written
         due = self._bytes > BYTES_AT_ONCE or seconds > SECONDS_BETWEEN_WRITES
@@ -286,11 +276,11 @@ class Record:
         Raises:
             OSError: there is no room; the file is as it was.
         """
-        if not self._waiting:
+        if not self.waiting:
             return
-        whole = joined(self._waiting)
-        self._waiting.clear()
-        start, end = self._rounds, self._rounds + len(next(iter(whole.values())).values)
+        whole = joined(self.waiting)
+        self.waiting.clear()
+        start, end = self.rounds, self.rounds + len(next(iter(whole.values())).values)
         whole["round"] = Variable(("round",), np.arange(start + 1, end + 1))
         self._has_lock()
         for name, variable in whole.items():
@@ -301,7 +291,7 @@ class Record:
             dataset.resize(end, axis=0)
             dataset[start:] = variable.values
         self._commit()
-        self._rounds, self._bytes, self._written = end, 0, time.monotonic()
+        self.rounds, self._bytes, self._written = end, 0, time.monotonic()
 
     def _commit(self) -> None:
         """Have on file what HDF5 was given, and leave the lock.
@@ -315,7 +305,7 @@ class Record:
             self._disk.commit()
         except OSError as error:
             if error.errno in NO_ROOM:
-                why = f"{os.strerror(error.errno)}; the record ends with round {self._rounds}"
+                why = f"{os.strerror(error.errno)}; the record ends with round {self.rounds}"
                 raise OSError(error.errno, why, str(self._path)) from None
             raise
         finally:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,14 +21,13 @@ from mpinodes.privacy.together import Together, other_data
 from mpinodes.results import sources
 from mpinodes.results.accounting import Accounting, together_section
 from mpinodes.results.closing import combined, conclude
+from mpinodes.results.combining import Json
 from mpinodes.results.logger import Logger
 from mpinodes.results.reading import RECORD, Reader, Variable, events_in, write_words
 from mpinodes.results.record import add_dimension, add_variable, draft_of, fresh_file, write_text
 from mpinodes.results.siblings import files_mark_of, headed
 from mpinodes.results.timing import Stopwatch
 from mpinodes.results.versions import VERSION
-
-Json = dict[str, Any]
 
 
 class Rounds(Protocol):

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
 from mpinodes.results import summary as words
+from mpinodes.results.combining import Json
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
     from mpinodes.results.report.reading import Drawn
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)

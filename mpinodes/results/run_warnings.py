@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import exp, inf, isfinite
-from typing import Any
 
+from mpinodes.results.combining import Json
 from mpinodes.results.findings import LARGEST_ODDS, SETS, marks
 from mpinodes.results.privacy_words import LARGE_DELTA
-
-Json = dict[str, Any]
 
 PRIVACY = {  # whose sentences stand in what a run says of privacy
     "no-noise": "messages carry no noise: nothing is kept private",

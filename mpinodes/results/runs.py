@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from mpinodes.core.errors import BadInput
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import run_warnings
+from mpinodes.results.combining import Json
 from mpinodes.results.summary import at
 from mpinodes.results.versions import VERSION, require_version
 
 if TYPE_CHECKING:
     import pandas
 
-Json = dict[str, Any]
 
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
@@ -188,10 +188,9 @@ def table(place: str | Path) -> pandas.DataFrame:
     import pandas
 
     runs = found([Path(place)])
-    rows = [{key: run.keys.get(key) for key in differing(runs)} for run in runs]
-    return pandas.DataFrame(
-        [{"run": str(run.place), **row, **run.results} for run, row in zip(runs, rows, strict=True)]
-    )
+    keys = differing(runs)
+    rows = [{"run": str(run.place), **{key: run.keys.get(key) for key in keys}, **run.results} for run in runs]
+    return pandas.DataFrame(rows)
 
 
 def warned(runs: Sequence[Run]) -> dict[str, str]:

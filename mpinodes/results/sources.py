@@ -11,15 +11,13 @@ import shutil
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from mpinodes import __version__
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup
-
-Json = dict[str, Any]
+from mpinodes.results.combining import Json
 
 NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"

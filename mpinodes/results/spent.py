@@ -8,7 +8,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,12 +23,11 @@ from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.results import sources
 from mpinodes.results.accounting import proven
+from mpinodes.results.combining import Json
 from mpinodes.results.privacy_words import number
 from mpinodes.results.reading import Reader, events_in
 from mpinodes.results.siblings import files_mark, files_mark_of, noise_of
 from mpinodes.results.versions import require_version
-
-Json = dict[str, Any]
 
 FIXED_BEFOREHAND = (
     "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
@@ -107,7 +105,8 @@ class Finished:
         same = [(found.pure, recorded["proven_pure"])]
         if found.rule == recorded["rule"] == "GDP":
             same.append((found.epsilon, recorded["proven"]))
-        if not all(np.isclose(a, _or_nan(b), rtol=1e-6, atol=0, equal_nan=True) for a, b in same):
+        now, then = np.array(same, float).T  # None is nan
+        if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
             raise BadInput("its data are not those that it was run on")
 
     def _by_summary(self, error: Exception) -> Cost:
@@ -184,10 +183,6 @@ def _finished(place: Path) -> Finished:
         raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
     job = place.resolve()
     return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _settings(e: Experiment) -> str:
@@ -294,22 +289,12 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
     rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
     width = max(28, *(len(who) for who, _ in rows))
-    return "\n".join(
-        [
-            f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}",
-            *(
-                f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}"
-                + (f"   by {p['rule']}" if p["rule"] != "unproven" else "")
-                for who, p in rows
-            ),
-            *textwrap.wrap(
-                " ".join([f"δ = {delta:g} of all together.", *said]),
-                100,
-                break_on_hyphens=False,
-                break_long_words=False,
-            ),
-        ]
-    )
+    lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
+    for who, p in rows:
+        rule = f"   by {p['rule']}" if p["rule"] != "unproven" else ""
+        lines.append(f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}{rule}")
+    remarks = " ".join([f"δ = {delta:g} of all together.", *said])
+    return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:

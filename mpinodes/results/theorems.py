@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, isfinite, nan
-from typing import Any
 
 import numpy as np
 
 from mpinodes.core import Bound
-from mpinodes.results.combining import first_words
+from mpinodes.results.combining import Json, first_words
 from mpinodes.results.reading import Variable
 from mpinodes.results.record import Variables
-
-Json = dict[str, Any]
 
 
 def variables(bounds: Sequence[Bound]) -> Variables:

@@ -86,10 +86,10 @@ def fork_with_others(words: list[str]) -> list[str]:
         return words
     founder, until = os.getpid(), time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        if line := _connected(where):
+        if line := _opened(where, listens=False):
             _hand_over(line, words)
             break
-        if server := _bound(where):
+        if server := _opened(where, listens=True):
             process = _forked()
             if process == 0:
                 return _Forks(server, founder).words()
@@ -119,21 +119,15 @@ def _forked() -> int | None:
         return None
 
 
-def _bound(address: bytes) -> socket | None:
-    server = socket(AF_UNIX, SOCK_SEQPACKET)
-    try:
-        server.bind(address)
-        server.listen(4096)
-    except OSError:
-        server.close()
-        return None
-    return server
-
-
-def _connected(address: bytes) -> socket | None:
+def _opened(address: bytes, listens: bool) -> socket | None:
+    """Return a socket that listens at an address, or is connected to it; None: it cannot."""
     line = socket(AF_UNIX, SOCK_SEQPACKET)
     try:
-        line.connect(address)
+        if listens:
+            line.bind(address)
+            line.listen(4096)
+        else:
+            line.connect(address)
     except OSError:
         line.close()
         return None

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -19,15 +18,13 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse, single_run
 from mpinodes.core.messages import Diverged
 from mpinodes.results.closing import without_infinity
-from mpinodes.results.combining import combine
+from mpinodes.results.combining import Json, combine
 from mpinodes.results.comparator import Comparator
 from mpinodes.results.evaluator import Evaluator, rules
 from mpinodes.results.reading import Reader
 from mpinodes.results.record import write_text
 from mpinodes.results.report import NOISE_FREE
 from mpinodes.simulation.lockstep import simulate
-
-Json = dict[str, Any]
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
 SHORT, LIGHT = 2000, 1e6  # rounds of agents, and numbers of the samples that these look at: half a second

@@ -173,7 +173,7 @@ class Pulse:
         under_way += self._signs.values()
         for pause in pauses(self._world.size):
             ahead = [rank for rank in self._peers if rank not in self._left]
-            if not ahead and _are_done(under_way):
+            if not ahead and all([request.Test() for request in under_way]):
                 break
             PRESENT.waiting = Waiting((), ahead)
             time.sleep(pause)
@@ -256,10 +256,6 @@ class Pulse:
         return Report(self._world.rank, os.getpid(), here.t if here else 0, seconds, when, tuple(waits_for))
 
 
-def _are_done(requests: list[MPI.Request]) -> bool:
-    return all([request.Test() for request in requests])
-
-
 class Place(NamedTuple):
     """Where a rank is."""
 
@@ -294,7 +290,8 @@ def in_words(reports: Iterable[Report], places: Sequence[Place]) -> str:
     busy = [report for report in told.values() if not report.waits_for]
     if busy:
         return "; ".join(
-            f"{_of(report, places)} has been at work of its own for {_how_long(report)}" for report in busy[:3]
+            f"{_name(report.rank, places)}{_round(report)} has been at work of its own for {_how_long(report)}"
+            for report in busy[:3]
         )
     awaited = {rank for report in told.values() for rank in report.waits_for}
     if silent := sorted(awaited - told.keys()):
@@ -331,10 +328,6 @@ def _listed(ranks: list[int], places: Sequence[Place], where: bool = True) -> st
     if len(ranks) > len(names):
         return f"{', '.join(names)} and {len(ranks) - len(names)} more"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _of(report: Report, places: Sequence[Place]) -> str:
-    return f"{_name(report.rank, places)}{_round(report)}"
 
 
 def _round(report: Report) -> str:

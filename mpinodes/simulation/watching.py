@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import inf, isnan, nan
 from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.results.accounting import claim
+from mpinodes.results.combining import Json
 from mpinodes.results.comparator import best
 from mpinodes.results.hindsight import left_out
 from mpinodes.results.privacy_words import number
 from mpinodes.results.record import is_held
 from mpinodes.results.regret import make_meter
 from mpinodes.simulation.budget import Nothing, events
-
-Json = dict[str, Any]
 
 SECONDS = 0.5  # between two looks at a directory
 SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them

@@ -15,10 +15,7 @@ __all__ = ["Complete"]
 class Complete(Periodic):
     """The complete graph: everybody hears everybody."""
 
-    @property
-    def title(self) -> str:
-        """Complete graph."""
-        return "complete graph"
+    title = "complete graph"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

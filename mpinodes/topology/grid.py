@@ -16,12 +16,8 @@ __all__ = ["Grid"]
 class Grid(Torus):
     """As the torus, but rows and columns end where they end."""
 
+    kind = "grid"
     line = "path"
-
-    @property
-    def title(self) -> str:
-        """With its sides."""
-        return "grid, {} × {}".format(*self.sides)
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -16,10 +16,7 @@ __all__ = ["Matchings"]
 class Matchings(EachRound):
     """In every round the agents meet in random pairs, as in gossip; an odd one sits out (Boyd et al. 2006)."""
 
-    @property
-    def title(self) -> str:
-        """Random matchings."""
-        return "random matching drawn anew each round"
+    title = "random matching drawn anew each round"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """A matching."""

@@ -31,6 +31,7 @@ class Torus(Periodic):
         Meta(description="of the grid, a divisor of agents; square: as near to a square as they can fill"),
     ] = "square"
 
+    kind: ClassVar[str] = "torus"
     line: ClassVar[str] = "ring"  # what it is with one row
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class Torus(Periodic):
     @property
     def title(self) -> str:
         """With its sides."""
-        return "torus, {} × {}".format(*self.sides)
+        return "{}, {} × {}".format(self.kind, *self.sides)
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

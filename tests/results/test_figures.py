@@ -96,7 +96,7 @@ def test_the_report_command_writes_what_a_paper_takes_too(tmp_path, capsys):
 
 
 def test_labels_are_apart_even_where_all_curves_end_at_the_top():
-    _, axes = drawing.axes()
+    axes = drawing.axes()
     axes.plot([1, 2], [0, 1])
     axes.set_ylim(0, 1)
     drawing.at_the_end(axes, 2.0, [(1.0, f"curve {k}", "black") for k in range(6)])
@@ -106,7 +106,7 @@ def test_labels_are_apart_even_where_all_curves_end_at_the_top():
 
 
 def test_a_curve_that_leaves_logarithmic_axes_says_how_far_down_it_goes():
-    _, axes = drawing.axes()
+    axes = drawing.axes()
     axes.plot([1, 2, 3], [5.0, 1e-20, 4.0])
     axes.set_yscale("log")
     drawing.log(axes, "y")

@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mpinodes.auditing.checks.alone import elsewhere
 from mpinodes.auditing.checks.faults import Fault, Report
-from mpinodes.auditing.checks.limits import over_mpi, without_noise
+from mpinodes.auditing.checks.limits import finite, over_mpi, without_noise
 from mpinodes.auditing.checks.purity import purity
 from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
@@ -44,8 +42,6 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             _take(report, "messages without noise", run, partial(without_noise, run), size)
         try:
             statements(run, seed, report)
-        except BadInput as error:
-            report.take("", [_failed(run.what, error)], 0)
         except Exception as error:
             report.take("", [_failed(run.what, error)], 0)
     if not runs:
@@ -91,7 +87,7 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
         except Exception as error:
             report.take("", [_failed(what, error)], 0)
             continue
-        report.take("experiments", _finite(run))
+        report.take("experiments", finite(run))
         yield run
 
 
@@ -111,12 +107,3 @@ def _on_some_graph(what: str, asked: Tree) -> Run:
             with suppress(BadInput, Diverged):
                 return made(what, compose(other, ranks=None))
         raise
-
-
-def _finite(run: Run) -> Iterable[Fault]:
-    bad = ~np.isfinite(run.decisions).all(axis=2)
-    if bad.any():
-        t, i = np.argwhere(bad)[0].tolist()
-        yield Fault(
-            "a decision that is not finite", f"{run.what}: agent {i}, round {t + 1}", "decisions are finite numbers"
-        )

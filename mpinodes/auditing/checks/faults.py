@@ -69,12 +69,10 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         return (type(value).__name__, value)
     if isinstance(value, float):
         return ("float", struct.pack("d", value))
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype.hasobject:
             return ("array", value.shape, image(value.tolist(), depth - 1))
         return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, np.generic):
-        return ("array", value.dtype.str, (), value.tobytes())
     if isinstance(value, Draws):  # the same at every round, whatever was asked of it
         return ("Draws", value.origin)
     if depth == 0 or isinstance(value, (type, types.ModuleType)):
@@ -91,7 +89,7 @@ def _inside(value: Any, depth: int) -> Any:
     if isinstance(value, (set, frozenset)):
         return (name, *sorted((image(inner, depth) for inner in value), key=repr))
     if isinstance(value, types.FunctionType):
-        cells = [_content(cell) for cell in value.__closure__ or ()]
+        cells = [None if cell == types.CellType() else cell.cell_contents for cell in value.__closure__ or ()]
         kept = (cells, value.__defaults__, value.__kwdefaults__, vars(value))
         return ("function", value.__qualname__, image(kept, min(depth, 4)))
     if isinstance(value, functools.partial):
@@ -107,13 +105,6 @@ def _reduced(value: Any) -> Any:
     try:
         return image(value.__reduce_ex__(2)[1:], 6)
     except Exception:  # what cannot be pickled
-        return None
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
         return None
 
 

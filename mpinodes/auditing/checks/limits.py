@@ -20,16 +20,20 @@ from mpinodes.core import Query
 FEW = 6  # rounds over MPI
 
 
+def finite(run: Run) -> list[Fault]:
+    """Return a fault where a decision is not finite."""
+    bad = np.argwhere(~np.isfinite(run.decisions).all(axis=2))
+    where = [f"{run.what}: agent {i}, round {t + 1}" for t, i in bad[:1].tolist()]
+    return [Fault("a decision that is not finite", place, "decisions are finite numbers") for place in where]
+
+
 def without_noise(run: Run) -> Iterator[Fault]:
     """Without noise a release is the clean value, and decisions are finite."""
     e = run.setup.experiment
     privacy = msgspec.structs.replace(e.privacy, epsilon="inf")
     clean = made(f"{run.what}, no noise", rebuilt(run.setup, msgspec.structs.replace(e, privacy=privacy)))
-    if not np.isfinite(clean.decisions).all():
-        t, i = np.argwhere(~np.isfinite(clean.decisions).all(axis=2))[0].tolist()
-        yield Fault(
-            "a decision that is not finite", f"{clean.what}: agent {i}, round {t + 1}", "decisions are finite numbers"
-        )
+    if faults := finite(clean):
+        yield from faults
         return
     for i in clean.agents:
         for call in Walk(clean.fresh(), clean.frames, i).calls(len(clean.frames)):

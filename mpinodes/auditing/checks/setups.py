@@ -120,16 +120,12 @@ def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tr
     corners = rng.choice([-1.0, 1.0], (rows, wide))
     inner = np.where(rng.random((rows, 1)) < 0.5, corners, rng.uniform(-1, 1, (rows, wide)))
     labels = rng.choice([-1.0, 1.0], rows)
-    everything = [
-        ("far", write(folder, "far", edge, mixed), "real", d),
-        ("distant", write(folder, "distant", edge, distant), "real", d),
-        ("quiet", write(folder, "quiet", edge, quiet), "real", d),
-        ("labels", write(folder, "labels", inner, labels), "labels", wide),
-        ("wide", write(folder, "wide", inner, distant), "real", wide),
-    ]
+    samples = {"far": (edge, mixed), "distant": (edge, distant), "quiet": (edge, quiet), "labels": (inner, labels)}
+    samples["wide"] = inner, distant
+    fixed = {"name": "file", "bound": 1.0, "shuffle": False, "batch": 1}
     data = {
-        name: {"data": {"name": "file", "file": file, "targets": kind, "bound": 1.0, "shuffle": False, "batch": 1}}
-        for name, file, kind, _ in everything
+        name: {"data": fixed | {"file": write(folder, name, *of), "targets": "labels" if name == "labels" else "real"}}
+        for name, of in samples.items()
     }
     small = edge[: 8 * (n + 1)], mixed[: 8 * (n + 1)]
     data["few"] = merge(data["far"], {"data": {"file": write(folder, "few", *small), "epochs": 4}})

@@ -167,11 +167,11 @@ def _name(called: Any) -> str:
 def _judged(name: str, caller: FrameType) -> str:
     """The fault that a call is; empty: none."""
     module = name.rpartition(".")[0]
-    if name in BY_NAME and (name != "builtins.id" or _from_user(caller)):
+    if name in BY_NAME and (name != "builtins.id" or _is_part(caller)):
         return BY_NAME[name]
     if _within(module, RANDOM) or name.endswith(".rvs"):
         return "own random draw"
-    if not _from_user(caller) and not _within(str(caller.f_globals.get("__name__")), OUTSIDE + CLOCK):
+    if not _is_part(caller) and not _within(str(caller.f_globals.get("__name__")), OUTSIDE + CLOCK):
         return ""
     if _within(module, CLOCK):
         return "a clock is read"
@@ -180,10 +180,6 @@ def _judged(name: str, caller: FrameType) -> str:
     if _within(module, OUTSIDE) or (module == "builtins" and name.rpartition(".")[2] in BUILTINS):
         return "the world outside is touched"
     return ""
-
-
-def _from_user(caller: FrameType) -> bool:
-    return _is_part(caller)
 
 
 def _within(module: str, modules: tuple[str, ...]) -> bool:

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from mpinodes.results.combining import Json
 from mpinodes.results.report.reading import Values
-
-Json = dict[str, Any]
 
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
@@ -44,10 +43,9 @@ def style() -> Iterator[None]:
         yield
 
 
-def axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+def axes(width: float = 6.4, height: float = 3.8) -> Axes:
+    """Return one pair of axes in a figure of its own."""
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def pair(width: float = 9.6, height: float = 4.0) -> tuple[Figure, tuple[Axes, Axes]]:
@@ -71,14 +69,6 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = values.min(rest).values, values.max(rest).values
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
-
-
-def legend(axes: Axes) -> None:
-    """Below the axes, where it hides no curve."""
-    found, words = axes.get_legend_handles_labels()
-    columns = 1 if max(map(len, words), default=0) > WIDE else 2
-    if found and isinstance(axes.figure, Figure):
-        axes.figure.legend(handles=found, loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -> None:
@@ -109,11 +99,18 @@ def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -
         )  # fmt: skip
 
 
-def title(axes: Axes, summary: Json, what: str) -> None:
-    """What it shows, of which run."""
+def finished(axes: Axes, summary: Json, what: str) -> Figure:
+    """Return the figure of some axes, with a title of what they show and of which run, and a legend below them."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
     repeats = f", {summary['repeats']} seeds" if "repeats" in summary else ""
     agents = "1 agent" if summary["agents"] == 1 else f"{summary['agents']} agents"
     axes.set_title(f"{what}\n{summary['algorithm']} on {summary['data']}, {agents}{repeats}", fontsize=9)
+    curves, words = axes.get_legend_handles_labels()
+    if curves:
+        columns = 1 if max(map(len, words)) > WIDE else 2
+        figure.legend(handles=curves, loc="outside lower center", ncols=columns, fontsize=8)
+    return figure
 
 
 LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding

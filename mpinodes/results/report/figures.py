@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,13 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mpinodes.results import privacy_words
+from mpinodes.results.combining import Json
 from mpinodes.results.report import drawing
 from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.results.report.graph import topology
 from mpinodes.results.report.reading import Drawn, Values
 from mpinodes.results.summary import BOUNDED, estimated
-
-Json = dict[str, Any]
 
 SILENT = "running mean, same run without noise"
 
@@ -65,7 +64,7 @@ def _saved(figure: Figure, path: Path, vector: bool) -> Path:
 
 def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
     """A metric that was asked for, by round or horizon; of agents their range and mean."""
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     values = data[metric["variable"]]
     along = data["horizon" if "horizon" in values.dims else "round"]
     t = along.values
@@ -79,16 +78,14 @@ def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
     drawing.line(axes, t, values, NETWORK, label=metric["label"])
     drawing.log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
     axes.set(xlabel="rounds", ylabel=metric["label"] + " (%)" * (metric["unit"] == "share"))
-    drawing.title(axes, summary, metric["label"])
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, metric["label"])
 
 
 def regret(data: Drawn, summary: Json) -> Figure | None:
     """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
     if "network_regret" not in data:
         return None
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     t = data["horizon"].values
     least = np.inf
     if "agent_regret" in data and summary["agents"] > 1:
@@ -113,9 +110,7 @@ def regret(data: Drawn, summary: Json) -> Figure | None:
     drawing.log(axes, "x", *(() if plain else ("y",)))
     _bounds(axes, data, summary)
     axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")
-    drawing.title(axes, summary, f"Regret per round, against the best fixed decision{' (0)' * plain}")
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, f"Regret per round, against the best fixed decision{' (0)' * plain}")
 
 
 def _bounds(axes: Axes, data: Drawn, summary: Json) -> None:
@@ -133,22 +128,20 @@ def gap(data: Drawn, summary: Json) -> Figure | None:
     """Optimality gap of the agents' average or last decisions, of offline methods."""
     if "optimality_gap" not in data:
         return None
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     t, found = data["horizon"].values, data["optimality_gap"]
     drawing.band(axes, t, found, label="agents, least to most")
     drawing.line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
     drawing.log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
     axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary['judged']} decision")
-    drawing.title(axes, summary, "Optimality gap")
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, "Optimality gap")
 
 
 def error(data: Drawn, summary: Json) -> Figure | None:
     """Squared distance to the best fixed decision, of the mean decision and of each agent's, with its bounds."""
     if "decision_error" not in data or not float(data["decision_error"].max()) > 0:
         return None
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     t, each = data["horizon"].values, data["agent_decision_error"]
     drawing.band(axes, t, each, label="agents, least to most")
     drawing.line(axes, t, data["decision_error"], NETWORK, marker="o", ms=3, label="mean decision")
@@ -158,22 +151,18 @@ def error(data: Drawn, summary: Json) -> Figure | None:
         drawing.line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=label)
     drawing.log(axes, "x", "y")
     axes.set(xlabel="rounds", ylabel=f"‖{summary['judged']} decision − best‖²")
-    drawing.title(axes, summary, "Distance to the best decision")
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, "Distance to the best decision")
 
 
 def training(data: Drawn, summary: Json) -> Figure | None:
     """Training loss of every round, of losses that stay the same."""
     if "training_loss" not in data:
         return None
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     drawing.line(axes, data["round"].values, data["training_loss"], NETWORK, label="at each agent's own decision")
     axes.set(xlabel="round", ylabel="training loss L(t)")
     drawing.log_or_plain(axes, data["training_loss"].values)
-    drawing.title(axes, summary, "Training loss of every round")
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, "Training loss of every round")
 
 
 def privacy(data: Drawn, summary: Json) -> Figure | None:
@@ -289,7 +278,7 @@ def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
     test, train = of.name, f"{of.name}_train"
     if test not in data and train not in data:
         return None
-    figure, axes = drawing.axes()
+    axes = drawing.axes()
     t = data["horizon"].values
     if test in data:
         running, last = of.factor * data[test], of.factor * data[f"{of.name}_last"]
@@ -307,6 +296,4 @@ def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
         axes.axhline(of.factor * naive, color=AGENT, ls=":", label=of.naive)
     drawing.log(axes, "x")
     axes.set(xlabel="rounds", ylabel=of.label)
-    drawing.title(axes, summary, of.title)
-    drawing.legend(axes)
-    return figure
+    return drawing.finished(axes, summary, of.title)

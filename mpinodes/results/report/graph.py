@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from mpinodes.results.combining import Json
 from mpinodes.results.report.drawing import NETWORK
 from mpinodes.results.report.reading import Drawn
-
-Json = dict[str, Any]
 
 INK = "#444444"
 

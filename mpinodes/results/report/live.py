@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.results.report.reading import Drawn, Values
-
-Json = dict[str, Any]
+from mpinodes.results.combining import Json
+from mpinodes.results.report.reading import Drawn
 
 MOST = 30  # agents that have curves of their own
 
@@ -76,12 +75,9 @@ def _curves(data: Drawn, quantity: Quantity, name: str, variable: str) -> list[J
         values = values.mean("repeat")
     values = quantity.factor * values
     if "agent" not in values.dims:
-        return [{"name": name, "agent": None, "values": _plain(values)}]
-    columns = values.values.T[:MOST]
-    return [
-        {"name": f"{name} {i}", "agent": i, "values": _plain(Values(("horizon",), column))}
-        for i, column in enumerate(columns)
-    ]
+        return [{"name": name, "agent": None, "values": _plain(values.values)}]
+    columns = enumerate(values.values.T[:MOST])
+    return [{"name": f"{name} {i}", "agent": i, "values": _plain(column)} for i, column in columns]
 
 
 def _silent(silent: Json, quantity: Quantity) -> list[Json]:
@@ -89,15 +85,9 @@ def _silent(silent: Json, quantity: Quantity) -> list[Json]:
     if variable not in silent:
         return []
     values = np.array(silent[variable]) / (np.array(silent["horizon"]) if quantity.per_round else 1.0)
-    return [
-        {
-            "name": f"{name}, without noise",
-            "agent": None,
-            "values": _plain(Values(("horizon",), quantity.factor * values)),
-        }
-    ]
+    return [{"name": f"{name}, without noise", "agent": None, "values": _plain(quantity.factor * values)}]
 
 
-def _plain(values: Values) -> list[float | None]:
-    """For JSON, which has neither infinity nor what is no number."""
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.values.tolist()]
+def _plain(values: np.ndarray) -> list[float | None]:
+    """Return numbers for JSON, which has neither infinity nor what is no number."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mpinodes.results import faults, feedback, findings, privacy_words, run_warnings
 from mpinodes.results import summary as words
+from mpinodes.results.combining import Json
 from mpinodes.results.record import write_text
 from mpinodes.results.timing import PARTS
-
-Json = dict[str, Any]
 
 HERE = Path(__file__).parent
 SAME_BITS = "Saved as a file, this runs again to the same bits."

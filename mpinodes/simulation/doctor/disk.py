@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from mpinodes.simulation.doctor.report import Line
 
-__all__ = ["Trial", "try_folder"]
-
 TRIED = 1_000_000  # bytes
 REMEDY = {
     errno.ENOSPC: "make room, or write elsewhere (output.dir)",

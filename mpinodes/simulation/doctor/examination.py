@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from mpinodes.simulation.doctor.supervised import Stage
 
-__all__ = ["examine"]
-
 
 def examine(folder: Path, version: str, limit: float, stage: Stage) -> int:
     """Say what is found, from rank 0; returns the exit code.

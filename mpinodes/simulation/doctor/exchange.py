@@ -14,8 +14,6 @@ from mpinodes.core.messages import HEADER
 from mpinodes.simulation.doctor.report import Line, most, span
 from mpinodes.simulation.network import Wait, assemble, make_wait, share_core
 
-__all__ = ["Bell", "about_hosts", "about_rounds", "hear", "measure_hosts", "measure_rounds", "silent_links"]
-
 DIMENSIONS = (64, 784)
 SECONDS = 0.35  # of each of three measurements
 WARM = 20  # rounds
@@ -102,7 +100,8 @@ def silent_links(world: MPI.Comm, limit: float) -> list[int]:
 
 def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
     """Rounds of all ranks, and where they outnumber the `cores` of rank 0's host, of as many as it has."""
-    ranks = _ranks_here(world)
+    host = os.uname().nodename
+    ranks = world.allgather(host).count(host)
     share_core(ranks, gives_way=True)
     wait = make_wait(world, ranks)
     paces = {d: _pace(world, d, wait) for d in DIMENSIONS}
@@ -114,12 +113,6 @@ def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
     some.Free()
     assemble(world)
     return Pace(paces, (len(few), pace))
-
-
-def _ranks_here(comm: MPI.Comm) -> int:
-    """How many ranks are on this host."""
-    host = os.uname().nodename
-    return comm.allgather(host).count(host)
 
 
 def _few(world: MPI.Comm, cores: int) -> set[int] | None:

@@ -22,18 +22,6 @@ from mpinodes.simulation.doctor.leftovers import SHM, leftovers
 from mpinodes.simulation.doctor.report import Line, most
 from mpinodes.simulation.launching import take_turns
 
-__all__ = [
-    "Host",
-    "Rank",
-    "about_blas",
-    "about_clock",
-    "about_cores",
-    "about_memory",
-    "about_slice",
-    "about_start",
-    "about_versions",
-]
-
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 SLICE = 100_000  # nanoseconds, the shorter one that `mpinodes.simulation.network` asks for
 MEGABYTE = 1e6

@@ -14,8 +14,6 @@ from types import ModuleType
 from mpinodes.simulation.doctor.report import Line
 from mpinodes.simulation.launching import Launcher
 
-__all__ = ["about_launcher", "about_library", "advice_to_start", "library", "load"]
-
 MPICH, OPEN_MPI = "MPICH", "Open MPI"
 FAMILY = {"HYDRA": MPICH, "MPICH": MPICH, "MVAPICH": MPICH, "Intel": MPICH, OPEN_MPI: OPEN_MPI, "prte": OPEN_MPI}
 SLURM_TYPE = {MPICH: "pmi2", OPEN_MPI: "pmix"}

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["SHM", "leftovers"]
-
 SHM = Path("/dev/shm")
 # MPICH: its ranks' segment, and the host's description that its proxy keeps; UCX: what transports share; Open MPI:
 # a rank's segment, and mpirun's session. All hold open or map what is theirs as long as they live.

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 
 from mpinodes.simulation.launching import plain
 
-__all__ = ["Line", "Report", "most", "span"]
-
 WIDTH = 110
 NOTHING, SOMETHING = 0, 1  # to mend: the exit codes
 

@@ -19,8 +19,6 @@ from typing import IO, NamedTuple
 from mpinodes.simulation.doctor.report import NOTHING, SOMETHING, Line
 from mpinodes.simulation.launching import INTERRUPTED, Launcher, end_with_parent, first_of_host
 
-__all__ = ["Stage", "supervised"]
-
 BEGINNING = "starting MPI"
 
 Stage = Callable[[str], None]  # what is told what the work is at
