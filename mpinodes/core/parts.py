@@ -455,7 +455,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the largest rank that the Hessian of a sample's loss can have; unless stated, that of any matrix."""
+        """Return the largest rank of a sample's Hessian, less what is the same for all samples; unless stated, the full."""
         return dimension
 
     @classmethod

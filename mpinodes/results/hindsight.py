@@ -31,7 +31,7 @@ def left_out(setup: Setup, meter: Meter) -> str:
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
     """Return about how long all horizons take on one core, from counts alone, so that all machines decide alike.
 
-    Losses with kinks take long on many samples of many features (fitted: 500 to 100,000 samples, 10 to 1000 features).
+    Losses with kinks take long on many samples of many features (fitted: 500 to 25,000 samples, 10 to 100 features).
     The others take no longer than a part of the rounds.
     """
     kind, shares, d = meter.kind, setup.stream.shares, setup.dimension
