@@ -455,7 +455,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the largest rank of a sample's Hessian, less what is the same for all samples; unless stated, the full."""
+        """Return the largest rank of a sample's Hessian, less what all samples share; unless stated, the full one."""
         return dimension
 
     @classmethod
