@@ -26,7 +26,11 @@ LEAVE_TAKING = 60  # seconds
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
 LONGEST = 480  # characters of a line that is said
-SHM, RANK_TAKES = "/dev/shm", 6_500_000  # where MPI's ranks share memory, and bytes of a rank under UCX, as measured
+SHM = "/dev/shm"  # where MPI's ranks share memory
+RANK_TAKES, ONE_TAKES = (
+    6_500_000,
+    20_000_000,
+)  # bytes, under UCX, as measured: of each of many ranks, and of a single one
 
 
 class Origin(NamedTuple):
@@ -229,13 +233,14 @@ def shared_memory_lacks() -> str:
 
     All ranks must get the same answer while others already take their part, so that the size decides, not what is free.
     """
-    needed = RANK_TAKES * min(_ranks_here(), MANY)
+    ranks = _ranks_here() or int(launcher() is None)
+    needed = max(ONE_TAKES, RANK_TAKES * min(ranks, MANY)) if ranks else 0
     size = os.statvfs(SHM).f_blocks * os.statvfs(SHM).f_frsize if os.access(SHM, os.W_OK) else 0
     if size >= needed or sys.platform != "linux":
         return ""
     return (
         f"{SHM} has {size / 1e6:.0f} MB that can be written, and MPI may take {needed / 1e6:.0f} MB there for "
-        f"{_ranks_here()} ranks, and crash without: give it more (docker run --shm-size=1g)"
+        f"{ranks} rank{'s' * (ranks > 1)}, and crash without: give it more (docker run --shm-size=1g)"
     )
 
 
