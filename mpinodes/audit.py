@@ -206,10 +206,7 @@ def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def report(
-    asked: dict[str, Any],
-    directory: Path,
-    folder: Path,
-    play: Callable[[list[tuple[Probe, Canary]]], list[Vector]],
+    asked: dict[str, Any], directory: Path, folder: Path, play: Callable[[list[tuple[Probe, Canary]]], list[Vector]]
 ) -> int:
     """Examine the run, have the games played, and print what was found; returns the exit code."""
     from mpinodes.auditing.settings import tried

@@ -26,9 +26,7 @@ def _arguments() -> QuietParser:
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="for all of it; default: 60, and 1 a rank")
     parser.add_argument(
-        "--leftovers",
-        action="store_true",
-        help="only print what aborted MPI jobs of yours left on this host",
+        "--leftovers", action="store_true", help="only print what aborted MPI jobs of yours left on this host"
     )
     parser.add_argument("--help", action="store_true", help="print this")
     return parser

@@ -37,19 +37,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core import (
-    RELEASED,
-    Algorithm,
-    Bound,
-    Horizons,
-    Inbox,
-    Loss,
-    Neighborhood,
-    Setup,
-    Solve,
-    Start,
-    Vector,
-)
+from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Setup, Solve, Start, Vector
 
 __all__ = ["ADMM"]
 

@@ -73,14 +73,7 @@ class HuangDP(Algorithm[State]):
         l2 = self.run.grad_sensitivity[here.agent]
         l1 = sqrt(len(s.x)) * l2
         noised = l1 * self.first_step * p**t / (p - q)
-        return Query(
-            s.x,
-            l1=l1 * self.gamma(t),
-            l2=l2 * self.gamma(t),
-            uses=t,
-            leaks=RELEASED,
-            calibration=noised,
-        )
+        return Query(s.x, l1=l1 * self.gamma(t), l2=l2 * self.gamma(t), uses=t, leaks=RELEASED, calibration=noised)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """x_i."""

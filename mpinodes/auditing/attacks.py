@@ -124,8 +124,7 @@ def infer(known: Known, penalty: float | Vector) -> Vector:
     fixed, pull = _sides(known)
     eta = np.broadcast_to(penalty, len(fixed))[:, None]
     weights = (known.noise_rate[:, None] / eta) ** 2
-    means: Vector = np.cumsum(weights * (eta * pull - fixed), axis=0) / np.cumsum(weights, axis=0)
-    return means
+    return np.asarray(np.cumsum(weights * (eta * pull - fixed), axis=0) / np.cumsum(weights, axis=0))
 
 
 def fit_growth(known: Known, first: float) -> float:
@@ -161,8 +160,7 @@ def fit_growth(known: Known, first: float) -> float:
 
 def cosine(estimates: Vector, sample: Vector) -> Vector:
     """Cosines of (..., d) estimates with y x of the sample, (d,)."""
-    cosines: Vector = estimates @ sample / (np.linalg.norm(estimates, axis=-1) * np.linalg.norm(sample))
-    return cosines
+    return np.asarray(estimates @ sample / (np.linalg.norm(estimates, axis=-1) * np.linalg.norm(sample)))
 
 
 def _sides(known: Known) -> tuple[Vector, Vector]:
@@ -181,8 +179,7 @@ def _sides(known: Known) -> tuple[Vector, Vector]:
 def _gradient(known: Known, f: Vector) -> Vector:
     """∇O⁻(f)."""
     slopes = Logistic.slope(known.features @ f, known.labels)
-    gradient: Vector = known.weight / (len(slopes) + 1) * (slopes @ known.features) + known.regularizer * f
-    return gradient
+    return np.asarray(known.weight / (len(slopes) + 1) * (slopes @ known.features) + known.regularizer * f)
 
 
 def _spectra(known: Known) -> Vector:

@@ -83,10 +83,8 @@ def _own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
         return
     if batch == "all":
         flipped = {"problem": {"average": not e.problem.average}}
-        yield (
-            "its own sizes, sums or averages",
-            merge(tree, always, {"rounds": rounds}, flipped, _data(own, folder, seed, batch, rounds, tree)),
-        )
+        data = _data(own, folder, seed, batch, rounds, tree)
+        yield "its own sizes, sums or averages", merge(tree, always, {"rounds": rounds}, flipped, data)
         return
     other = BATCH if batch != BATCH else BATCH + 1
     data = _data(own, folder, seed, other, rounds, tree)
@@ -139,7 +137,5 @@ def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
             asked = merge(asked, brief, {"algorithm": chosen, "privacy": privacy})
             yield what, asked
             if what == "batches":  # averages, of weight 2
-                yield (
-                    "sums, weighted",
-                    merge(asked, {"data": {"batch": 2}, "problem": {"average": False, "weight": 3.0}}),
-                )
+                weighted = {"average": False, "weight": 3.0}
+                yield "sums, weighted", merge(asked, {"data": {"batch": 2}, "problem": weighted})

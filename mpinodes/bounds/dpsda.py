@@ -23,15 +23,7 @@ from math import expm1, inf, log, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import (
-    bound,
-    clipped,
-    first_broken,
-    largest_gradient,
-    noise_scales,
-    terms,
-    unclipped,
-)
+from mpinodes.bounds.constants import bound, clipped, first_broken, largest_gradient, noise_scales, terms, unclipped
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.schedules import InverseSqrt
@@ -76,7 +68,7 @@ def _broken(setup: Setup, weights: Weights) -> str:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    n, phi = setup.topology.agents, weights.least
+    n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
     slow = -expm1(log(theta) / b)  # 1 − θ_B
@@ -85,12 +77,11 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
         "checked": (1 - slow) / (theta**2 * slow),
         "checked, own mixing": max(1.0, weights.sums().entries) if weights.sums_to_one(axis=0) else inf,
     }
-    return {how: _constant(setup, lambda lip, s, k=k: _q_3(setup, lip, s, k)) for how, k in constants.items()}  # type: ignore[misc]
 
+    def q(k: float) -> Callable[[float, float], float]:
+        return lambda lip, s: 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
 
-def _q_3(setup: Setup, lip: float, s: float, k: float) -> float:
-    n, d = setup.topology.agents, setup.dimension
-    return 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
+    return {how: _constant(setup, q(k)) for how, k in constants.items()}
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:

@@ -14,20 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from mpinodes.config import registry
+from mpinodes.config import registry, requirements
 from mpinodes.config.building import Classes, assembled, loss_of, make_loss_of, stream_of, topology_of
 from mpinodes.config.defaults import filled_in
 from mpinodes.config.metrics import metrics_of
-from mpinodes.config.requirements import (
-    require_adjacency,
-    require_faults,
-    require_feedback,
-    require_fit,
-    require_labels,
-    require_mechanism,
-    require_set,
-    require_view,
-)
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
 from mpinodes.core.parts import Setup, Stream
@@ -57,18 +47,18 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     graph = topology_of(tree["topology"], tree["seed"])
     loss = loss_of(tree["problem"])
     stream = stream_of(tree["data"], tree["seed"], graph.agents, make_loss_of(loss, problem, privacy))
-    require_labels(loss, stream, tree)
+    requirements.require_labels(loss, stream, tree)
     tree["rounds"] = _rounds(tree, stream)
     experiment = _typed(tree)
-    require_view(experiment, graph.agents)
+    requirements.require_view(experiment, graph.agents)
     classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
-    require_adjacency(experiment)
-    require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
-    require_set(classes.algorithm, experiment)
-    require_faults(classes.algorithm, experiment)
-    require_feedback(classes.algorithm, experiment)
+    requirements.require_adjacency(experiment)
+    requirements.require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
+    requirements.require_set(classes.algorithm, experiment)
+    requirements.require_faults(classes.algorithm, experiment)
+    requirements.require_feedback(classes.algorithm, experiment)
     setup = assembled(experiment, classes, graph, stream)
-    connected_over = require_fit(setup, ranks)
+    connected_over = requirements.require_fit(setup, ranks)
     for r in range(1, experiment.repeats):  # a graph drawn from another seed
         facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
     return replace(setup, connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))

@@ -56,6 +56,10 @@ class Sized(Set):
 
     radius: float
 
+    def diameter(self, d: int) -> float:
+        """2 · radius."""
+        return 2 * self.radius
+
     def within(self, margin: float) -> Self:
         """(1 − margin/radius)𝒳."""
         return replace(self, radius=self.radius - margin)
@@ -82,10 +86,6 @@ class Ball(Sized):
 
     by_blocks = False
 
-    def diameter(self, d: int) -> float:
-        """2 · radius."""
-        return 2 * self.radius
-
     def project(self, x: Vector) -> Vector:
         """X scaled back to the sphere where it lies outside."""
         return shortened(x, self.radius)
@@ -100,10 +100,6 @@ class ProductOfBalls(Sized):
     """‖x_B‖₂ ≤ radius for the block B of every agent."""
 
     blocks: Sequence[slice]
-
-    def diameter(self, d: int) -> float:
-        """2 · radius."""
-        return 2 * self.radius
 
     def project(self, x: Vector) -> Vector:
         """Each block projected to its own ball."""

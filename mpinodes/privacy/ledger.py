@@ -82,7 +82,11 @@ class Unlisted:
 
 
 class Costs:
-    """What release t costs if it changes by δ, for vectors of releases and changes."""
+    """What release t costs if it changes by δ, for vectors of releases and changes.
+
+    Attributes:
+        roundings: by release, what rounding adds to its L1 and its L2 change.
+    """
 
     def __init__(self, events: Events) -> None:
         self._kind, self._scale, self._draws = events.kind.ravel(), events.scale.ravel(), events.draws.ravel()
@@ -91,19 +95,19 @@ class Costs:
         if not self._dimension:
             self._kind = np.where(by_norm, Kind.PURE, self._kind)
         rounding_l2 = events.rounding_l2.ravel()
-        self._rounding = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
+        self.roundings = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Pure ε, inf where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self._rounding[0][t]) / self._scale[t])
+            shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """ZCDP, inf where there is none."""
-        shift = shift_rho(np.where(delta == 0, 0.0, delta + self._rounding[1][t]), self._scale[t])
+        shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self._kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self._kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
@@ -118,11 +122,6 @@ class Costs:
         rho = self._draws * shift_rho(np.ones(len(shift)), self._scale)
         rho = np.where(self._kind == Kind.GAMMA_NORM, rho / max(self._dimension, 1), rho)
         return shift, np.where(self._kind == Kind.PURE, pure_rho(shift), rho)
-
-    @property
-    def roundings(self) -> tuple[Vector, Vector]:
-        """By release, what rounding adds to its L1 and its L2 change."""
-        return self._rounding
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""

@@ -359,12 +359,7 @@ class Recursive(Ledger):
     """
 
     def __init__(
-        self,
-        events: History,
-        uses: Uses | Unlisted,
-        facts: Facts,
-        followed: Followed | None = None,
-        place: int = 0,
+        self, events: History, uses: Uses | Unlisted, facts: Facts, followed: Followed | None = None, place: int = 0
     ) -> None:
         super().__init__(events, uses, facts)
         self._place = place

@@ -99,8 +99,5 @@ def _privacy(s: Json) -> list[str]:
     else:
         text += ": so large an ε keeps next to nothing private"
     if claimed is not None and proven > 1.01 * claimed:
-        return [
-            f"{text}.",
-            f"{paper}: what is proven of this run is {proven / claimed:.3g} times as much.",
-        ]
+        return [f"{text}.", f"{paper}: what is proven of this run is {proven / claimed:.3g} times as much."]
     return [f"{text}.", f"{paper}."]

@@ -20,7 +20,7 @@ from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results import run_warnings
 from mpinodes.results.combining import Json
 from mpinodes.results.summary import at
-from mpinodes.results.versions import VERSION, require_version
+from mpinodes.results.versions import VERSION, read_object, require_version
 
 if TYPE_CHECKING:
     import pandas
@@ -80,12 +80,8 @@ class Run:
 
 def summary_of(place: Path) -> Json | None:
     """The summary of a run that is done; None: it is not, or another version of mpinodes did it."""
-    try:
-        summary = json.loads((place / "summary.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    done = isinstance(summary, dict) and summary.get("version") == VERSION and not summary.get("partial")
-    return summary if done else None
+    summary = read_object(place / "summary.json") or {}
+    return summary if summary.get("version") == VERSION and not summary.get("partial") else None
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run]:

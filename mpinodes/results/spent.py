@@ -27,7 +27,7 @@ from mpinodes.results.combining import Json
 from mpinodes.results.privacy_words import number
 from mpinodes.results.reading import Reader, events_in
 from mpinodes.results.siblings import files_mark, files_mark_of, noise_of
-from mpinodes.results.versions import require_version
+from mpinodes.results.versions import read_object, require_version
 
 FIXED_BEFOREHAND = (
     "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
@@ -147,10 +147,8 @@ def read(places: Sequence[Path]) -> list[Finished]:
 
 def _require_all(place: Path, found: int) -> None:
     """Refuse a job of which repeats are missing."""
-    try:
-        wanted = json.loads((place / "summary.json").read_text("utf-8")).get("repeats", 0)
-    except (OSError, ValueError, AttributeError):
-        return  # which is refused, or a repeat, below
+    summary = read_object(place / "summary.json") or {}  # one that is not there is refused, or a repeat, below
+    wanted = summary.get("repeats", 0)
     if found < wanted:
         raise BadInput(f"{place}: {found} of its {wanted} repeats are there; name those that are to count")
 

@@ -25,6 +25,7 @@ from mpinodes.results.hindsight import left_out
 from mpinodes.results.privacy_words import number
 from mpinodes.results.record import is_held
 from mpinodes.results.regret import make_meter
+from mpinodes.results.versions import read_object
 from mpinodes.simulation.budget import Nothing, events
 
 SECONDS = 0.5  # between two looks at a directory
@@ -106,7 +107,8 @@ class Watched:
         return f"{name}: {self._told()}"
 
     def _told(self) -> str:
-        if (summary := _json(self._directory / "summary.json")) is not None:
+        summary = read_object(self._directory / "summary.json")
+        if summary and "timing" in summary:
             self.ended, self.failed = True, bool(summary.get("partial"))
             return _result(summary, self._directory)
         if (failed := self._directory / "failed.txt").exists():
@@ -200,14 +202,6 @@ def _result(summary: Json, directory: Path) -> str:
     if (page := directory / "report.html").exists():
         parts.append(f"page: {page}")
     return ", ".join(part for part in parts if part)
-
-
-def _json(path: Path) -> Json | None:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and "timing" in found else None
 
 
 def _is_run(directory: Path) -> bool:

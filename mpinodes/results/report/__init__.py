@@ -10,7 +10,7 @@ from typing import Any
 from mpinodes.core.errors import BadInput
 from mpinodes.results.report.live import live
 from mpinodes.results.report.reading import Drawn
-from mpinodes.results.versions import require_version
+from mpinodes.results.versions import read_object, require_version
 
 NOISE_FREE = "noise_free.json"  # in a run directory
 logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # or each line of a bad settings file is printed
@@ -57,8 +57,4 @@ def draw(directory: Path, vector: bool = False) -> Path:
 
 def noise_free(directory: Path) -> dict[str, Any] | None:
     """The same run without noise, where it was made: a short one by the run, others by `mpinodes.report`."""
-    try:
-        found = json.loads((directory / NOISE_FREE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    return read_object(directory / NOISE_FREE)
