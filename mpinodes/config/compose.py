@@ -53,7 +53,7 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     requirements.require_view(experiment, graph.agents)
     classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
     requirements.require_adjacency(experiment)
-    requirements.require_mechanism(experiment, classes.algorithm, loss, classes.mechanism)
+    requirements.require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
     requirements.require_set(classes.algorithm, experiment)
     requirements.require_faults(classes.algorithm, experiment)
     requirements.require_feedback(classes.algorithm, experiment)
