@@ -166,7 +166,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: type[SampleLoss] | Non
 
     def cut(agent: int, loss: Loss) -> Loss:
         most = run.grad_sensitivity[agent] / 2
-        if stated and not is_as_stated(loss, stated, run.sample_weight[agent], size):
+        if stated and not is_as_stated(loss, stated, run.sample_weight[agent], size, regularizer):
             return Reclipped(loss, most, True, regularizer)
         return enforced(loss, clip, most, whole, regularizer)
 

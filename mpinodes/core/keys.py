@@ -3,10 +3,10 @@
 Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
 the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
-function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), the
-files beside it that its strings name, and the version of mpinodes. Files count with what they contain and not with
-where they are, data files too. Left out is what can change no message. A fingerprint is no secret, so what is proven is
-proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), and
+the files beside it that its strings name, but not the version of mpinodes. Files count with what they contain and not
+with where they are, data files too. Left out is what can change no message. A fingerprint is no secret, so what is
+proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 
 A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
 `noise_name`, which leaves the contents of data files out.
@@ -95,7 +95,6 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         tree.pop("faults")
     if e.feedback == Revealed():
         tree.pop("feedback")
-    tree["version"] = sys.modules["mpinodes"].__version__  # not imported: the contract imports nothing of the package
     # In the order of the digests: that of the paths may be another one in another folder.
     tree["sources"] = sorted(_sources(setup))
     return blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=32).hexdigest()

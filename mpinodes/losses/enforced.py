@@ -77,19 +77,21 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     return sample if _clips(kind) else Reclipped(sample, clip, whole, regularizer)
 
 
-def is_as_stated(loss: Loss, kind: type[SampleLoss], weight: float, size: int | str) -> bool:
-    """Return whether a loss is of a class, with at most so many samples, each of at most this weight.
+def is_as_stated(loss: Loss, kind: type[SampleLoss], weight: float, size: int | str, regularizer: float) -> bool:
+    """Return whether a loss is of a class, with at most so many samples, each of at most this weight, and this λ.
 
     Args:
         loss: as a stream of the user's makes it.
         kind: `problem.loss`.
         weight: the factor on a sample's loss that is accounted for.
         size: the samples that an agent sees in a round; "all": any number, each of at most the weight.
+        regularizer: λ, which is public.
     """
     if not isinstance(loss, SampleLoss) or type(loss) is not kind:
         return False
     weights = 1 / np.asarray(loss.divisor, float)
-    fits = size == "all" or len(loss.targets) <= int(size)
+    rows = len(loss.targets)
+    fits = loss.regularizer == regularizer and loss.features.shape[0] == rows and (size == "all" or rows <= int(size))
     return fits and bool(((weights >= 0) & (weights <= weight * (1 + 1e-12))).all())
 
 

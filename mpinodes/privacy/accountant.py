@@ -70,7 +70,8 @@ def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
     """What an adjacent data set may change: a sample, by the stream's own numbers; a round; or all of an agent's."""
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
-        return setup.stream.groups
+        # Of another stream, whose `groups` may be false, samples count one by one.
+        return setup.stream.groups if setup.stream.makes_all_losses else setup.stream.samples
     return lambda agent: _by_round if adjacency == "one-round" else _all_at_once
 
 

@@ -101,7 +101,7 @@ def _of_worth(s: Json) -> Iterator[tuple[str, str]]:
     first, off = (start["accuracy"] or {}).get(which), (start.get("rmse") or {}).get(on)
     lost, losses = fitness, "{:.4g} lost per round, against {:.4g} by staying"
     stayed = start["average_fitness"]
-    if s.get("judged"):
+    if s.get("judged") and s["comparator"]:
         best, owners = s["comparator"]["value"], s["agents"] if s["decomposable"] else 1
         lost, losses = s.get("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
         stayed = None if stayed is None or best is None else (stayed - best / s["rounds"]) / owners

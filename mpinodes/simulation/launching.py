@@ -121,7 +121,8 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             code = main(argv)
             sys.stdout.flush()
         except BadInput as error:
-            say(f"error: {error}")
+            with suppress(OSError):
+                print(plain(f"mpinodes: error: {error}"), file=sys.stderr, flush=True)
             return BAD_INPUT
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

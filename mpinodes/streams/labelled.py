@@ -109,7 +109,7 @@ class LabelledStream(Stream):
     @property
     def makes_all_losses(self) -> bool:
         """See `Stream`: true unless a class that extends this one makes, reads or checks samples by itself."""
-        names = ("of", "_own", "_require_bounds", "_batches", "_size", "_order")
+        names = ("of", "_own", "_require_bounds", "_batches", "_size", "_order", "samples", "groups", "passes")
         return all(getattr(type(self), name) is getattr(LabelledStream, name) for name in names)
 
     @property

@@ -386,13 +386,6 @@ def test_the_noise_depends_on_compiled_code(tmp_path, monkeypatch):
     assert made[0] != made[1]
 
 
-def test_the_noise_depends_on_the_version(monkeypatch):
-    setup = setup_of("algorithm.name=dola rounds=5")
-    before = fingerprint(setup)
-    monkeypatch.setattr("mpinodes.__version__", "another")
-    assert fingerprint(setup) != before
-
-
 NOISE = """
 from dataclasses import dataclass
 import numpy as np
