@@ -109,7 +109,21 @@ class LabelledStream(Stream):
     @property
     def makes_all_losses(self) -> bool:
         """See `Stream`: true unless a class that extends this one makes, reads or checks samples by itself."""
-        names = ("of", "_own", "_require_bounds", "_batches", "_size", "_order", "samples", "groups", "passes")
+        names = (
+            "of",
+            "_own",
+            "_require_bounds",
+            "_batches",
+            "_size",
+            "_order",
+            "samples",
+            "groups",
+            "passes",
+            "merged",
+        )
+        users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
+        if any({"make_loss", "__post_init__"} & part.keys() for part in users):
+            return False
         return all(getattr(type(self), name) is getattr(LabelledStream, name) for name in names)
 
     @property

@@ -181,6 +181,8 @@ class Own(LabelledStream):
                 return replace(loss, features=loss.features[rows], targets=loss.targets[rows])
             if self.kind == "negative":
                 return replace(loss, divisor=-0.01)
+            if self.kind == "regularizer":
+                return replace(loss, regularizer=50.0 if loss.features[0, 0] < 0 else 0.0)
             if self.kind == "class":
                 return LeastSquares(loss.features, 50 * loss.targets, loss.clip, loss.whole, loss.divisor / 9)
             return Steep(loss.features[0], loss.targets[0])
@@ -189,7 +191,7 @@ class Own(LabelledStream):
 
 
 @pytest.mark.parametrize("algorithm", ["dola", "dpps", "weight-balancing"])
-@pytest.mark.parametrize("kind", ["weight", "rows", "negative", "class", "opaque"])
+@pytest.mark.parametrize("kind", ["weight", "rows", "negative", "class", "opaque", "regularizer"])
 def test_what_a_users_stream_yields_is_held_to_what_is_accounted_for(algorithm, kind, tmp_path):
     (tmp_path / "own.py").write_text(STREAM)
     data = {"path": str(tmp_path / "own.py"), "kind": kind, "shuffle": False, "partition": "even"}
@@ -384,6 +386,17 @@ def test_the_noise_depends_on_compiled_code(tmp_path, monkeypatch):
         made.append(fingerprint_with(tmp_path, "import built"))
         monkeypatch.delitem(sys.modules, "built")
     assert made[0] != made[1]
+
+
+@pytest.mark.parametrize("name", ["make_loss = None", "def __post_init__(self): pass", "def groups(self, agent): pass"])
+def test_a_stream_that_may_make_other_losses_is_not_taken_at_its_word(name):
+    made: dict = {}
+    exec(f"from mpinodes.streams.unit_ball import UnitBall\nclass Mine(UnitBall):\n    {name}\n", made)
+    stream = setup_of("algorithm.name=dola data.name=unit-ball rounds=5").stream
+    assert stream.makes_all_losses
+    mine = made["Mine"]
+    mine.__module__ = "mine"
+    assert not mine.makes_all_losses.fget(object.__new__(mine))
 
 
 NOISE = """
