@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from glob import iglob
 from hashlib import blake2b
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     job = directory.parent if directory.name.startswith("repeat-") else directory
     found = set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
-        for file in job.parent.glob(pattern):
+        for name in iglob(pattern, root_dir=job.parent):  # which bears directories that vanish meanwhile
+            file = job.parent / name
             if job not in file.parents and noise_of(file) == noise_name(setup) and _is_on_other_data(file, setup):
                 found.add(file.parent.relative_to(job.parent).as_posix())
     return sorted(found)
