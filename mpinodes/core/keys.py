@@ -84,9 +84,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     for key in LOCATIONS:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
             tree["data"].pop(key)
-    read = [path for path in setup.stream.source_files if path.is_file()]
-    read += [path for file in e.sources.values() for path in _named_in(file)]
-    if with_data and read:
+    if with_data and (read := _read_by(setup)):
         tree["contents"] = [_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in read]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
@@ -105,6 +103,12 @@ def _digest(path: Path, time: int, size: int) -> str:
     """Return the hash of a data file; time and size tell a file that was written again."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def _read_by(setup: Setup) -> list[Path]:
+    """Return the files that samples are read from, and those that a user's code may read beside it."""
+    beside = [path for file in setup.experiment.sources.values() for path in _named_in(file)]
+    return [*(path for path in setup.stream.source_files if path.is_file()), *beside]
 
 
 def _named_in(file: Path) -> list[Path]:

@@ -43,11 +43,11 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     if not e.private or e.secret:
         return []
     job = directory.parent if directory.name.startswith("repeat-") else directory
-    found = set()
+    noise, found = noise_name(setup), set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
         for name in iglob(pattern, root_dir=job.parent):  # which bears directories that vanish meanwhile
             file = job.parent / name
-            if job not in file.parents and noise_of(file) == noise_name(setup) and _is_on_other_data(file, setup):
+            if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
                 found.add(file.parent.relative_to(job.parent).as_posix())
     return sorted(found)
 
