@@ -32,6 +32,10 @@ Batches = Annotated[
 ]
 
 
+# What makes, reads, checks and numbers samples.
+LOSSES_BY = ("of", "_own", "_require_bounds", "_batches", "_size", "_order", "samples", "groups", "passes", "merged")
+
+
 class Cycle(Struct, frozen=True):
     """Groups of samples that come round after round in the same batches."""
 
@@ -109,22 +113,10 @@ class LabelledStream(Stream):
     @property
     def makes_all_losses(self) -> bool:
         """See `Stream`: true unless a class that extends this one makes, reads or checks samples by itself."""
-        names = (
-            "of",
-            "_own",
-            "_require_bounds",
-            "_batches",
-            "_size",
-            "_order",
-            "samples",
-            "groups",
-            "passes",
-            "merged",
-        )
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
             return False
-        return all(getattr(type(self), name) is getattr(LabelledStream, name) for name in names)
+        return all(getattr(type(self), name) is getattr(LabelledStream, name) for name in LOSSES_BY)
 
     @property
     @abstractmethod
