@@ -73,8 +73,7 @@ def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -
     report.add([host.about_blas([here])])
     report.add(host.about_memory([mine], {}))
     stage(f"writing to {folder}")
-    report.add([try_folder(folder).line, host.about_clock([here], [mine], {}), host.about_versions([here])])
-    report.add([host.about_start([here]), host.about_slice([here], crowded=False)])
+    report.add([try_folder(folder).line, host.about_versions([here])])
 
 
 class Together:
@@ -97,8 +96,7 @@ class Together:
         self._report.add(host.about_memory(hosts, self._held()))
         self._stage(f"writing to {folder}")
         self._report.add(self._disk(folder, first))
-        self._stage("exchanging frames between hosts")
-        self._network(ranks, hosts, first)
+        self._report.add([host.about_versions(ranks)] if ranks else [])
         self._stage("exchanging frames on a ring")
         self._rounds(ranks)
 
@@ -167,16 +165,6 @@ class Together:
         where = f"{trial.folder} of rank {last}, where the record goes"
         text = f"{where}, is not that of {most(apart, 3)}"
         return [trial.line, Line("note", "output", f"{text}: what a rank there says of a failure stays there")]
-
-    def _network(self, ranks: list[Rank], hosts: list[Host], first: Mapping[str, int]) -> None:
-        from mpinodes.simulation.doctor.exchange import HOSTS, about_hosts, measure_hosts
-
-        bells = measure_hosts(self._world, first)
-        if self._world.rank == 0:
-            crowded = any(sum(r.host == name for r in ranks) > _cores(ranks, name) for name in first)
-            self._report.add([host.about_clock(ranks, hosts, {bell.host: bell.ahead for bell in bells})])
-            self._report.add([host.about_versions(ranks), host.about_start(ranks), host.about_slice(ranks, crowded)])
-            self._report.add([about_hosts(bells, max(0, len(first) - HOSTS))] if bells else [])
 
     def _rounds(self, ranks: list[Rank]) -> None:
         from mpinodes.simulation.doctor.exchange import about_rounds, measure_rounds

@@ -1,26 +1,23 @@
-"""A second of what a run does: frames on a ring, and between hosts."""
+"""A second of what a run does: frames on a ring."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from mpinodes.core.messages import HEADER
-from mpinodes.simulation.doctor.report import Line, most, span
+from mpinodes.simulation.doctor.report import Line, span
 from mpinodes.simulation.network import Wait, assemble, make_wait, share_core
 
 DIMENSIONS = (64, 784)
 SECONDS = 0.35  # of each of three measurements
 WARM = 20  # rounds
-ECHOES = 20
-LARGE = 1 << 20  # bytes
-HOSTS = 16  # that are measured, at most
-WORD, ECHO = 1, 2  # tags
+WORD = 1  # a tag
 
 
 def hear(world: MPI.Comm, word: Any, limit: float) -> list[Any]:
@@ -145,73 +142,3 @@ def about_rounds(pace: Pace, ranks: int) -> Line:
     ratio = pace.all[DIMENSIONS[0]] / alone
     text += f"; d = {DIMENSIONS[0]} takes {ratio:.2g} times as long as {few} ranks with a core each ({span(alone)})"
     return Line("note", "exchange", text)
-
-
-class Bell(NamedTuple):
-    """What rank 0 and a rank of another host found of the way between them.
-
-    Attributes:
-        host: the other's.
-        seconds: of a small frame there and back.
-        rate: bytes a second of large ones.
-        ahead: seconds that its clock is before rank 0's.
-    """
-
-    host: str
-    seconds: float
-    rate: float
-    ahead: float
-
-
-def measure_hosts(world: MPI.Comm, first_ranks: Mapping[str, int]) -> list[Bell]:
-    """Rank 0 with the first rank of each other host, one after the other, while the rest wait; on rank 0."""
-    found = []
-    for host, rank in list(first_ranks.items())[1:HOSTS]:
-        if world.rank == 0:
-            found.append(_ring_at(world, host, rank))
-        elif world.rank == rank:
-            _answer(world)
-    assemble(world)
-    return found
-
-
-def _ring_at(world: MPI.Comm, host: str, rank: int) -> Bell:
-    small, large = np.zeros(HEADER + DIMENSIONS[0]), np.zeros(LARGE, dtype=np.uint8)
-    trips = []
-    for _ in range(ECHOES):
-        went, began = time.time(), time.perf_counter()
-        world.Send(small, rank, ECHO)
-        world.Recv(small, rank, ECHO)
-        took = time.perf_counter() - began
-        trips.append((took, small[0] - went - took / 2))
-    rates = []
-    for _ in range(4):
-        began = time.perf_counter()
-        world.Send(large, rank, ECHO)
-        world.Recv(large, rank, ECHO)
-        rates.append(2 * LARGE / (time.perf_counter() - began))
-    return Bell(host, float(np.median([took for took, _ in trips])), max(rates), min(trips)[1])
-
-
-def _answer(world: MPI.Comm) -> None:
-    small, large = np.zeros(HEADER + DIMENSIONS[0]), np.zeros(LARGE, dtype=np.uint8)
-    for _ in range(ECHOES):
-        world.Recv(small, 0, ECHO)
-        small[0] = time.time()
-        world.Send(small, 0, ECHO)
-    for _ in range(4):
-        world.Recv(large, 0, ECHO)
-        world.Send(large, 0, ECHO)
-
-
-def about_hosts(bells: Sequence[Bell], unmeasured: int) -> Line:
-    """The ways between hosts: one that is far worse than the others is to be looked at."""
-    rates = np.array([bell.rate for bell in bells])
-    slow = [bell.host for bell in bells if bell.rate < np.median(rates) / 5]
-    found = [f"{b.host} {span(b.seconds)}, {b.rate / 1e6:.3g} MB/s" for b in sorted(bells, key=lambda b: b.rate)]
-    text = f"from rank 0's host, there and back: {most(found, 4)}" + f"; {unmeasured} hosts not measured" * (
-        unmeasured > 0
-    )
-    if slow:
-        return Line("mend", "network", f"{text}; {most(slow)} far behind", "look at that host's link, or leave it out")
-    return Line("ok", "network", text)

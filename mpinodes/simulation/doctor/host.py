@@ -1,31 +1,21 @@
-"""What each host offers its ranks: cores, BLAS, shared memory, clock, time slice."""
+"""What each host offers its ranks: cores, BLAS, shared memory, versions."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import os
 import platform
 import re
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
-from struct import unpack
 from typing import NamedTuple
-
-import numpy as np
 
 from mpinodes.simulation.doctor.leftovers import SHM, leftovers
 from mpinodes.simulation.doctor.report import Line, most
-from mpinodes.simulation.launching import take_turns
 
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
-SLICE = 100_000  # nanoseconds, the shorter one that `mpinodes.simulation.network` asks for
 MEGABYTE = 1e6
-FIXED = 0x0040000  # Linux's ADDR_NO_RANDOMIZE
 HOSTS_PROCESSES = 0xEFFFFFFC  # Linux's number of the namespace that holds all processes of a host
 
 
@@ -37,22 +27,14 @@ class Rank(NamedTuple):
         cores: that it may use.
         online: cores of its host.
         blas: library, architecture that it computes for, threads; None: unknown.
-        slice: whether the kernel switches sooner between ranks on request; None: without MPI that is not tried.
         versions: of packages, by name.
-        step: seconds between two readings of its clock.
-        anew: modules of mpinodes that it compiled at its start, and nothing was kept of that.
-        alike: whether its addresses are those of every other rank.
     """
 
     host: str
     cores: frozenset[int]
     online: int
     blas: tuple[str, str, int] | None
-    slice: bool | None
     versions: Mapping[str, str]
-    step: float
-    anew: int = 0
-    alike: bool = True
 
     @classmethod
     def here(cls, version: str, library: str) -> Rank:
@@ -64,9 +46,7 @@ class Rank(NamedTuple):
             except importlib.metadata.PackageNotFoundError:
                 versions[name] = "missing"
         cores = frozenset(os.sched_getaffinity(0))
-        blas, known = _blas(), _slice()
-        start = _compiled_anew(), _alike()
-        return cls(platform.node(), cores, os.cpu_count() or 1, blas, known, versions, _clock_step(), *start)
+        return cls(platform.node(), cores, os.cpu_count() or 1, _blas(), versions)
 
 
 class Host(NamedTuple):
@@ -78,7 +58,6 @@ class Host(NamedTuple):
         size, free: of the shared memory, bytes.
         left: files that aborted jobs left.
         left_bytes: their size.
-        clock: of the kernel.
     """
 
     name: str
@@ -87,7 +66,6 @@ class Host(NamedTuple):
     free: int
     left: list[str]
     left_bytes: int
-    clock: str
 
     @classmethod
     def here(cls) -> Host:
@@ -98,11 +76,7 @@ class Host(NamedTuple):
         except OSError:
             size = free = 0
         left = leftovers()
-        try:
-            clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
-        except OSError:
-            clock = "unknown"
-        return cls(platform.node(), _quota(), size, free, [str(p) for p in left], sum(map(_bytes, left)), clock)
+        return cls(platform.node(), _quota(), size, free, [str(p) for p in left], sum(map(_bytes, left)))
 
 
 def _bytes(path: Path) -> int:
@@ -114,6 +88,7 @@ def _bytes(path: Path) -> int:
 
 
 def _blas() -> tuple[str, str, int] | None:
+    import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
 
     found = [info for info in threadpool_info() if info["user_api"] == "blas"]
@@ -121,51 +96,6 @@ def _blas() -> tuple[str, str, int] | None:
         return None
     name = f"{found[0]['internal_api']} {found[0]['version']}"
     return name, str(found[0].get("architecture", "")), max(info["num_threads"] for info in found)
-
-
-def _slice() -> bool | None:
-    """Whether the kernel took the time slice: an older one reads back nothing."""
-    try:
-        from mpinodes.simulation.network import shorten_time_slice
-    except (ImportError, RuntimeError):
-        return None
-    number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
-    if number is None or sys.platform != "linux":
-        return False
-    shorten_time_slice(gives_way=False, microseconds=SLICE // 1000)
-    attributes = np.zeros(6, dtype=np.uint64)
-    failed = ctypes.CDLL(None).syscall(number, 0, ctypes.c_void_p(attributes.ctypes.data), 48, 0)
-    return not failed and int(attributes[3]) == SLICE
-
-
-def _compiled_anew() -> int:
-    """Of the modules of mpinodes that are loaded, those whose compiled form lies nowhere, or is not of their source."""
-    loaded = [module for name, module in sys.modules.items() if name.split(".")[0] == "mpinodes"]
-    return sum(not _is_kept(module.__file__) for module in loaded if module.__file__)
-
-
-def _is_kept(source: str) -> bool:
-    try:
-        head, of = Path(cache_from_source(source)).read_bytes()[:16].ljust(16), os.stat(source)
-    except OSError:
-        return False
-    magic, flags, time_stamp, size = unpack("<4s3I", head)
-    stamped = (int(of.st_mtime) & 0xFFFFFFFF, of.st_size & 0xFFFFFFFF)
-    return bool(magic == MAGIC_NUMBER and (flags or (time_stamp, size) == stamped))  # flags: by its hash
-
-
-def _alike() -> bool:
-    """Whether Linux was asked not to randomize addresses, or nothing is known of that."""
-    try:
-        return bool(int(Path("/proc/self/personality").read_text(), 16) & FIXED)
-    except (OSError, ValueError):
-        return True
-
-
-def _clock_step() -> float:
-    readings = np.array([time.perf_counter() for _ in range(2000)])
-    steps = np.diff(readings)
-    return float(np.median(steps[steps > 0])) if (steps > 0).any() else float(np.ptp(readings))
 
 
 def _quota() -> float:
@@ -219,10 +149,7 @@ def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
         advice = "ask the batch system or container for a core a rank, or leave out what binds them (taskset, -bind-to)"
         return Line("mend", "cores", f"{many}, so ranks wait for each other's while others are free", advice)
     if n > len(cores):
-        text = f"{many}: they take turns, which is right for simulations and slow"
-        # Who takes turns, laid out alike, has what the processor learnt of the others' branches.
-        alike = ranks[0].alike or take_turns()
-        return Line("note", "cores", text, "" if alike else "setarch -R mpirun ... makes rounds about a quarter faster")
+        return Line("note", "cores", f"{many}: they take turns, which is right for simulations and slow")
     return Line("ok", "cores", many)
 
 
@@ -272,21 +199,6 @@ def _about_leftovers(hosts: Sequence[Host]) -> Iterator[Line]:
     yield Line("mend", "memory", f"files that aborted MPI jobs of yours left on {found}", advice)
 
 
-def about_clock(ranks: Sequence[Rank], hosts: Sequence[Host], ahead: Mapping[str, float]) -> Line:
-    """Its step, and how far hosts are apart, seconds ahead of the first."""
-    step, kinds = max(rank.step for rank in ranks), sorted({host.clock for host in hosts})
-    text = f"{most(kinds)}, two readings {step * 1e6:.2g} us apart"
-    if step > 5e-6:
-        return Line("mend", "clock", text, "timings will be coarse: let the kernel take another clock source (tsc)")
-    if not ahead:
-        return Line("ok", "clock", text)
-    spread = max(*ahead.values(), 0.0) - min(*ahead.values(), 0.0)
-    text += f"; hosts differ by {spread:.2g} s"
-    if spread > 1:
-        return Line("mend", "clock", text, "times in logs will not fit together: let a time service run (chrony)")
-    return Line("ok", "clock", text)
-
-
 def about_versions(ranks: Sequence[Rank]) -> Line:
     """Of Python and packages: those of rank 0, and who has others."""
     first = ranks[0].versions
@@ -300,27 +212,3 @@ def about_versions(ranks: Sequence[Rank]) -> Line:
                 found = f"rank {number} on {rank.host} has {name} {version}, rank 0 {first[name]}"
                 return Line("mend", "versions", found, "give all hosts the same environment: results depend on it")
     return Line("ok", "versions", text)
-
-
-def about_start(ranks: Sequence[Rank]) -> Line:
-    """Whether each rank compiles mpinodes anew whenever it starts, which takes as long as all else before a run."""
-    worst = max(ranks, key=lambda rank: rank.anew)
-    if not worst.anew:
-        return Line("ok", "start", "mpinodes is compiled")
-    why = "PYTHONDONTWRITEBYTECODE is set" if sys.dont_write_bytecode else "__pycache__ cannot be written"
-    text = f"each rank on {worst.host} compiles {worst.anew} modules or more of mpinodes whenever it starts: {why}"
-    return Line("note", "start", text, f"python -m compileall -q {Path(__file__).parents[2]}")
-
-
-def about_slice(ranks: Sequence[Rank], crowded: bool) -> Line:
-    """Whether ranks that share a core can be switched sooner."""
-    if any(rank.slice is None for rank in ranks):
-        return Line("ok", "kernel", platform.release())
-    if all(rank.slice for rank in ranks):
-        return Line("ok", "kernel", f"{platform.release()}, takes a time slice of {SLICE // 1000} us")
-    text = f"{platform.release()} takes no time slice (Linux 6.12 does)"
-    return (
-        Line("note", "kernel", f"{text}: ranks that share a core wait longer for it")
-        if crowded
-        else Line("ok", "kernel", f"{text}, which matters only where ranks share a core")
-    )
