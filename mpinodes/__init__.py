@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpinodes.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 
     from mpinodes.results.result import Result
 
-__version__ = "0.1.0"
 __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 

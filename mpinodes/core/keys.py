@@ -4,7 +4,7 @@ Two runs that share noise give their messages away: subtract one transcript from
 is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
 the user's, and every draw is another. The key covers what such a file imports, relatively, through packages and by a
 function of a constant name too, the installed packages among it (but for PLATFORM, which mpinodes needs itself), and
-the files beside it that its strings name, but not the version of mpinodes. Files count with what they contain and not
+the files beside it that its strings name, and the version of mpinodes. Files count with what they contain and not
 with where they are, data files too. Left out is what can change no message. A fingerprint is no secret, so what is
 proven is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpinodes.core.experiment import SOURCES, Revealed
+from mpinodes.core.version import __version__
 
 if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
@@ -73,7 +74,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     e = setup.experiment
     tree: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(e).items() if k not in SILENT}
     tree["rounds"] = e.rounds if knows_horizon(setup) else None
-    tree["noise"] = e.noise.backend
+    tree["noise"], tree["version"] = e.noise.backend, __version__
     if e.problem.settings is None:
         tree["problem"].pop("settings")
     for section in SOURCES:

@@ -26,9 +26,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes import __version__
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.version import __version__
 from mpinodes.results import long_names
 from mpinodes.results.atomic import AtomicFile
 from mpinodes.results.packing import pack

@@ -12,11 +12,11 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
-from mpinodes import __version__
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup
+from mpinodes.core.version import __version__
 from mpinodes.results.combining import Json
 
 NOT_TESTED = "conditional on this file's own statements, not tested"

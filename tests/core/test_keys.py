@@ -269,6 +269,15 @@ def test_the_seed_alone_does_not_give_the_noise():
     assert left(setup_of(*words).noise_key) < 1e-12  # a rehearsal: who guesses the seed and the settings has it
 
 
+def test_two_versions_of_mpinodes_share_no_noise(monkeypatch):
+    setup = setup_of("rounds=3")
+    names, keys = [noise_name(setup)], [setup.noise_key]
+    monkeypatch.setattr("mpinodes.core.keys.__version__", "0.0.9", raising=False)
+    names.append(noise_name(setup_of("rounds=3")))
+    keys.append(setup_of("rounds=3").noise_key)
+    assert len(set(names)) == len(set(keys)) == 2
+
+
 def test_a_key_is_for_noise_that_is_drawn_by_one():
     with pytest.raises(BadInput, match=r"noise\.key = 'a': .* set noise.entropy=seed"):
         setup_of("noise.key=a", "noise.entropy=os")
