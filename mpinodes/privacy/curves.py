@@ -45,7 +45,7 @@ def shift_rho(d2: Vector, scale: Vector) -> Vector:
     For Laplace noise the rule is per coordinate (order-a Rényi divergence of a shift by x is at most a x²/2) and so
     free of the dimension.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
 
 
@@ -70,9 +70,17 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """ε at δ of μ-GDP."""
+    """Return ε at δ of μ-GDP; inf where ε is too large for a double.
+
+    Above μ = 1e6 the second term of `gdp_delta` counts for nothing, and rounding hides the root: Φ(−ε/μ + μ/2) ≤ δ
+    is a bound from above, to a relative 1e-12.
+    """
     if mu == 0 or np.isinf(mu):
         return mu
+    if mu > 1e6:
+        from scipy.special import ndtri
+
+        return mu * (mu / 2 - float(ndtri(delta)))
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
     from scipy.optimize import brentq

@@ -385,7 +385,7 @@ class Views:
 
 
 def _epsilon(mu: Vector, delta: float) -> Vector:
-    known: dict[float, float] = {m: gdp_epsilon(m, delta) for m in np.unique(mu).tolist() if isfinite(m)}
+    known = {m: e for m in np.unique(mu).tolist() if isfinite(m) and isfinite(e := gdp_epsilon(m, delta))}
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
 
 

@@ -10,6 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.stats import norm
 
 from mpinodes.core import Kind
 from mpinodes.core.events import Events, Unread
@@ -19,6 +20,7 @@ from mpinodes.privacy.ledger import Costs, Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger, open_ledgers
 from mpinodes.privacy.shifts import Prices
 from mpinodes.privacy.tight import compose
+from mpinodes.privacy.views import _epsilon
 from tests.helpers.accounting import DELTA, by_round, events, loss
 
 # ---- curves
@@ -38,14 +40,30 @@ def test_laplace_curve_is_the_renyi_divergence():
 
 def test_gaussian_epsilon_is_exact():
     """The defining equation, and the review's numbers for the two-stage method's claims."""
-    from scipy.stats import norm
-
     for mu in (0.1, 1.0, 4.0):
         e = curves.gdp_epsilon(mu, DELTA)
         assert norm.cdf(-e / mu + mu / 2) - np.exp(e) * norm.cdf(-e / mu - mu / 2) == pytest.approx(DELTA, rel=1e-6)
     for (claim, delta), true in {(4, 1e-3): 2.80, (4, 1e-5): 3.15, (1, 1e-5): 0.719, (0.1, 1e-5): 0.059}.items():
         mu = sqrt(claim**2 / (claim + 2 * log(2 / delta)))
         assert curves.gdp_epsilon(mu, delta) == pytest.approx(true, abs=0.006)
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-20, 1e-5, 0.1, 0.5])
+def test_gaussian_epsilon_is_found_for_any_mu(delta):
+    mu = np.append(np.logspace(-300, 300, 601), [1e6 * (1 - 1e-9), 1e6 * (1 + 1e-9)])
+    mu.sort()
+    found = np.array([curves.gdp_epsilon(m, delta) for m in mu.tolist()])
+    assert not np.isnan(found).any()
+    assert (np.diff(found[(mu > 1e-6) & (mu < 1e150)]) >= 0).all()
+    assert np.isinf(found[mu > 1e155]).all()
+    assert np.isfinite(found[mu < 1e154]).all()
+    large = (mu > 1e3) & (mu < 1e150)
+    np.testing.assert_allclose(found[large] / mu[large], mu[large] / 2 - norm.ppf(delta), rtol=1e-5)
+
+
+def test_an_epsilon_beyond_all_doubles_is_unproven():
+    assert loss(events(3, Kind.GAUSSIAN, l1=1e160, l2=1e160), by_round).rule == "unproven"
+    assert np.isnan(_epsilon(np.array([[1.0, 1e160]]), DELTA)).tolist() == [[False, True]]
 
 
 def test_penalty_perturbation_is_the_reviews_rule():
