@@ -76,6 +76,7 @@ class DPPS(Algorithm[State]):
                 lipschitz=s.previous_dual_gain * self.run.grad_lipschitz[here.agent] if s.previous_dual_gain else 0.0,
                 largest=self.run.grad_range[here.agent],
                 linear=s.previous_dual_gain * self.run.regularizer,
+                offset=self.run.grad_rounding[here.agent] if s.previous_dual_gain else 0.0,
             ),
         )
 

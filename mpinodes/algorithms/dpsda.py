@@ -92,8 +92,8 @@ class DPSDA(Algorithm[State]):
         n, gain = self.run.agents, s.previous_dual_gain
         lipschitz = n * self.run.grad_lipschitz[i] * gain if gain else 0.0
         largest, linear = n * self.run.grad_range[i], n * self.run.regularizer * gain
-        block = self.run.blocks[i]
-        return Feedback(l2, lipschitz, largest, linear, coordinates=block.stop - block.start)
+        block, offset = self.run.blocks[i], n * self.run.grad_rounding[i] if gain else 0.0
+        return Feedback(l2, lipschitz, largest, linear, offset, block.stop - block.start)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """(5) and (6)."""

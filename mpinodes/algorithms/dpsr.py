@@ -70,6 +70,7 @@ class DPSR(Algorithm[State]):
                 lipschitz=step * self.run.grad_lipschitz[here.agent] if step else 0.0,
                 largest=step * self.run.grad_range[here.agent] if step else 0.0,
                 linear=step * self.run.regularizer,
+                offset=step * self.run.grad_rounding[here.agent] if step else 0.0,
             ),
             calibration=l1 if step else 0.0,
         )

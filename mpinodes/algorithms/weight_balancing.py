@@ -99,6 +99,7 @@ class WeightBalancing(Algorithm[State]):
             lipschitz=step * self.run.grad_lipschitz[i] if step else 0.0,
             largest=step * self.run.grad_range[i] if step else 0.0,
             linear=step * self.run.regularizer,
+            offset=step * self.run.grad_rounding[i] if step else 0.0,
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:

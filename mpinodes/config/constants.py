@@ -149,7 +149,7 @@ def _gradient_bounds(
         norms = [min(stream.feature_norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
         smooth = scale * terms * loss.sample_smoothness(*norms) if known else inf
         lipschitz.append(smooth)
-        rounding.append(scale * terms * error)
+        rounding.append(min(scale * terms * error, most))
         within = smooth * feasible.diameter(moving) + rounding[-1] if in_set or estimated else inf
         largest.append(min(most, within))
     return tuple(sensitivity), tuple(largest), tuple(lipschitz), tuple(rounding)

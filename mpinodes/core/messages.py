@@ -115,8 +115,9 @@ class Hidden(NamedTuple):
         largest: r, the most that the gradient moves between any two points, on the same data; inf: unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
         exact: whether this is what happens, signs and all, and not a bound on norms.
-        offset: w, what moves the gradient in every round after a changed sample was used, however small h is: the
-            rounding of values that it is computed from, or points of earlier rounds where feedback is late.
+        offset: w, what moves the gradient in every round after a changed sample was used, however small h is. Under
+            bandit feedback it includes the rounding of the estimate (`Run.grad_rounding`, times what a message takes
+            of it); where a message then states 0, it counts as `largest`, as it does wherever feedback is late.
         coordinates: how many coordinates of a vector an older change can move; 0: all.
     """
 
@@ -204,12 +205,18 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def with_offset(leaks: Leakage, share: float) -> Leakage:
-    """Return a leakage whose gradients at points that hidden parts move have an offset, a share of `largest`."""
+    """Return a leakage whose gradients at points that hidden parts move have at least an offset.
+
+    Args:
+        leaks: of a message.
+        share: of `largest`, that the offset is at least. If the message states no offset, the offset is `largest`: an
+            algorithm that cuts its gradients has a small `largest`, and a share says nothing of absolute rounding.
+    """
     if not isinstance(leaks, (Feedback, Hidden)) or not (leaks.lipschitz > 0 and leaks.largest > 0):
         return leaks
     if isinstance(leaks, Hidden) and not any(leaks.point):
         return leaks
-    return leaks._replace(offset=max(leaks.offset, share * leaks.largest))
+    return leaks._replace(offset=max(leaks.offset, (share if leaks.offset else 1.0) * leaks.largest))
 
 
 def offset_by(message: Message, share: float) -> Message:

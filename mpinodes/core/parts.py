@@ -103,7 +103,8 @@ class Run:
         least_modulus, largest_smoothness: between which the curvatures of all agents' losses lie, regularizer and all.
         steps: α, where the algorithm takes steps along a gradient (`step.kind`); see `step`.
         gdp: (ε, δ) -> the largest m for which m-GDP is (ε, δ)-DP.
-        grad_rounding: by agent, how far rounding alone moves a two-point estimate in L2, however near two points are.
+        grad_rounding: by agent, how far rounding alone moves a two-point estimate in L2, however near two points are;
+            0 where gradients are revealed. An algorithm with hidden parts states it in the `offset` of its leakage.
     """
 
     agents: int

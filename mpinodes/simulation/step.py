@@ -134,7 +134,7 @@ def _hops(setup: Setup) -> int:
 
 
 def _rounding_share(setup: Setup, agent: int) -> float:
-    """Return how far rounding moves a two-point estimate, as a share of the most that anything does."""
+    """Return the rounding of a two-point estimate as a share of `grad_range`: the least offset of uncut gradients."""
     rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
     return rounding / most if rounding < most else 1.0
 

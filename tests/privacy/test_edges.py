@@ -85,6 +85,74 @@ def test_rounding_of_small_losses_costs_next_to_nothing():
     assert 0 < share.max() < 1e-9
 
 
+CUT = """
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+import numpy as np
+from mpinodes.core import Algorithm, Feedback, Hidden, Query, Start, Vector
+__all__ = ["Cut"]
+
+class State(NamedTuple):
+    z: Vector
+
+@dataclass(frozen=True)
+class Cut(Algorithm[State]):
+    most: float = 0.5  # the norm that a gradient is cut to
+    gain: float = 1.0  # of a cut gradient in the message
+    slope: float = 0.01  # of the point in the message
+    by_parts: bool = False
+    decomposable = True
+    mixings = ("metropolis",)
+    hidden = ("z",)
+
+    def init(self, x):
+        return State(np.zeros_like(x))
+
+    def message(self, s, here):
+        if here.t == 1:
+            return Start()
+        i, most = here.agent, 2 * self.most
+        sensitivity, largest = min(self.run.grad_sensitivity[i], most), min(self.run.grad_range[i], most)
+        lipschitz, l2 = self.run.grad_lipschitz[i], self.gain * sensitivity
+        leaks = Feedback(l2, self.gain * self.slope * lipschitz, self.gain * largest)
+        if self.by_parts:
+            leaks = Hidden(((0.0,),), (self.gain,), sensitivity, (self.slope,), lipschitz, largest, ((1.0,),))
+        return Query(s.z, l1=sqrt(len(s.z)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
+
+    def update(self, s, here, inbox, loss):
+        g = loss.data_grad(-self.slope * s.z)
+        return State(inbox.mix() + self.gain * g * min(1.0, self.most / max(np.linalg.norm(g), 1e-300)))
+
+    def decision(self, s):
+        return -self.slope * s.z
+"""
+
+
+@pytest.mark.parametrize(
+    ("gain", "slope", "by_parts"), [(0.01, 1.0, False), (1.0, 0.01, False), (100.0, 1e-4, False), (100.0, 1e-4, True)]
+)
+@pytest.mark.parametrize(("radius", "most"), [(1e-6, 2e-11), (1e-6, 8e-11), (3e-6, 1e-11)])
+def test_rounding_is_paid_for_where_an_algorithm_cuts_gradients_below_it(radius, most, gain, slope, by_parts, tmp_path):
+    (tmp_path / "cut.py").write_text(CUT)
+    for name, first in (("a", 1.0), ("b", -1.0)):
+        for i in range(2):
+            targets = np.where(np.arange(100) % 2, 1.0, -1.0)
+            targets[0] = first if i == 0 else -1.0
+            np.savez(tmp_path / f"{name}-{i}.npz", features=np.ones((100, 1)), targets=targets)
+    data = {"file": str(tmp_path / "a-{agent}.npz"), "labels": [-1, 1], "bound": 1.0, "norm": 1.0, "columns": 1}
+    settings = {"path": str(tmp_path / "cut.py"), "most": most, "gain": gain, "slope": slope}
+    asked = {
+        **BASE, "algorithm": {**settings, "by_parts": by_parts}, "rounds": 40,
+        "data": {**data, "batch": 2, "shuffle": False, "train": 1.0},
+        "problem": {"loss": "logistic", "set": "box", "radius": 1.0}, "topology": {"name": "complete", "agents": 2},
+        "feedback": {"points": 2, "radius": radius, "decay": 0.0}, "privacy": {"clip": 1.0, "epsilon": 1.0},
+    }  # fmt: skip
+    runs = [transcript_of(setup_of({**asked, "seed": seed})) for seed in range(4)]
+    found = [realised(run, {"file": str(tmp_path / "b-{agent}.npz")}) for run in runs]
+    assert 1.1 < max(found) <= min(proven(run).pure for run in runs)
+
+
 # ------------------------------------------------------------------------------------------------ gradients anywhere
 LAZY = """
 from dataclasses import dataclass
