@@ -56,6 +56,11 @@ class Uses(NamedTuple):
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
+    def distinct(self) -> tuple[Uses, Indices]:
+        """Return every pair once, by message, and how often each pair comes: (pairs,)."""
+        pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
+        return Uses(pair >> 32, pair & (1 << 32) - 1), times
+
     @property
     def groups(self) -> int:
         """How many there are."""
@@ -249,8 +254,10 @@ class Ledger(ABC):
 class Saturated(Ledger):
     """After its first use a sample moves every release by the most that older changes can move it, or by nothing.
 
-    Costs are then sums over uses plus a stretch of a cumulative sum. Of groups and of the sum there are columns: pure
-    ε, ρ and, where there are not too many groups, the Rényi curve; and counts of costs of the first two without bound.
+    A sample that a message carries k times moves the message k times as far, and this change has one cost: of Gaussian
+    noise, k² ρ. Costs of uses are summed, and so is a stretch of a cumulative sum. Of groups and of the sum there are
+    columns: pure ε, ρ and, where there are not too many groups, the Rényi curve; and counts of costs of the first two
+    without bound.
     """
 
     def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -284,19 +291,23 @@ class Saturated(Ledger):
                 self._done = first + end
 
     def _take(self, events: Events, uses: Uses) -> None:
-        message, group = uses
+        (message, group), times = uses.distinct()
         hidden = self._most_moved(events, uses)
-        fresh, again, sums, lost = self._costs_of(events, hidden)
+        costs = Costs(events)
+        alone, sums, lost = self._costs_of(costs, hidden)
         new = np.unique(group[self._first[group] == len(self._events)])
         np.minimum.at(self._first, group, message + self._done)
         at = self._first[new] + 1 - self._done  # all vectors of the message that first carries a sample are new
         self._begun[new], self._begun_lost[new] = sums[at], lost[at]
         is_fresh = message + self._done == self._first[group]
         order = np.argsort(group, kind="stable")
-        for some in (order[start : start + AT_ONCE] for start in range(0, len(order), AT_ONCE)):
-            costs = np.where(is_fresh[some, None], fresh[message[some]], again[message[some]])
-            starts = np.flatnonzero(np.append(True, np.diff(group[some]) > 0))
-            self._own[group[some[starts]]] += np.add.reduceat(costs, starts)
+        for k in np.unique(times).tolist():
+            fresh, again = self._costs_of_uses(costs, k * events.l2, hidden, alone)
+            alike = order[times[order] == k]
+            for some in (alike[start : start + AT_ONCE] for start in range(0, len(alike), AT_ONCE)):
+                own = np.where(is_fresh[some, None], fresh[message[some]], again[message[some]])
+                starts = np.flatnonzero(np.append(True, np.diff(group[some]) > 0))
+                self._own[group[some[starts]]] += np.add.reduceat(own, starts)
         self._sum, self._lost = sums[-1], lost[-1]
 
     def _most_moved(self, events: Events, uses: Uses) -> Vector:
@@ -311,28 +322,36 @@ class Saturated(Ledger):
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
-    def _costs_of(self, events: Events, hidden: Vector) -> tuple[Vector, Vector, Vector, NDArray[np.int32]]:
-        """What messages cost.
+    def _costs_of_uses(self, costs: Costs, direct: Vector, hidden: Vector, alone: Vector) -> tuple[Vector, Vector]:
+        """Return what a sample's uses add to each message's cost: (rounds, columns), if these are the first, or not.
 
-        Returns:
-            What a use adds, where it is the first, and where it is another: (rounds, columns) each; and before and
-            after each message the sums of the costs of hidden changes, and counts of those without bound, of pure ε,
-            of ρ and of the curve.
+        Args:
+            costs: of the messages.
+            direct: the change that the uses make of each vector: (rounds, vectors).
+            hidden: the largest change that older changes make of each vector: (rounds, vectors).
+            alone: the costs of `hidden`: (rounds, vectors, columns).
         """
-        costs, direct = Costs(events), events.l2
         fresh = again = self._columns(costs, direct)
-        alone = np.zeros_like(fresh)
         if hidden.any():
             # Where a sample is used again its release moves by both, and the hidden part is in the sums already.
-            alone, both = self._columns(costs, hidden), self._columns(costs, direct + hidden)
+            both = self._columns(costs, direct + hidden)
             with np.errstate(invalid="ignore"):
                 again = np.where(np.isinf(both), np.inf, both - alone)
+        return fresh.sum(axis=1), again.sum(axis=1)
+
+    def _costs_of(self, costs: Costs, hidden: Vector) -> tuple[Vector, Vector, NDArray[np.int32]]:
+        """What hidden changes cost.
+
+        Returns:
+            The costs by message and vector: (rounds, vectors, columns); and before and after each message the sums of
+            these, and counts of those without bound, of pure ε, of ρ and of the curve.
+        """
+        alone = self._columns(costs, hidden) if hidden.any() else np.zeros((*hidden.shape, len(self._sum)))
         bounded = np.isfinite(alone)
         kinds = np.concatenate([bounded[..., : RHO + 1], bounded[..., RHO + 1 :].all(axis=-1, keepdims=True)], axis=-1)
         summed, lost = np.where(bounded, alone, 0.0).sum(axis=1), (~kinds).sum(axis=1, dtype=np.int32)
         return (
-            fresh.sum(axis=1), again.sum(axis=1),
-            np.cumsum(np.concatenate([self._sum[None], summed]), axis=0),
+            alone, np.cumsum(np.concatenate([self._sum[None], summed]), axis=0),
             np.cumsum(np.concatenate([self._lost[None], lost]), axis=0, dtype=np.int32),
         )  # fmt: skip
 
@@ -371,10 +390,12 @@ class Saturated(Ledger):
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         whole = self._uses.between(0, self._done)
-        message, group = whole.released(events.vectors)
+        once, times = whole.distinct()
+        message, group = once.released(events.vectors)
         hidden = ceilings(events, _most_used(whole, len(events))).ravel()
         first = (self._first + 1) * events.vectors - 1
-        direct = events.l2.ravel()[message] + np.where(message > first[group], hidden[message], 0.0)
+        direct = np.repeat(times, events.vectors) * events.l2.ravel()[message]
+        direct += np.where(message > first[group], hidden[message], 0.0)
         kind = self.costs.kinds(message)
         rho, pure = self.costs.rho(message, direct), self.costs.pure(message, direct)
         size = np.where(kind == Kind.GAUSSIAN, rho, pure)

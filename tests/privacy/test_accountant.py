@@ -16,7 +16,7 @@ from mpinodes.core import Kind
 from mpinodes.core.events import Events, Unread
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant, PrivacyLosses
-from mpinodes.privacy.ledger import Costs, Saturated, Uses
+from mpinodes.privacy.ledger import Costs, Facts, Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger, open_ledgers
 from mpinodes.privacy.shifts import Prices
 from mpinodes.privacy.tight import compose
@@ -380,6 +380,47 @@ def test_tight_composition_of_mixed_noise_takes_the_worst_of_each_kind():
 def test_a_sample_drawn_twice_in_a_round_counts_twice(gain):
     made = events(2, l1=0.2, l2=0.2, lipschitz=gain, largest=0.1)
     assert loss(made, lambda r: [0, 0]).pure == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("keeps_curves", [True, False])
+@pytest.mark.parametrize("hidden", [{}, {"lipschitz": 0.0}, {"lipschitz": np.inf, "largest": 0.3}])
+@pytest.mark.parametrize("kind", [Kind.LAPLACE, Kind.GAUSSIAN, Kind.GAMMA_NORM, Kind.PURE])
+def test_uses_in_one_message_add_up_before_they_have_a_cost(kind, hidden, keeps_curves, monkeypatch):
+    """k uses in one message move it by k times as much; costs add up over messages alone."""
+    rng, rounds, groups = np.random.default_rng(1), 12, 4
+    l2 = rng.uniform(0.5, 2.0, rounds)
+    made = Events(events(rounds, kind, l1=2.0 * l2, l2=l2, scale=rng.uniform(1, 3, rounds), **hidden).data, 3)
+    carried = [[], [0, 0], [1, 2], *(rng.integers(0, groups, rng.integers(0, 6)).tolist() for _ in range(rounds))]
+    monkeypatch.setattr("mpinodes.privacy.ledger.MOST_KEPT", 10 if keeps_curves else 0)
+    monkeypatch.setattr("mpinodes.privacy.recursive.MOST_KEPT", 10 if keeps_curves else 0)
+    uses, costs = Uses.of(made, carried.__getitem__), Costs(made)
+    for ledger in (kind(made, uses, Facts.of(made, uses)) for kind in (Saturated, Recursive)[: 1 + bool(hidden)]):
+        pure, rho = ledger.at(rounds)
+        curve = ledger.rdp(np.arange(groups))
+        for group in range(groups):
+            times = np.bincount(uses.message[uses.group == group], minlength=rounds)
+            used_before = np.cumsum(times) - times > 0
+            moved = times * l2 + np.where(used_before, hidden.get("largest", 0.0), 0.0)
+            at = np.flatnonzero(moved)
+            assert pure[group] == pytest.approx(costs.pure(at, moved[at]).sum())
+            assert rho[group] == pytest.approx(costs.rho(at, moved[at]).sum())
+            exact = costs.rdp(at, moved[at]).sum(axis=0) if keeps_curves else rho[group] * curves.ORDERS
+            assert (curve[group] >= exact * (1 - 1e-9)).all()
+            assert (curve[group] <= exact * BUCKET**2).all()
+
+
+@pytest.mark.parametrize("times", [2, 3, 7])
+def test_gaussian_noise_costs_the_square_of_how_often_a_message_carries_a_sample(times):
+    made = events(4, Kind.GAUSSIAN, l1=1.0, l2=1.0, scale=10.0, uses=[0, 1, 2, 3])
+    carried = [[], [0] * times, [0, 1], [1] * (times - 1)]
+    epsilon = curves.gdp_epsilon(sqrt(times**2 + 1.0) / 10.0, DELTA)
+    assert loss(made, carried.__getitem__).epsilon == pytest.approx(epsilon)
+    ledger = open_ledger(made, Uses.of(made, carried.__getitem__))
+    ledger.at(4)
+    assert compose([ledger], [1], DELTA) >= epsilon * (1 - 1e-3)
+    laplace = events(4, l1=1.0, l2=1.0, scale=10.0, uses=[0, 1, 2, 3])
+    tight = loss(laplace, carried.__getitem__, tight=True).epsilon
+    assert tight >= theirs(np.array([times / 10.0, 0.1]), pessimistic=False)
 
 
 def test_dp_accounting_is_given_the_shift_of_a_replaced_sample_once():

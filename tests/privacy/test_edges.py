@@ -25,6 +25,7 @@ from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
+from mpinodes.privacy.together import cost_of
 from mpinodes.privacy.views import Relayed
 from mpinodes.results.privacy_words import worst
 from tests.helpers.accounting import DELTA, events
@@ -44,15 +45,18 @@ def proven(run: Transcript):
     return accountant.losses(np.array([len(run.frames)]), 1e-5, None).network[-1]
 
 
-def realised(run: Transcript, data: dict, agent: int = 0) -> float:
-    """Σ over messages of the L1 change over the scale, of an agent on other data against the same transcript."""
+def realised(run: Transcript, data: dict, agent: int = 0, power: int = 1) -> float:
+    """Σ over messages of the L1 change over the scale, of an agent on other data against the same transcript.
+
+    With `power` 2, that of the squares of the L2 change over the scale.
+    """
     e = run.setup.experiment
     other = Transcript(build(msgspec.structs.replace(e, data={**e.data, **data})), run.frames, run.events)
     one, two = Replayed(run, agent), Replayed(other, agent)
     scales = one.scale[:, 0]
     pairs = zip(one.messages, two.messages, strict=True)
-    moved = [np.abs(a.value - b.value).sum() if hasattr(a, "value") else 0.0 for a, b in pairs]
-    return sum(m / s for m, s in zip(moved, scales, strict=True) if s)
+    moved = [np.linalg.norm(a.value - b.value, power) if hasattr(a, "value") else 0.0 for a, b in pairs]
+    return sum((m / s) ** power for m, s in zip(moved, scales, strict=True) if s)
 
 
 # ------------------------------------------------------------------------------------------------ bandit feedback
@@ -274,6 +278,99 @@ def test_what_a_users_stream_yields_is_held_to_what_is_accounted_for(algorithm, 
     share = run.setup.stream.shares[0]
     found = realised(run, {"flip": int(share[3]) + 1})
     assert 0 < found <= proven(run).pure * (1 + 1e-9)
+
+
+BOOTSTRAP = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Stream
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.streams.labelled import LabelledStream, in_memory
+__all__ = ["Bootstrap"]
+
+@dataclass(frozen=True)
+class Bootstrap(LabelledStream):
+    flip: int = 0
+    name = "bootstrap"
+    feature_bound = 1.0
+    drawn_from_seed = False
+    merged = Stream.merged
+
+    def open(self):
+        points, targets = np.full((40, 2), 1e-3), np.where(np.arange(40) % 7, -1.0, 1.0)
+        points[20], targets[20] = -1.0 if self.flip else 1.0, 1.0
+        return in_memory(points, targets), None
+
+    def samples(self, agent):
+        size, draws = len(self.shares[agent]), Draws(self.seed, Purpose.SHUFFLE, agent)
+        return lambda t: draws.at(t).integers(0, size, self.batch).tolist()
+
+    def groups(self, agent):
+        return self.samples(agent)
+
+    def of(self, agent):
+        points, targets = self._own(agent)
+        samples = self.samples(agent)
+        return lambda t: self.make_loss(points[samples(t)], targets[samples(t)])
+"""
+PLAIN = """
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+from mpinodes.core import RELEASED, Algorithm, Query, Start, Vector
+__all__ = ["Plain"]
+
+class State(NamedTuple):
+    x: Vector
+
+@dataclass(frozen=True)
+class Plain(Algorithm[State]):
+    mixings = ("metropolis",)
+    decomposable = True
+    mechanism = "gaussian"
+
+    def init(self, x):
+        return State(x)
+
+    def message(self, s, here):
+        if here.t == 1:
+            return Start()
+        l2 = self.run.step(here.t - 1) * self.run.grad_sensitivity[here.agent]
+        noise = l2 / self.run.gdp(self.run.epsilon, self.run.delta)
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=noise)
+
+    def update(self, s, here, inbox, loss):
+        mix = inbox.mix()
+        return State(mix - self.run.step(here.t) * loss.grad(mix))
+
+    def decision(self, s):
+        return s.x
+"""
+
+
+@pytest.mark.parametrize("batch", [12, 20])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_a_bootstrap_pays_for_every_time_that_it_draws_a_sample(mechanism, batch, tmp_path):
+    (tmp_path / "own.py").write_text(BOOTSTRAP)
+    (tmp_path / "plain.py").write_text(PLAIN)
+    algorithm = {"path": str(tmp_path / "plain.py")} if mechanism == "gaussian" else {"name": "dola"}
+    asked = {
+        **BASE, "algorithm": algorithm, "data": {"path": str(tmp_path / "own.py"), "batch": batch, "epochs": 20},
+        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "topology": {"name": "complete", "agents": 2},
+        "step": {"kind": "inverse-sqrt"}, "privacy": {"mechanism": mechanism, "clip": 0.5, "epsilon": 1.0}, "rounds": 6,
+    }  # fmt: skip
+    run = transcript_of(setup_of(asked))
+    owner = next(i for i in range(2) if 20 in run.setup.stream.source_rows(i))
+    power = 2 if mechanism == "gaussian" else 1
+    moved, found = realised(run, {"flip": 1}, owner, power), proven(run)
+    if mechanism == "gaussian":
+        assert 0 < gdp_epsilon(sqrt(moved), 1e-5) <= found.epsilon
+    else:
+        assert 0 < moved <= found.pure
+    accountant = Accountant(groups(run.setup), False)
+    accountant.compose(run.events)
+    recorded = cost_of(run.setup, accountant, len(run.frames)).network.settled().loss(1e-5)
+    assert (recorded.epsilon, recorded.rule) == (pytest.approx(found.epsilon), found.rule)
 
 
 # ------------------------------------------------------------------------------------------------ losses of the user's

@@ -374,6 +374,41 @@ def test_clipped_projected_or_curved_gradients_are_not_affine(more):
     assert carried_on(setup, events, Relayed.of(setup, events), (0,)) is None
 
 
+BOOTSTRAP = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Stream
+from mpinodes.streams.mean import Mean
+
+__all__ = ["Bootstrap"]
+
+@dataclass(frozen=True)
+class Bootstrap(Mean):
+    name = "bootstrap"
+    times: int = 1
+
+    def samples(self, agent):
+        return lambda t: [0] * self.times + list(range(1, len(self.shares[agent]) + 1 - self.times))
+
+    groups, merged = samples, Stream.merged
+
+    def of(self, agent):
+        x, y = self._own(agent)
+        return lambda t: self.make_loss(x[self.samples(agent)(t)], y[self.samples(agent)(t)])
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_sample_that_a_message_holds_several_times_counts_as_often_in_a_view(times, tmp_path):
+    (tmp_path / "own.py").write_text(BOOTSTRAP)
+    asked = f"{AFFINE} privacy.clip=1 data.points=4 topology.name=ring topology.agents=5 rounds=7"
+    setup, events = run(f"{asked} data.path={tmp_path / 'own.py'} data.times={times}")
+    once = views(*run(asked))
+    seen = views(setup, events)
+    for name in ("before", "release", "links"):
+        np.testing.assert_allclose(getattr(seen, name), times * getattr(once, name))
+
+
 def test_a_coalition_is_what_its_members_hear_together():
     setup, events = run(f"{GOSSIP} topology.name=torus topology.agents=25 rounds=3")
     seen, both = views(setup, events), coalition(setup, events, (0, 12))
