@@ -31,7 +31,7 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
     """An ε for people."""
     if epsilon is None:
         return none
-    return f"{epsilon:.0f}" if epsilon >= 1000 else f"{epsilon:.4g}"
+    return f"{epsilon:.0f}" if 1000 <= epsilon < 1e9 else f"{epsilon:.4g}"
 
 
 def worst(agents: list[Json]) -> Json:

@@ -27,7 +27,7 @@ from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.together import cost_of
 from mpinodes.privacy.views import Relayed
-from mpinodes.results.privacy_words import worst
+from mpinodes.results.privacy_words import number, worst
 from tests.helpers.accounting import DELTA, events
 from tests.helpers.parts import rows_of, setup_of
 
@@ -598,3 +598,9 @@ def test_the_worst_agents_numbers_are_each_the_largest():
     ]
     assert worst(agents) == {"claimed": 3.0, "proven_pure": 9.0, "proven": 4.0, "rule": "pure"}
     assert worst([*agents, agents[0] | {"proven_pure": None}])["proven_pure"] is None
+
+
+def test_a_huge_epsilon_is_written_in_few_digits():
+    assert [number(e) for e in (3.0517e70, 1e9, 123456.7, 999.94, None)] == [
+        "3.052e+70", "1e+09", "123457", "999.9", "unproven",
+    ]  # fmt: skip
