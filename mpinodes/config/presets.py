@@ -8,15 +8,13 @@ user's, or the table itself.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mpinodes.config.registry import suggest, to_type
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.experiment import Tree, merge, parse
 from mpinodes.core.parts import Algorithm
 
 KEY = "problem.preset"
@@ -67,13 +65,7 @@ def _read(value: Any) -> tuple[Tree, str]:
         near = suggest(str(value), names())
         typed = to_type(KEY, value) if str(value).startswith("{") else ""
         raise BadInput(f"{where}: there is no such preset; {near}; or a .toml file, or a table of keys{typed}")
-    path = Path(os.path.expanduser(value)) if value.endswith(".toml") else FOLDER / f"{value}.toml"
-    try:
-        return tomllib.loads(path.read_text("utf-8-sig")), where
-    except OSError as error:
-        raise BadInput(f"{where}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInput(f"{where}: not TOML: {error}") from error
+    return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), []), where
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:

@@ -23,6 +23,7 @@ Count = Annotated[int, Meta(ge=1)]
 Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Size = Annotated[float, Meta(ge=0, le=1e100)]
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a text begins
 
 
 class Budget(Struct, forbid_unknown_fields=True, frozen=True):
@@ -448,6 +449,11 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
     return merged
 
 
+def utf8(data: bytes) -> bytes:
+    """Return a text as UTF-8 without its byte-order mark; by that mark UTF-16 is known, as PowerShell's `>` writes."""
+    return data.decode("utf-16", "replace").encode() if data[:2] in UTF_16 else data.removeprefix(b"\xef\xbb\xbf")
+
+
 def parse(path: str | None, overrides: list[str]) -> Tree:
     """What the user asked for: a TOML file with key=value pairs on top.
 
@@ -459,7 +465,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     asked: Tree = {}
     if path is not None:
         try:
-            asked = tomllib.loads(Path(os.path.expanduser(path)).read_text("utf-8-sig"))
+            asked = tomllib.loads(utf8(Path(os.path.expanduser(path)).read_bytes()).decode())
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:  # tomllib's, of text that is none, and of a number of thousands of digits

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import UTF_16, utf8
 from mpinodes.formats.shelf import Bytes, unpacked_once
 
 # The two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so.
@@ -71,6 +72,8 @@ def content(path: Path) -> Bytes:
                     import bz2  # which most agents do without, as gzip
 
                     return unpacked_once(path, lambda: _unpacked(path, bz2.open(path)))
+                case start if start[:2] in UTF_16:
+                    return unpacked_once(path, lambda: bytearray(utf8(path.read_bytes())))
                 case start if start[:2] == b"\x1f\x8b":
                     import gzip
 
