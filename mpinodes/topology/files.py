@@ -22,18 +22,19 @@ from difflib import get_close_matches
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import utf8
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 
 MOST_ROUNDS = 100_000  # of a period
-BRACKETS = {*"[]{}<>"}  # of other formats, GML's among them
+_has_marks = re.compile(r"[*(=:;,|].*|.*[=:;,|]|.*[][{}<>].*").fullmatch  # of other formats, as `0 :1` or GML
 HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # of columns of lists of edges
 _is_number = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE).fullmatch
 WANTED = (
@@ -91,15 +92,16 @@ def read(path: Path, undirected: bool = False) -> FromFile:
         BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
     """
     try:
-        data = path.read_bytes()
+        data = utf8(path.read_bytes())
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-    data = data.removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
     first = data.lstrip()[:1]
     if path.suffix == ".json" or first in (b"{", b"["):
         found = _json(path, data)
     else:
         found = _graphml(path, data) if first == b"<" else _lines(path, data)
+    if not found.nodes:
+        raise BadInput(f"{path}: no nodes in it")
     numbers = _numbered(path, found.nodes)
     period = _period(path, found.attributes)
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
@@ -122,7 +124,7 @@ class _Node(Struct):
 
 
 class _File(Struct):
-    nodes: Annotated[list[_Node], Meta(min_length=1)]
+    nodes: list[_Node]
     edges: list[dict[str, Any]] | None = None
     links: list[dict[str, Any]] | None = None
     directed: bool = False
@@ -166,11 +168,12 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
 
 class _Line(NamedTuple):
-    """A line of a list of edges: where it is, its words, and what networkx writes in braces."""
+    """A line of a list of edges: where it is, its words, what networkx writes in braces, and what is in quotes."""
 
     place: str
     words: list[str]
     attributes: Mapping[str, Any]
+    quoted: Sequence[str] = ()
 
     def is_not(self, word: str, why: str = "") -> BadInput:
         """Return the error of a word that makes the line no edge."""
@@ -199,11 +202,16 @@ def _lines(path: Path, data: bytes) -> _Read:
             raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
         _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
     if not head:
+        # METIS begins with such numbers; of two lines, `2 1` and `1 2`, each is an edge that the other needs.
+        first, *rest = (line.words[:2] for line in edges)
+        nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
+        if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
+            raise edges[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
         _require_weights(edges)
     node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
     found = [
         _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
-        for _, words, attributes in edges
+        for _, words, attributes, _ in edges
     ]
     return _Read(list(dict.fromkeys(node.values())), found, directed=True)
 
@@ -221,7 +229,8 @@ def _line(place: str, text: str) -> _Line | None:
         for delimiter in (",", "\t", " "):
             read = [word.strip() for word in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
             if sum(map(bool, read)) > 1:
-                return _Line(place, read if delimiter == "," else [word for word in read if word], attributes)
+                words = [word for word in read if word or delimiter == ","]
+                return _Line(place, words, attributes, re.findall(r'"([^"]*)"', text))
     raise _Line(place, words, {}).is_not(words[0])
 
 
@@ -230,6 +239,9 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
     if len(places) == 2:
+        columns = [HEADS.get(word.lower(), word.lower()) for word in line.words]
+        if again := [word for k, word in enumerate(line.words) if word and columns[k] in columns[:k]]:
+            raise BadInput(f"{line.place}: {again[0]!r}: an earlier column has that name, or means that end of an edge")
         return places[0], places[1]
     numbers = [_is_number(word) for edge in edges for word in edge.words[:2]]
     if numbers and all(numbers) and not any(map(_is_number, line.words)):
@@ -240,11 +252,15 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
     """Refuse what names no node: signs alone, a number with a fraction or, without a line of names, several words.
 
+    Marks and brackets at the ends of a name are another format's, unless the name is in quotes or, as `Lyon (FR)`, has
+    brackets in pairs.
+
     Raises:
         BadInput: names the word.
     """
     for name in names:
-        signs = not any(map(str.isalnum, name)) or name[0] == "*" or name[-1] in ":;,|" or BRACKETS & {*name}
+        signs = not any(map(str.isalnum, name))
+        signs |= name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
         several = " " in name and (any(map(_is_number, names)) or all(map(_is_number, name.split())))
         if signs or (several and not are_stated) or (_is_number(name) and not float(name).is_integer()):
             raise line.is_not(name)

@@ -163,7 +163,7 @@ def test_a_file_of_ones_own(tmp_path):
         ({"edges": [{"source": 0, "target": 1, "round": [1]}]}, r"edge 0 -> 1: 'round': did you mean 'rounds'"),
         ({"graph": {"perod": 3}}, r"the graph: 'perod': did you mean 'period'"),
         ({"nodes": [{"id": 1}, {"id": 2}, {"id": 1}]}, r"two nodes are called 1"),
-        ({"nodes": []}, r"length >= 1 - at `\$.nodes`"),
+        ({"nodes": []}, r"no nodes in it"),
         ({"graph": {"period": 0}}, r"period = 0: expected a number of rounds"),
         ({"graph": {"period": "x"}}, r"period = 'x': expected a number of rounds"),
     ],
@@ -234,6 +234,11 @@ def looped(*neighbours):
         ("0,1\n1,nan\nnan,0\n", 2, "nan"), ("0,1\n1,\n", 2, "1,"), ("u,v\n0,1\n1,0\n", 1, "u"),
         ("target,x\n0,1\n1,0\n", 1, "target"), ("e 1 2\ne 2 3\ne 3 1\n", 1, "2"),
         ("*Vertices 2\n1 2\n", 1, "*Vertices"),
+        ("(0, 1)\n(1, 2)\n(2, 0)\n", 1, "(0"), ("(0,1)\n(1,2)\n(2,0)\n", 1, "(0"), ("(0 1)\n(1 0)\n", 1, "(0"),  # marks
+        ("0 :1\n1 :0\n", 1, ":1"), ("0= 1\n1= 0\n", 1, "0="), ("0 =1\n1 =0\n", 1, "=1"), ("0 ;1\n1 ;0\n", 1, ";1"),
+        ("0 |1\n1 |0\n", 1, "|1"), ("Edge(0, 1)\nEdge(1, 0)\n", 1, "Edge(0"), ("x\t(0,\ny\t(1,\n", 1, "(0,"),
+        ("(0, 0) 2\n(1, 0) 1\n", 1, "(0"), ("(a) (b)\n(b) (a)\n", 1, "(a)"), ("1 {0}\n{0} 1\n", 1, "1 {0}"),
+        ('"a" (b\n(b "a"\n', 1, "(b"),
         ("graph G {\n0 -- 1;\n}\n", 1, "graph G {"), ("0 1 {'weight'}\n1 0 {}\n", 1, "0 1 {'weight'}"),
         ("Wei\u00dfer Turm Lorenz\nLorenz Pl\u00e4rrer\n", 2, "Pl\u00e4rrer"),
         ("Lorenz Pl\u00e4rrer\nWei\u00dfer Turm Lorenz\n", 2, "Lorenz"),
@@ -246,6 +251,96 @@ def test_what_is_no_list_of_edges_or_could_be_two_is_refused_with_line_and_word(
     said = str(caught.value)
     assert f"g.txt: line {line}: expected an edge, as `0 1` or `0,1`, and not {word!r}" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('"(0)","0:"\n"0:","[1]"\n"[1]","(0)"\n', 3), ("Lyon (FR),Ulm\nUlm,Lyon (FR)\n", 2),
+        ("f(0) f(1)\nf(1) f(0)\n", 2), ("h:80 i:81\ni:81 h:80\n", 2), ("a=b c\nc a=b\n", 2), ('"a;" b\nb "a;"\n', 2),
+    ],
+)  # fmt: skip
+def test_marks_within_a_name_or_in_quotes_are_part_of_the_name(tmp_path, text, names):
+    (tmp_path / "g.txt").write_text(text)
+    assert files.read(tmp_path / "g.txt").edges(1) == {(i, (i + 1) % names) for i in range(names)}
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("5 4\n0 1\n1 2\n2 3\n3 4\n", "5 4"), ("# mine\n5,5\n1,2\n2,3\n3,4\n4,5\n5,1\n", "5 5"),
+        ("3 2\n0 1\n1 0\n1 2\n2 1\n", "3 2"), ("3 3\na b\nb c\nc a\n", "3 3"), ("3 2 1\n0 1 7\n1 2 7\n", "3 2"),
+    ],
+)  # fmt: skip
+def test_a_first_line_that_could_be_the_numbers_of_nodes_and_edges_is_refused(tmp_path, text, counts, undirected):
+    (tmp_path / "g.txt").write_text(text)
+    message = rf"g.txt: line \d: .* not '{counts[0]}': the line may count nodes and edges below it: delete it, or move "
+    with pytest.raises(BadInput, match=message):
+        files.read(tmp_path / "g.txt", undirected)
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("1 0\n0 1\n", {(0, 1), (1, 0)}), ("2 1\n1 2\n", {(0, 1), (1, 0)}), ("0 1 1\n1 0 1\n", {(0, 1), (1, 0)}),
+        ("0 1\n1 2\n2 0\n", Ring(3).edges(1) - {(1, 0), (2, 1), (0, 2)}), ("3 1\n1 2\n2 3\n", {(2, 0), (0, 1), (1, 2)}),
+        ("5 4\n4 5\n5 6\n6 5\n", {(1, 0), (0, 1), (1, 2), (2, 1)}),
+    ],
+)  # fmt: skip
+def test_a_list_of_edges_whose_first_line_counts_nothing_is_read(tmp_path, text, edges):
+    (tmp_path / "g.txt").write_text(text)
+    assert files.read(tmp_path / "g.txt").edges(1) == edges
+
+
+@pytest.mark.parametrize(
+    ("head", "word"), [
+        ("source,target,target", "target"), ("source,from,to", "from"), ("src,weight,dst,TO", "TO"),
+        ("source,target,rounds,Rounds", "Rounds"),
+    ],
+)  # fmt: skip
+def test_a_line_of_names_that_names_a_column_twice_is_refused(tmp_path, head, word):
+    width = head.count(",") + 1
+    (tmp_path / "g.csv").write_text(f"{head}\n{','.join('0121'[:width])}\n{','.join('1012'[:width])}\n")
+    with pytest.raises(BadInput, match=f"g.csv: line 1: '{word}': an earlier column has that name, or means that end"):
+        files.read(tmp_path / "g.csv")
+
+
+ODD_GRAPHS = {
+    "no nodes": nx.DiGraph(), "no nodes, both ways": nx.MultiGraph(), "no edges": nx.empty_graph(3),
+    "one node": nx.empty_graph(1), "edges twice": nx.MultiDiGraph([(0, 1), (0, 1), (1, 0)]),
+    "edges twice, both ways": nx.MultiGraph([(0, 1), (0, 1), (1, 2)]), "a loop": nx.Graph([(0, 0), (0, 1)]),
+    "weights that are missing": nx.DiGraph([(0, 1, {"weight": float("nan")}), (1, 0)]), "grid": nx.grid_2d_graph(2, 2),
+    "rounds that are missing": nx.Graph([(0, 1, {"rounds": float("nan")})]),
+}  # fmt: skip
+WRITERS = {
+    "json": lambda graph: [json.dumps(nx.node_link_data(graph, edges="edges"))], "graphml": nx.generate_graphml,
+    "gml": nx.generate_gml, "gexf": nx.generate_gexf, "edgelist": nx.generate_edgelist, "adjlist": nx.generate_adjlist,
+    "multiline": nx.generate_multiline_adjlist,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("name", ODD_GRAPHS)
+def test_an_odd_graph_of_networkx_is_read_as_it_is_or_refused_in_a_line(tmp_path, name, kind):
+    graph = ODD_GRAPHS[name]
+    (tmp_path / "g.txt").write_text("\n".join(WRITERS[kind](graph)))
+    try:
+        found = files.read(tmp_path / "g.txt")
+        facts.connectivity(found, 10)
+    except BadInput as error:
+        message = str(error)
+    else:
+        message = ""
+    if message:
+        assert "\n" not in message
+        assert graph or kind not in ("json", "graphml") or message.endswith("g.txt: no nodes in it")
+        return
+    number = {node: k for k, node in enumerate(graph)}
+    edges = {(number[i], number[j]) for i, j in graph.to_directed().edges()}
+    assert graph
+    assert found.agents == len(graph)
+    assert found.edges(1) in (edges, {(number[i], number[j]) for i, j in graph.edges()})
 
 
 def test_rounds_that_a_list_of_edges_names_are_not_left_out(tmp_path):
