@@ -69,7 +69,7 @@ DIMENSION = int(_STARTS[-1]) + len(_BOUNDS) + 1
 def _code(place: str, name: str, text: str) -> float:
     """A number as it stands, a category as its place in the list."""
     try:
-        return _CATEGORIES[name][text] if name in _CATEGORIES else int(text)
+        return _CATEGORIES[name][text] if name in _CATEGORIES else int(text.replace("_", ":"))  # no 1_0
     except KeyError:
         raise BadInput(f"{place}, {name}: {shown(text)} is none of {', '.join(_CATEGORIES[name])}") from None
     except ValueError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.core.errors import BadInput
+from mpinodes.formats.table import require_no_index
 
 FOLDER = Path("runs", "frames")
 
@@ -22,13 +23,15 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     frame = data["file"]
     if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):
         raise BadInput(f"data.file: a {type(frame).__name__}; expected the path of a file, or a pandas data frame")
-    if index := [repr(name) for name in frame.index.names if name is not None]:
-        raise BadInput(
-            f"data.file: {', '.join(index)} is the data frame's index, and no column: reset_index() makes it one"
-        )
+    target = str(data.get("target", ""))  # perhaps the number 2, of a column 2
+    require_no_index(frame, target, "data.file")
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
-        raise BadInput(f"data.file: a data frame whose columns are {names}: each needs a name of its own")
+    if wrong := [name for name in names if names.count(name) > 1 or not (name and name.isprintable())]:
+        raise BadInput(f"data.file: a data frame's column {wrong[0]!r}: each needs a name of its own, in one line")
+    missing = frame.isna().to_numpy()
+    if missing.any() and "" not in list(data.get("labels", ())):  # else a label
+        row, column = divmod(int(missing.argmax()), len(names))
+        raise BadInput(f"data.file: column {names[column]!r}, row {row} (from 0) is missing: a value expected")
     frame = frame.set_axis(names, axis=1)  # of names in levels, pandas writes a line for each level
     numbers = {"b": "Int64", "f": "Float64"}  # not as words, and float32 with all its digits
     kinds = {name: numbers[k.kind] for name, k in frame.dtypes.items() if k.kind in numbers and k != "float64"}
@@ -41,7 +44,7 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
             with suppress(FileExistsError), path.open("xb") as file:
                 file.write(content)
             if path.stat().st_size == len(content) and path.read_bytes() == content:
-                return data | {"file": str(path), "header": True}
+                return data | {"file": str(path), "header": True} | ({"target": target} if "target" in data else {})
             number += 1
     except OSError as error:
         raise BadInput(f"{FOLDER}: cannot be written: {error.strerror}") from error

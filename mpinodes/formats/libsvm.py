@@ -35,7 +35,7 @@ def _target(place: str, label: bytes, labels: Labels) -> float:
     if labels:
         return signed(place, label.decode(errors="replace"), labels)
     try:
-        number = float(label)
+        number = float(label.replace(b"_", b":"))  # else float reads 1_0 as 10
     except ValueError as error:
         raise BadInput(f"{place}: label {shown(label)} is not a number") from error
     if wrong := unfit(number):
@@ -44,7 +44,7 @@ def _target(place: str, label: bytes, labels: Labels) -> float:
 
 
 def _pair(place: str, token: bytes) -> tuple[int, float]:
-    index, _, value = token.partition(b":")
+    index, _, value = token.replace(b"_", b":").partition(b":")
     try:
         return int(index), float(value)
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import zipfile
 import zlib
 from array import array
@@ -20,7 +21,10 @@ from mpinodes.formats import libsvm
 from mpinodes.formats.shelf import Arrays, once
 from mpinodes.formats.source import LARGEST, Labels, Source, content, lines, listed, number_of, shown, signed, unfit
 
-INDEX = ("Unnamed: 0", "__index_level_0__")  # what pandas and others call an index that has no name
+INDEX = ("unnamed: 0", "__index_level_0__")  # what pandas and others call an index that has no name
+# What pandas, R and polars may call an index, and a user a feature; in lower case.
+_may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
+DROP = "is an index that was written along: drop it (index=False), or name it"
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
@@ -64,6 +68,9 @@ def read(path: Path, stated: Stated = NOTHING) -> Source:
         raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
     if path.suffix in DENSE:
         features, targets, names = once(path, repr(stated), lambda: DENSE[path.suffix](path, stated))
+        for name, column in zip(names[:-1].tolist(), features.T, strict=False):  # an .npz has no names
+            if not stated.columns and _may_be_index(name.lower()) and _numbers_rows(column, name):
+                raise BadInput(f"{path}: column {name!r} {DROP}; or, with it, state data.columns={features.shape[1]}")
 
         def chosen(rows: NDArray[np.int64]) -> NDArray[np.float64]:
             return np.asarray(features[rows], np.float64)
@@ -158,10 +165,8 @@ def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArr
         BadInput: none, or more than one, has its name; or a column is an index that was written along.
     """
     stripped, target = [name.strip() for name in names], target.strip()
-    if index := [name for k, name in enumerate(stripped) if name.startswith(INDEX) or not (name or k)]:
-        raise BadInput(
-            f"{place}: column {index[0]!r} is an index that was written along: drop it (index=False), or name it"
-        )
+    if index := [name for k, name in enumerate(stripped) if name.lower().startswith(INDEX) or not (name or k)]:
+        raise BadInput(f"{place}: column {index[0]!r} {DROP}")
     if target and stripped.count(target) != 1:
         number = stripped.count(target)
         raise BadInput(
@@ -170,6 +175,13 @@ def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArr
     at = stripped.index(target) if target else len(stripped) - 1
     stripped.append(stripped.pop(at))
     return at, np.array(stripped)
+
+
+def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
+    """Return whether a column has a whole number of its own in each row, and consecutive ones if `name` is X or V1."""
+    is_plain = name.upper() in ("X", "V1", "")
+    steps = np.diff(column if is_plain else np.sort(column))
+    return len(steps) > 0 and bool((steps > 0).all() and (column % 1 == 0).all() and (steps.max() == 1 or not is_plain))
 
 
 def _column(place: int, at: int, width: int) -> int:
@@ -187,8 +199,9 @@ def _csv(path: Path, stated: Stated) -> Arrays:
         entries = _entries(place, bytes(data[start:end]).decode("utf-8-sig", errors="replace"))
         if first and not width:
             width = len(entries)
-        if width < 2:
-            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas")
+        mark = next((f", not by {mark!r}" for mark in ";\t|" if len(entries) == 1 and mark in entries[0]), "")
+        if width < 2 or mark:
+            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")
         if len(entries) != width:
             made = f"data.columns = {stated.columns} and a target make {width}"
             raise BadInput(
@@ -231,8 +244,7 @@ def _parquet(path: Path, stated: Stated) -> Arrays:
         raise BadInput(f"{path}: does not fit the memory: {error}") from error
     except Exception as error:  # whatever its reader meets, it is the file
         raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
-    if index := [repr(name) for name in frame.index.names if name is not None]:
-        raise BadInput(f"{path}: {', '.join(index)} is its index, and no column: reset_index() makes it one")
+    require_no_index(frame, stated.target, str(path))
     names = [str(name) for name in frame.columns]
     if len(names) < 2 or not len(frame):
         raise BadInput(f"{path}: {len(frame)} rows of {len(names)} columns: features and a target expected")
@@ -253,6 +265,16 @@ def _parquet(path: Path, stated: Stated) -> Arrays:
     words = [value if isinstance(value, (int, float, str)) else str(value) for value in target.tolist()]
     signs = [signed(f"{where}{row} (from 0)", word, stated.labels) for row, word in enumerate(words)]
     return features, np.array(signs), ordered
+
+
+def require_no_index(frame: Any, target: str, where: str) -> None:
+    """Refuse the name of a data frame's index as its target; unless asked for, an index is left out.
+
+    Raises:
+        BadInput: says how the index becomes a column.
+    """
+    if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
+        raise BadInput(f"{where}: {target!r} is its index, and no column: reset_index() makes it one")
 
 
 def _column_of(path: Path, name: str, column: Any) -> NDArray[np.float64]:

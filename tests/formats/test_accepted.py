@@ -101,6 +101,9 @@ FILES = {
     "csv of words without names": ("f.csv", WORDS.partition("\n")[2], YES | {"data.header": False}),
     "csv with a byte-order mark": ("f.csv", "\ufeff" + CSV, {"data.target": "y"}),
     "csv without names with a byte-order mark": ("f.csv", "\ufeff" + ROWS, {"data.header": False}),
+    "csv in UTF-16": ("f.csv", CSV.replace("a,", "größer,").encode("utf-16"), {}),
+    "csv in UTF-16, the other way round": ("f.csv", b"\xfe\xff" + CSV.encode("utf-16-be"), {"data.target": "y"}),
+    "csv with an X that is no index": ("f.csv", CSV.replace("a,", "X,"), {}),
     "csv with carriage returns": ("f.csv", WORDS.replace("\n", "\r\n"), YES),
     "csv without a newline at its end": ("f.csv", WORDS.rstrip("\n"), YES),
     "csv with blank lines": ("f.csv", "\n" + CSV.replace("\n", "\n\n  \n"), {}),
@@ -156,6 +159,7 @@ FILES = {
     "libsvm, .gz": ("f.svm.gz", gzip.compress(SVM.encode()), {}),
     "libsvm, .bz2": ("f.txt.bz2", bz2.compress(SVM.encode()), {}),
     "libsvm with a byte-order mark": ("f.svm", "\ufeff" + SVM, {}),
+    "libsvm in UTF-16": ("f.svm", SVM.encode("utf-16"), {}),
     "libsvm with carriage returns": ("f.svm", SVM.replace("\n", "\r\n"), {}),
     "libsvm with comments and blank lines": ("f.svm", "# mine\n\n" + SVM.replace("\n", " # a row\n"), {}),
     "libsvm after a byte-order mark and a comment": ("f.svm", "\ufeff# mine\n" + SVM, {}),
@@ -191,6 +195,9 @@ FILES = {
     "parquet whose index has no name": ("f.parquet", lambda path: frame().iloc[[0, 1, 2, 3]].to_parquet(path), {}),
     "parquet, index of a selection": (
         "f.parquet", lambda path: pandas.concat([frame(), frame()]).iloc[4:].set_axis([7, 8, 9, 9]).to_parquet(path), {}
+    ),
+    "parquet whose index has a name": (
+        "f.parquet", lambda path: frame(id=[7, 8, 9, 10]).set_index("id").to_parquet(path), {"data.target": "y"}
     ),
     "parquet without pandas": ("f.parquet", arrow(y=Y), {}),
 }  # fmt: skip
@@ -246,6 +253,10 @@ FRAMES = {
     "quotes around": (lambda: frame(['"yes"', '"no"'] * 2), {"data.labels": ['"no"', '"yes"']}),
     "commas within": (lambda: frame(["yes, sir", "no, sir"] * 2), {"data.labels": ["no, sir", "yes, sir"]}),
     "names of numbers": (lambda: frame().set_axis([0, 1, 2], axis=1), {"data.target": "2"}),
+    "names of numbers, the target by its own": (lambda: frame().set_axis([0, 1, 2], axis=1), {"data.target": 2}),
+    "names of numpy's numbers": (lambda: frame().set_axis(np.arange(3), axis=1), {"data.target": np.int64(2)}),
+    "an index with a name": (lambda: frame(id=[7, 8, 9, 10]).set_index("id"), {"data.target": "y"}),
+    "an index with names": (lambda: frame(c=[7, 8, 9, 10], d=1).set_index(["c", "d"]), {}),
     "names in two levels": (
         lambda: frame().set_axis(pandas.MultiIndex.from_tuples([("x", 0), ("x", 1), ("y", 0)]), axis=1), {}
     ),
@@ -330,6 +341,7 @@ GRAPHS = {
     "edges with tabs": ("g.tsv", "0\t1\n1\t2\n2\t0\n", RING),
     "edges without an ending": ("edges", "0 1\n1 2\n2 0", RING),
     "edges with many blanks": ("g.txt", "  0   1\n1\t 2  \n\n2 0\n", RING),
+    "edges in UTF-16": ("g.txt", "0 1\r\n1 2\r\n2 0\r\n".encode("utf-16"), RING),
     "edges with carriage returns": ("g.txt", "0 1\r\n1 2\r\n2 0\r\n", RING),
     "edges with a byte-order mark": ("g.txt", "\ufeff0 1\n1 2\n2 0\n", RING),
     "edges with comments": ("g.txt", "# mine\n% and\n0 1 # a note\n1 2\n2 0\n", RING),
@@ -378,6 +390,8 @@ GRAPHS = {
     "networkx: JSON with links": ("g.json", node_link(edges="links"), RING),
     "networkx: JSON by another name": ("graph.txt", node_link(edges="links"), RING),
     "JSON with a byte-order mark": ("g.json", "\ufeff" + node_link(edges="edges"), RING),
+    "JSON in UTF-16": ("g.json", node_link(edges="edges").encode("utf-16"), RING),
+    "GraphML in UTF-16": ("g.graphml", "\n".join(nx.generate_graphml(DIGRAPH)).encode("utf-16"), RING),
     "JSON after blanks": ("g.json", "\r\n " + node_link(edges="edges"), RING),
     "JSON of words": (
         "g.json", json.dumps(nx.node_link_data(nx.relabel_nodes(DIGRAPH, dict(enumerate("abc"))), edges="edges")), RING
@@ -408,6 +422,7 @@ PRESET = "[problem]\nradius = 3.0\n"
 EXPERIMENTS = {
     "TOML": ({"e.toml": TOML}, ["e.toml"]),
     "TOML with a byte-order mark": ({"e.toml": "\ufeff" + TOML}, ["e.toml"]),
+    "TOML in UTF-16": ({"e.toml": TOML.encode("utf-16")}, ["e.toml"]),
     "TOML with carriage returns": ({"e.toml": TOML.replace("\n", "\r\n")}, ["e.toml"]),
     "TOML at home": ({"e.toml": TOML}, ["~/e.toml"]),
     "blanks around words": ({"e.toml": TOML}, ["e.toml", "seed = 4", "topology.name = ring"]),

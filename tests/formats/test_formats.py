@@ -193,6 +193,9 @@ def read_whole(path, dimension=None):
         ("1 1:2\n1 2:1 12", r"x: line 2: '12' is not index:value"),
         ("1 1:2\n1 2:1 3:", r"x: line 2: '3:' is not index:value"),
         ("1 a:2 3:1\n", r"x: line 1: 'a:2' is not index:value"),
+        ("1 1:1_0 2:1\n", r"x: line 1: '1:1_0' is not index:value"),
+        ("1 1:2\n0 1_0:1\n", r"x: line 2: '1_0:1' is not index:value"),
+        ("1_0 1:2\n", r"x: line 1: label '1_0' is not a number"),
         ("1 1:2:3 4:1\n", r"x: line 1: '1:2:3' is not index:value"),
         ("1 1 2:3\n", r"x: line 1: '1' is not index:value"),
         ("1 1:2\nedible 1:2\n", r"x: line 2: label 'edible' is not a number"),
@@ -241,6 +244,12 @@ def test_adult_rows_have_105_features_of_norm_one(tmp_path):
     assert np.flatnonzero(last[:98]).tolist() == (starts + np.array([0, 14, 4, 3, 0, 4, 0, 40])).tolist()
     np.testing.assert_allclose(first[98:], [0.39, 77516 / 1.5e6, 13 / 16, 2174 / 99_999, 0.5, 0.4, 1])
     np.testing.assert_allclose(last[98:], [0.9, 1, 3 / 16, 1, 1, 0.99, 1])
+
+
+def test_a_number_of_adult_has_no_underscore_in_it(tmp_path):
+    assert "'3_9' is not a whole number" in error(
+        adult.read, put(tmp_path / "adult.data", ADULT.replace("39", "3_9", 1))
+    )
 
 
 def test_adult_test_differs_only_in_its_first_line_and_the_points_after_labels(tmp_path):
@@ -378,8 +387,11 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
         ("x,y\n3,\n", r"own.csv: line 2, column 2: '' is not"),
         ("1,2\n3,4\n", r"own.csv: line 1: numbers alone, which may be names or the first sample: set data.header"),
         ("1;2\n", r"own.csv: line 1: one column; features and then the target expected, separated by commas"),
+        ("a;b\n1;2\n", r"own.csv: line 1: one column; .* separated by commas, not by ';'$"),
+        ("a\tb\n1\t2\n", r"own.csv: line 1: one column; .* separated by commas, not by '\\t'$"),
+        ("a,b\n1|2\n", r"own.csv: line 2: one column; .* separated by commas, not by '|'$"),
         ("a,b\n", r"own.csv: empty: no line of numbers"),
-        (b"\xff\xfe1,2\n3,4\n", r"own.csv: line 1, column 1: '..1' is not"),
+        (b"\xff\xff1,2\n3,4\n", r"own.csv: line 1, column 1: '..1' is not"),
     ],
 )
 def test_a_bad_csv_says_which_line_and_column(tmp_path, text, message):
@@ -591,6 +603,64 @@ def test_an_index_that_was_written_along_is_no_feature(tmp_path, text, columns):
     assert "is an index that was written along" in error(table.read, put(tmp_path / "own.csv", text), stated)
 
 
+INDEX_NAMES = ["index", "Index", "level_0", "unnamed: 0", "UNNAMED: 0", "unnamed_0", "Unnamed: 1", "X", "row.names",
+               "rownames", "...1", "row_nr", "V1"]  # fmt: skip
+ROWS_IN_ORDER = [[0, 1, 2], [1, 2, 3], [50, 51, 52]]
+
+
+@pytest.mark.parametrize("name", INDEX_NAMES)
+def test_an_index_by_a_name_that_programs_give_is_no_feature(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for rows in ROWS_IN_ORDER:
+        whole = pandas.DataFrame({name: rows, "a": [0.5, 0.25, 1.0], "y": [1, 0, 1]})
+        whole.to_csv("own.csv", index=False)
+        whole.to_parquet("own.parquet")
+        for file in ("own.csv", "own.parquet", frames.kept({"file": whole})["file"]):
+            message = error(table.read, tmp_path / file, table.Stated(labels=(0.0, 1.0)))
+            assert f"column {name!r} is an index that was written along: drop it" in message
+
+
+@pytest.mark.parametrize("name", ["index", "level_0", "row.names", "...1"])
+@pytest.mark.parametrize("rows", [[7, 2, 5], [0, 3, 4]])
+def test_an_index_of_chosen_rows_is_no_feature(name, rows, tmp_path):
+    pandas.DataFrame({name: rows, "a": [0.5, 0.25, 1.0], "y": [1, 0, 1]}).to_csv(tmp_path / "own.csv", index=False)
+    assert f"column {name!r} is an index" in error(table.read, tmp_path / "own.csv", table.Stated(labels=(0.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("X", [3.0, 1.0, 2.0]), ("X", [1.0, 5.0, 9.0]), ("X", [0.5, 1.5, 2.5]), ("index", [0.1, 0.2, 0.3]),
+        ("index", [1.0, 1.0, 2.0]), ("V1", [7.0, 6.0, 5.0]), ("row.names", [0.0, 0.0, 1.0]), ("id", [0.0, 1.0, 2.0]),
+        ("x1", [0.0, 1.0, 2.0]), ("day", [1.0, 2.0, 3.0]), ("indexed", [1.0, 2.0, 3.0]),
+    ],
+)  # fmt: skip
+def test_a_feature_with_the_name_or_the_values_of_an_index_alone_stays_a_feature(name, values, tmp_path):
+    pandas.DataFrame({name: values, "y": [1, 0, 1]}).to_csv(tmp_path / "own.csv", index=False)
+    assert dense(table.read(tmp_path / "own.csv", table.Stated(labels=(0.0, 1.0))))[:, 0].tolist() == values
+
+
+def test_an_index_that_the_number_of_columns_counts_is_a_feature(tmp_path):
+    file = put(tmp_path / "own.csv", "index,a,y\n0,.5,1\n1,.25,0\n")
+    assert table.read(file, table.Stated(2, (0.0, 1.0))).columns == ("index", "a", "y")
+
+
+@pytest.mark.parametrize(("target", "missing"), [("d", "d"), ("y", "y"), ("", "d"), ("d", "a")])
+def test_what_a_data_frame_lacks_is_named_by_its_column_and_row(target, missing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = frame()
+    whole.loc[1, missing] = np.nan
+    message = error(frames.kept, {"file": whole, "target": target})
+    assert message == f"data.file: column {missing!r}, row 1 (from 0) is missing: a value expected"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\r", "a\x1b", ""])
+def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
+    message = error(frames.kept, {"file": frame().rename(columns={"y": name})})
+    assert message == f"data.file: a data frame's column {name!r}: each needs a name of its own, in one line"
+
+
 def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
     file = put(tmp_path / "own.csv", "a,y\n1,1.00\n2,0\n")
     assert table.read(file, table.Stated(labels=(0.0, "1"))).targets.tolist() == [1, -1]
@@ -618,10 +688,19 @@ def test_a_data_frames_numbers_keep_all_their_digits(kind, tmp_path, monkeypatch
     assert read.targets.tolist() == whole["d"].astype(float).tolist()
 
 
-def test_an_index_with_a_name_is_not_left_out_without_a_word(tmp_path):
-    frame().set_index("a").to_parquet(tmp_path / "own.parquet")
-    assert "'a' is its index" in error(table.read, tmp_path / "own.parquet", table.Stated(0, target="y"))
-    assert "'a' is the data frame's index" in error(frames.kept, {"file": frame().set_index("a")})
+@pytest.mark.parametrize("index", ["a", ["a", "b"]])
+def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = frame(b=[1, 2, 3], z=[1, 3, 2]).set_index(index)
+    whole.to_parquet(tmp_path / "own.parquet")
+    rest = list(whole.columns)
+    for target, names in (("", rest), ("d", [*(name for name in rest if name != "d"), "d"])):
+        assert table.read(tmp_path / "own.parquet", table.Stated(0, target=target)).columns == tuple(names)
+        kept = frames.kept({"file": whole, "target": target})
+        assert table.read(tmp_path / kept["file"], table.Stated(header=True, target=target)).columns == tuple(names)
+    message = "'a' is its index, and no column: reset_index() makes it one"
+    assert message in error(table.read, tmp_path / "own.parquet", table.Stated(0, target="a"))
+    assert message in error(frames.kept, {"file": whole, "target": "a"})
 
 
 @pytest.mark.parametrize("kind", ["bool", "boolean"])
