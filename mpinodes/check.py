@@ -9,6 +9,7 @@ conditional on statements tested; 1 where something was, a line each; 2 where th
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from mpinodes.simulation.launching import command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
     parser = Parser("check", __doc__)
-    parser.add_argument("part", metavar="FILE | NAME", help="a Python file with a part, or the name of a part")
+    parser.add_argument("part", metavar="FILE | NAME", type=os.path.expanduser, help="a Python file, or a part's name")
     parser.add_argument("--seed", type=int, default=0, help="of the data that it is tried on (0)")
     options = parser.parse_args(argv)
     from mpinodes.auditing.check import check, parts_called

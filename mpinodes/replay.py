@@ -8,18 +8,18 @@ ones for a few. Exit code 1 where a message moved by more than its sensitivity, 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mpinodes.replay", description=__doc__)
+    parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
     parser.add_argument("--rounds", type=int, default=12, help="changed rounds to follow to the end (12)")
     parser.add_argument("--seed", type=int, default=0, help="of the adjacent samples (0)")

@@ -5,12 +5,12 @@ Of a run that was ended before its time, summary and report of the rounds that i
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from mpinodes.results.report import draw
 from mpinodes.simulation import noise_free
+from mpinodes.simulation.arguments import Parser
 from mpinodes.simulation.launching import command
 
 
@@ -41,7 +41,7 @@ def drawn(run: Path) -> list[Path]:
 @command
 def main(argv: list[str]) -> int:
     """The whole command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m mpinodes.report", description=__doc__.splitlines()[0])
+    parser = Parser("report", __doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
     parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
     options = parser.parse_args(argv)

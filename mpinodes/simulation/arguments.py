@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import NoReturn
 
 from mpinodes.core.errors import BadInput
 
 
 class Parser(argparse.ArgumentParser):
-    """Parse the words of a command, whose help is a text as it stands.
+    """Parse the words of a command, whose help is a text as it stands; arguments of type `Path` may begin with ~.
 
     Args:
         command: the name, as in `python -m mpinodes.<command>`.
@@ -20,6 +22,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, text: str | None, add_help: bool = True) -> None:
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(f"python -m mpinodes.{command}", description=text, formatter_class=form, add_help=add_help)
+        self.register("type", Path, lambda word: Path(os.path.expanduser(word)))
 
 
 class QuietParser(Parser):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import mpinodes
+from mpinodes import check, compare, replay, report, run, spent, watch
 from mpinodes.__main__ import commands
 from tests.helpers.records import same_bits
 from tests.helpers.running import CHECKOUT, command, mpirun, run_alone, run_mpi
@@ -29,6 +31,25 @@ def test_a_wrong_command_is_said_once(tmp_path):
     assert done.code == 2
     assert done.err == "mpinodes: error: rnu: there is no such command; did you mean run?\n"
     assert "which command? audit, check" in command([SCRIPT], tmp_path).err
+
+
+def test_home_is_home_in_every_command(tmp_path, monkeypatch, capfd):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ["algorithm.name=dola", "data.name=unit-ball", "data.total=40", "rounds=4", "record.transcript=true"]
+    mpinodes.simulate(*words, "output.dir=~/one")
+    for module, options in (
+        (report, []), (spent, []), (replay, []), (watch, []), (compare, []), (compare, ["--output=~/compared"]),
+    ):  # fmt: skip
+        assert module.main(["~/one", *options]) == 0, module
+    assert (tmp_path / "compared" / "compare.md").is_file()
+    assert run.main(["--lockstep", "--resume", "~/one"]) == 2
+    assert check.main(["~/mine.py"]) == 2
+    said = capfd.readouterr().err
+    assert f"--resume {tmp_path}/one: it is done, all its 4 rounds" in said
+    assert f"{tmp_path}/mine.py': no such Python file" in said
+    assert not os.path.lexists("~")
 
 
 def test_it_is_the_module_of_that_name(tmp_path):
