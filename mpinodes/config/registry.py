@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, is_dataclass, make_dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -185,6 +185,10 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
+    for name, hint in get_type_hints(kind.base).items():
+        value = getattr(part, name, None)
+        if hint == ClassVar[bool] and not isinstance(value, (bool, property) if kind is not LOSSES else bool):
+            raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
     if kind is not LOSSES:
         return part
     if taken := sorted({*PROBLEM} & settings(LOSSES, part).keys()):
@@ -339,7 +343,7 @@ def _as_toml(word: str) -> str:
     try:
         tomllib.loads(f"value = {word}")
     except ValueError:
-        return json.dumps(word.strip("\"'"), ensure_ascii=False)
+        return json.dumps(word.strip("\"'“”„‘’‚«»"), ensure_ascii=False)
     return word
 
 

@@ -119,6 +119,9 @@ def test_an_algorithm_of_ones_own_from_a_file(tmp_path):
     [
         ("data.file=x.csv data.labels=[no,yes]", """'data.labels=["no", "yes"]'"""),
         ("data.file=x.csv data.labels=no,yes", """'data.labels=["no", "yes"]'"""),
+        ("data.file=x.csv data.labels=[\u201cno\u201d,\u201cyes\u201d]", """'data.labels=["no", "yes"]'"""),
+        ("data.file=x.csv data.labels=[\u2018no\u2019,\u201eyes\u201c]", """'data.labels=["no", "yes"]'"""),
+        ("data.file=x.csv data.labels=\u00abno\u00bb,\u00abyes\u00bb", """'data.labels=["no", "yes"]'"""),
         ("data.file=x.csv data.labels=[0,yes,true]", """'data.labels=[0, "yes", true]'"""),
         ("record.metrics=disagreement", """'record.metrics=["disagreement"]'"""),
         ("data.sizes=1,2", "'data.sizes=[1, 2]'"),

@@ -194,6 +194,36 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(section, tmp_path):
     assert "no such Python file" in refused(f"{BASE[section]} {section}.path={tmp_path}/my_{section}.py")
 
 
+LOGISTIC = (
+    "from dataclasses import dataclass\nfrom mpinodes.losses.logistic import Logistic\n__all__ = ['A']\n"
+    "@dataclass(frozen=True)\nclass A(Logistic):\n"
+)
+
+
+@pytest.mark.parametrize("value", ["'yes'", "1", "'False'", "0", "None", "property(lambda self: True)"])
+@pytest.mark.parametrize("name", ["convex", "has_prox", "needs_labels"])
+def test_a_statement_of_a_loss_is_true_or_false(name, value, tmp_path):
+    said = refused(own(tmp_path, "problem", f"{LOGISTIC}    {name} = {value}\n"))
+    assert f"my_problem.py': A.{name} is " in said
+    assert said.endswith(": expected True or False")
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_loss_is_as_convex_as_it_says(stated, tmp_path):
+    assert setup_of(own(tmp_path, "problem", f"{LOGISTIC}    convex = {stated}\n")).loss.convex is stated
+
+
+@pytest.mark.parametrize(("section", "name"), [
+    ("algorithm", "whole_data"), ("algorithm", "against_colluders"), ("topology", "from_file"),
+])  # fmt: skip
+def test_a_statement_of_any_part_is_true_or_false(section, name, tmp_path):
+    own(tmp_path, section)
+    file = tmp_path / f"my_{section}.py"
+    file.write_text(f"{file.read_text()}\n\nsetattr(globals()[__all__[0]], {name!r}, 'yes')\n")
+    said = refused(f"{BASE[section]} {section}.path={file}")
+    assert f".{name} is 'yes': expected True or False" in said
+
+
 def test_an_algorithm_of_the_old_contract_is_told_what_to_change(tmp_path):
     old = refused(own(tmp_path, "algorithm", "from mpinodes.protocol import Query\n"))
     assert "written for an older mpinodes; import from mpinodes.core" in old
