@@ -185,9 +185,9 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
-    for name, hint in get_type_hints(kind.base).items():
-        value = getattr(part, name, None)
-        if hint == ClassVar[bool] and not isinstance(value, (bool, property) if kind is not LOSSES else bool):
+    stated = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]
+    for name in (*stated, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
+        if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
             raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
     if kind is not LOSSES:
         return part

@@ -40,7 +40,7 @@ def test_home_is_home_in_every_command(tmp_path, monkeypatch, capfd):
     words = ["algorithm.name=dola", "data.name=unit-ball", "data.total=40", "rounds=4", "record.transcript=true"]
     mpinodes.simulate(*words, "output.dir=~/one")
     for module, options in (
-        (report, []), (spent, []), (replay, []), (watch, []), (compare, []), (compare, ["--output=~/compared"]),
+        (report, []), (spent, []), (replay, []), (watch, []), (compare, ["--output=~/compared"]),
     ):  # fmt: skip
         assert module.main(["~/one", *options]) == 0, module
     assert (tmp_path / "compared" / "compare.md").is_file()

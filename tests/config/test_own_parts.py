@@ -215,6 +215,7 @@ def test_a_loss_is_as_convex_as_it_says(stated, tmp_path):
 
 @pytest.mark.parametrize(("section", "name"), [
     ("algorithm", "whole_data"), ("algorithm", "against_colluders"), ("topology", "from_file"),
+    ("data", "makes_all_losses"), ("data", "has_labels"),
 ])  # fmt: skip
 def test_a_statement_of_any_part_is_true_or_false(section, name, tmp_path):
     own(tmp_path, section)
