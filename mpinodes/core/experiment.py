@@ -451,7 +451,8 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 def utf8(data: bytes) -> bytes:
     """Return a text as UTF-8 without its byte-order mark; by that mark UTF-16 is known, as PowerShell's `>` writes."""
-    return data.decode("utf-16", "replace").encode() if data[:2] in UTF_16 else data.removeprefix(b"\xef\xbb\xbf")
+    is_utf16 = data[:2] in UTF_16 and len(data) > 2
+    return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
 
 
 def parse(path: str | None, overrides: list[str]) -> Tree:
