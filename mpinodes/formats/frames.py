@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,10 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     target = str(data.get("target", ""))  # perhaps the number 2, of a column 2
     require_no_index(frame, target, "data.file")
     names = [str(name) for name in frame.columns]
-    if wrong := [name for name in names if names.count(name) > 1 or not (name and name.isprintable())]:
+    if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
         raise BadInput(f"data.file: a data frame's column {wrong[0]!r}: each needs a name of its own, in one line")
-    missing = frame.isna().to_numpy()
-    if missing.any() and "" not in list(data.get("labels", ())):  # else a label
+    missing, labels = frame.isna().to_numpy(), data.get("labels")
+    if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label of what is missing
         row, column = divmod(int(missing.argmax()), len(names))
         raise BadInput(f"data.file: column {names[column]!r}, row {row} (from 0) is missing: a value expected")
     frame = frame.set_axis(names, axis=1)  # of names in levels, pandas writes a line for each level

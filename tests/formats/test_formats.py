@@ -650,7 +650,8 @@ def test_what_a_data_frame_lacks_is_named_by_its_column_and_row(target, missing,
     monkeypatch.chdir(tmp_path)
     whole = frame()
     whole.loc[1, missing] = np.nan
-    message = error(frames.kept, {"file": whole, "target": target})
+    for labels in ({}, {"labels": None}, {"labels": 3}, {"labels": [0, 1]}):
+        message = error(frames.kept, {"file": whole, "target": target, **labels})
     assert message == f"data.file: column {missing!r}, row 1 (from 0) is missing: a value expected"
     assert not (tmp_path / "runs").exists()
 
