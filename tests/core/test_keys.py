@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,268 @@ def test_what_a_users_file_imports_counts_too(tmp_path, monkeypatch):
         (tmp_path / "key_constants.py").write_text(f"GAIN = {gain}\n")
         keys.append(setup_of(f"algorithm.path={tmp_path / 'mine.py'}", "rounds=5").noise_key)
     assert keys[0] != keys[1]
+
+
+# Ways for a user's file to run other code or to read other files: what lies in its folder, text that it has, what is
+# edited, and with what.
+HERE = "from pathlib import Path\nHERE = Path(__file__).parent\n"
+HELPER, EDITED = {"helper.py": "STEP = 0.5\n"}, {"helper.py": "STEP = 0.25\n"}
+CORE, CORE_EDITED = {"lib/core.py": "STEP = 0.5\n"}, {"lib/core.py": "STEP = 0.25\n"}
+JSON, JSON_EDITED = {"conf.json": "0.5"}, {"conf.json": "0.25"}
+IN_PACKAGE, IN_PACKAGE_EDITED = {"lib/__init__.py": "", "lib/b.py": "STEP = 0.5\n"}, {"lib/b.py": "STEP = 0.25\n"}
+WAYS = {
+    "import": (HELPER, "import helper", EDITED),
+    "import_module by an alias": (
+        HELPER, "from importlib import import_module as load\nhelper = load('helper')", EDITED,
+    ),
+    "name in two strings": (HELPER, "import importlib\nhelper = importlib.import_module('hel' + 'per')", EDITED),
+    "spec of a path in parts": (
+        CORE,
+        f"{HERE}from importlib.util import spec_from_file_location, module_from_spec\n"
+        "_s = spec_from_file_location('core', HERE / 'lib' / 'core.py')\n"
+        "_s.loader.exec_module(module_from_spec(_s))",
+        CORE_EDITED,
+    ),
+    "SourceFileLoader": (
+        HELPER,
+        "from importlib.machinery import SourceFileLoader as Loader\n"
+        "import types\nLoader('h', __file__.replace('mine', 'helper')).exec_module(types.ModuleType('h'))",
+        EDITED,
+    ),
+    "run_path in a helper": (
+        {
+            "helper.py": "import runpy, os\nS = runpy.run_path(os.path.join(os.path.dirname(__file__), 'consts.py'))\n",
+            "consts.py": "STEP = 0.5\n",
+        },
+        "import helper", {"consts.py": "STEP = 0.25\n"},
+    ),
+    "JSON in a helper": (
+        {
+            "helper.py": "import json, os\nwith open(os.path.join(os.path.dirname(__file__), 'conf.json')) as f:\n"
+            "    S = json.load(f)\n",
+            **JSON,
+        },
+        "import helper", JSON_EDITED,
+    ),
+    "JSON by an f-string": (
+        JSON, "import os\nwith open(f'{os.path.dirname(__file__)}/conf.json') as f:\n    S = f.read()", JSON_EDITED,
+    ),
+    "JSON in a folder": (
+        {"w/conf.json": "0.5"}, f"{HERE}S = (HERE / 'w' / 'conf.json').read_text()", {"w/conf.json": "0.25"},
+    ),
+    "namespace package": ({"ns/core.py": "STEP = 0.5\n"}, "import ns.core", {"ns/core.py": "STEP = 0.25\n"}),
+    "star of a package": (
+        {"lib/__init__.py": "from .a import *\n", "lib/a.py": "from .b import STEP\n", "lib/b.py": "STEP = 0.5\n"},
+        "from lib import STEP", {"lib/b.py": "STEP = 0.25\n"},
+    ),
+    "relative import from above": (
+        {"lib/__init__.py": "", "lib/c.py": "STEP = 0.5\n", "lib/sub/__init__.py": "from ..c import STEP\n"},
+        "import lib.sub", {"lib/c.py": "STEP = 0.25\n"},
+    ),
+    "lazy package": (
+        {**IN_PACKAGE, "lib/__init__.py": "def __getattr__(n):\n    from . import b\n    return b.STEP\n"},
+        "import lib", IN_PACKAGE_EDITED,
+    ),
+    "plug-in folder": (
+        {
+            **IN_PACKAGE,
+            "lib/__init__.py": "import pkgutil, importlib\n"
+            "P = {m.name: importlib.import_module('lib.' + m.name) for m in pkgutil.iter_modules(__path__)}\n",
+        },
+        "import lib", IN_PACKAGE_EDITED,
+    ),
+    "exec of a text": (
+        {"consts.txt": "STEP = 0.5"},
+        "with open(__file__.replace('mine.py', 'consts.txt')) as f:\n    exec(f.read())",
+        {"consts.txt": "STEP = 0.25"},
+    ),
+    "folder on the path for a while": (
+        {"sub/hh.py": "STEP = 0.5\n"},
+        "import sys, os\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'sub'))\nimport hh\n"
+        "sys.path.pop(0)",
+        {"sub/hh.py": "STEP = 0.25\n"},
+    ),
+    "named as the standard library in a package": (
+        {"lib/__init__.py": "", "lib/statistics.py": "STEP = 0.5\n"}, "from lib import statistics",
+        {"lib/statistics.py": "STEP = 0.25\n"},
+    ),
+    "named as the standard library": ({"this.py": "STEP = 0.5\n"}, "import this", {"this.py": "STEP = 0.25\n"}),
+    "second try": (HELPER, "try:\n    import nothere as helper\nexcept ImportError:\n    import helper", EDITED),
+    "in a function": (HELPER, "def late():\n    import helper\n    return helper.STEP", EDITED),
+    "by another name": (HELPER, "from helper import STEP as Q", EDITED),
+    "eval": (HELPER, "helper = eval('__imp' + 'ort__(\"hel\" \"per\")')", EDITED),
+    "named nearly as a platform": (
+        {"networkx_ext.py": "STEP = 0.5\n"}, "import networkx_ext", {"networkx_ext.py": "STEP = 0.25\n"},
+    ),
+    # Siblings of these.
+    "contents exchanged": (
+        {"one.py": "STEP = 0.5\n", "two.py": "STEP = 0.25\n"}, "import one, two",
+        {"one.py": "STEP = 0.25\n", "two.py": "STEP = 0.5\n"},
+    ),
+    "package named as the standard library": (
+        {"wave/__init__.py": "from .core import S\n", "wave/core.py": "S = 1\n"}, "import wave",
+        {"wave/core.py": "S = 2\n"},
+    ),
+    "builtins by name": (HELPER, "import builtins\nh = getattr(builtins, '__im' + 'port__')('hel' + 'per')", EDITED),
+    "sys by an alias": (
+        {"sub/hh.py": "S = 1\n"},
+        "import sys as s, os\ns.path.append(os.path.dirname(__file__) + '/sub')\ndef late():\n    import hh",
+        {"sub/hh.py": "S = 2\n"},
+    ),
+    "no ending": ({"w/weights": "1"}, f"{HERE}S = (HERE / 'w' / 'weights').read_text()", {"w/weights": "2"}),
+    "name from a helper": (
+        {"names.py": "FILE = 'conf.json'\n", "w/conf.json": "1"},
+        f"{HERE}import names\nS = (HERE / 'w' / names.FILE).read_text()", {"w/conf.json": "2"},
+    ),
+    "submodule by star": (
+        {**IN_PACKAGE, "lib/__init__.py": "__all__ = ['b']\n"}, "from lib import *", IN_PACKAGE_EDITED,
+    ),
+    "up": ({"../conf.json": "1"}, f"{HERE}S = (HERE.parent / 'conf.json').read_text()", {"../conf.json": "2"}),
+    "code above": (
+        {"../core.py": "S = 1\n"},
+        f"{HERE}import runpy\nS = runpy.run_path(str(HERE.parent / 'core.py'))", {"../core.py": "S = 2\n"},
+    ),
+    "linked folder": (
+        {"../shared/w.json": "1"},
+        f"{HERE}import os\n(HERE / 'l').exists() or os.symlink(HERE.parent / 'shared', HERE / 'l')\n"
+        "S = (HERE / 'l' / 'w.json').read_text()", {"../shared/w.json": "2"},
+    ),
+    "subprocess": (
+        {"gen.py": "print(1)\n"},
+        f"{HERE}import subprocess, sys\nS = subprocess.check_output([sys.executable, '-SI', HERE / 'gen.py'])",
+        {"gen.py": "print(2)\n"},
+    ),
+    "library": (
+        {"w/rule.so": "1"}, f"{HERE}import ctypes\ndef late(name='ru' + 'le'):\n    ctypes.CDLL(HERE / 'w' / name)",
+        {"w/rule.so": "2"},
+    ),
+    "archive of data": (
+        {"all.zip": "1"}, f"{HERE}import importlib\nS = (HERE / 'all.zip').read_text()", {"all.zip": "2"},
+    ),
+    "nested namespace": ({"ns/in_/c.py": "S = 1\n"}, "def late():\n    import ns.in_.c", {"ns/in_/c.py": "S = 2\n"}),
+}  # fmt: skip
+
+
+def keys_of(folder: Path, text: str, files: dict[str, str], *words: str) -> tuple[bytes, str]:
+    """Return the key and the name of the noise of a run of a user's file with this text and these files beside it."""
+    for name, content in {"mine.py": "", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    source = (USER_FILES / "extra.py").read_text()
+    (folder / "mine.py").write_text(source.replace("from mpinodes.core", f"{text}\nfrom mpinodes.core", 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.syspath_prepend(folder)
+        loaded = set(sys.modules)
+        try:
+            setup = setup_of(f"algorithm.path={folder / 'mine.py'}", "rounds=5", *words)
+            return setup.noise_key, noise_name(setup)
+        finally:
+            for name in set(sys.modules) - loaded:
+                if not name.startswith(("mpinodes.", "numpy", "scipy")):
+                    del sys.modules[name]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_noise_depends_on_all_that_code_may_run_or_read_but_not_on_where_it_lies(way, tmp_path):
+    files, text, edited = WAYS[way]
+    here, there = tmp_path / "a" / "b" / "c", tmp_path / "d" / "e" / "f"
+    first, moved = keys_of(here, text, files), keys_of(there, text, files)
+    assert first == moved
+    changed = keys_of(here, text, {**files, **edited})
+    assert changed[0] != first[0]
+    if not any(name.endswith((".py", ".so")) for name in edited):
+        assert changed[1] == first[1]  # of what may be data no hash is written
+
+
+def test_the_noise_depends_on_code_and_data_that_lie_elsewhere(tmp_path, monkeypatch):
+    """A module, what it loads from its own folder, and an archive, each on the path and not below the user's file."""
+    other = tmp_path / "other"
+    monkeypatch.syspath_prepend(other)
+    monkeypatch.syspath_prepend(tmp_path / "packed.zip")
+    text = f"{HERE}def late():\n    import elsewhere, packed\nS = HERE / '../up.json'"
+    loader = "import runpy, os\nS = runpy.run_path(os.path.dirname(__file__) + '/next.py')\n"
+    files = {"other/elsewhere.py": loader, "other/next.py": "S = 1\n", "up.json": "1", "packed.zip": "1"}
+    keys = set()
+    for changed in (*files, ""):
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).unlink(missing_ok=True)
+            if name == "packed.zip":
+                with zipfile.ZipFile(tmp_path / name, "w") as archive:
+                    archive.writestr("packed.py", f"S = {name == changed}\n")
+            else:
+                (tmp_path / name).write_text(content.replace("1", "2") + "\n" * (name == changed))
+        keys.add(keys_of(tmp_path / "mine", text, {})[0])
+    assert len(keys) == len(files) + 1
+
+
+def test_the_noise_depends_on_what_lies_beside_a_link_to_code(tmp_path):
+    keys_of(tmp_path / "real", f"{HERE}S = (HERE / 'conf.json').read_text()", JSON)
+    keys = set()
+    for place, content in (("a", "1"), ("b", "1"), ("c", "2")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "mine.py").symlink_to(tmp_path / "real" / "mine.py")
+        (tmp_path / place / "conf.json").write_text(content)
+        keys.add((content, setup_of(f"algorithm.path={tmp_path / place / 'mine.py'}", "rounds=5").noise_key))
+    assert len(keys) == len({key for _, key in keys}) == 2
+
+
+LOADING = f"{HERE}import importlib\nS = ['summary.json', 'log.txt', '.h5', '*.toml', 'table.csv', 'experiment']"
+RUN = {
+    "log.txt": "",
+    "experiment.toml": "rounds = 1\n",
+    "summary.json": "{}",
+    "sources/algorithm-path-mine.py": "S = 1\n",
+}
+
+
+def test_what_runs_and_studies_write_beside_code_leaves_its_noise(tmp_path):
+    before = keys_of(tmp_path, LOADING, {})
+    study = {".lock": "", "study.toml": "", "table.csv": "1"} | {f"runs/seed1/{name}": RUN[name] for name in RUN}
+    for place, files in (("runs/mine-001", RUN), ("here/st", study), (".git", HELPER)):
+        assert keys_of(tmp_path, LOADING, {f"{place}/{name}": content for name, content in files.items()}) == before
+    assert (
+        keys_of(tmp_path, LOADING, {f"own/{name}": content for name, content in RUN.items() if name != "log.txt"})
+        != before
+    )
+    named = f"{HERE}S = HERE / 'out/summary.json'"
+    keys = [
+        keys_of(tmp_path, named, files, f"output.dir={tmp_path / 'out'}") for files in ({}, {"out/summary.json": "{}"})
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_code_whose_text_names_all_is_not_changed_by_what_lies_beside_it(tmp_path):
+    before = keys_of(tmp_path, "import helper", HELPER)
+    assert keys_of(tmp_path, "import helper", {"other.py": "S = 1\n", "w/conf.json": "1"}) == before
+
+
+def test_code_that_may_load_anything_is_refused_where_there_is_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr("mpinodes.core.keys.MOST", 20)
+    files = {f"data/{number}": "" for number in range(30)}
+    keys_of(tmp_path, "import helper", {**HELPER, **files})
+    for text in ("import importlib", HERE):
+        with pytest.raises(
+            BadInput, match=r"over 20 files that code may load: put it into another folder, or set noise\.key"
+        ):
+            keys_of(tmp_path, text, files)
+        assert keys_of(tmp_path, text, files, "noise.key=1")[0]
+
+
+def test_the_noise_is_the_same_whatever_program_runs_the_code(tmp_path, monkeypatch):
+    text = "import importlib\nif __name__ == '__main__':\n    pass"
+    before = keys_of(tmp_path, text, {})
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", sys.modules["mpinodes"].__spec__)
+    monkeypatch.setattr(sys.modules["mpinodes"].__spec__, "origin", str(USER_FILES / "extra.py"))
+    assert keys_of(tmp_path, text, {}) == before
+
+
+def test_a_file_beside_code_that_is_of_no_python_counts_and_is_not_run(tmp_path):
+    broken = {"old.py": "print 'a'\n", "null.py": "\0", "lib/__init__.py": "raise SystemExit(3)\n", "lib/a.py": ""}
+    text = "import importlib\ndef late():\n    import lib.a"
+    before = keys_of(tmp_path, text, broken)
+    assert keys_of(tmp_path, text, {"old.py": "print 'b'\n"}) != before
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "part-{agent}.csv"])
