@@ -23,6 +23,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from mpinodes.core.errors import BadInput
+
 Vector = NDArray[np.float64]
 HEADER = 3  # floats of a frame before its releases: round, kind, and who is known to move still (as bits)
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
@@ -37,6 +39,27 @@ def stack(rows: Sequence[Features]) -> Features:
     from scipy.sparse import vstack
 
     return vstack(rows, format="csr")
+
+
+def arrays(numbers: Any) -> Features:
+    """Return numbers that NumPy or SciPy can read as a plain array, dense or sparse by rows."""
+    if not hasattr(numbers, "tocsr"):
+        return np.asarray(numbers)
+    from scipy.sparse import csr_array
+
+    return numbers if isinstance(numbers, csr_array) else csr_array(numbers)
+
+
+def doubles(numbers: Any) -> Features:
+    """Return real numbers, dense or sparse, as doubles: an array that holds doubles is returned as it is.
+
+    Raises:
+        BadInput: the numbers are of a type that doubles do not hold.
+    """
+    array = arrays(numbers)
+    if not np.can_cast(array.dtype, np.float64, "same_kind"):
+        raise BadInput(f"data: features or targets of type {array.dtype} are no real numbers; give arrays of float64")
+    return array.astype(np.float64, copy=False)
 
 
 class Diverged(RuntimeError):

@@ -50,7 +50,8 @@ class Gathered(NamedTuple):
             return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
         rows: Any = slice((first - 1) * self.samples, rounds * self.samples)
         if np.ndim(self.divisor):
-            rows = rows.start + np.flatnonzero(np.isfinite(self.divisor[rows]))  # type: ignore[index]
+            present = np.isfinite(self.divisor[rows])  # type: ignore[index]
+            rows = rows.start + np.flatnonzero(present | ~present.any())
             divisor = self.divisor[rows]  # type: ignore[index]
             return self.kind(self.features[rows], self.targets[rows], divisor=divisor, regularizer=regularizer)
         return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)

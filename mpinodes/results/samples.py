@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mpinodes.core import Features, Stream, Vector
-from mpinodes.core.messages import stack
+from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.results.gathered import Gathered
 from mpinodes.results.totals import BYTES_AT_ONCE, Counted, Rounds, Total, condensed
@@ -133,9 +134,11 @@ class Samples:
 
     def _one_by_one(self, losses: list[Any]) -> tuple[Features, Vector, Vector]:
         """Of losses that may differ in the number and in the weights of their samples."""
+        blank = {"features": np.zeros((1, self._dimension)), "targets": np.ones(1), "divisor": np.inf}
+        losses = [loss if len(loss.targets) else replace(loss, **blank) for loss in losses]
         place = np.arange(self.of_each)
         rows = [np.where(place < len(loss.targets), place, 0) for loss in losses]
-        features = stack([loss.features[of] for loss, of in zip(losses, rows, strict=True)])
+        features = doubles(stack([loss.features[of] for loss, of in zip(losses, rows, strict=True)]))
         targets = np.concatenate([loss.targets[of] for loss, of in zip(losses, rows, strict=True)])
         divisors = [
             np.broadcast_to(loss.divisor, loss.targets.shape)[of] for loss, of in zip(losses, rows, strict=True)
