@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
-from mpinodes.core.messages import stack
+from mpinodes.core.messages import arrays, doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
@@ -173,6 +173,20 @@ class LabelledStream(Stream):
         """
         return deal(self._sources[0].targets, self)
 
+    @cached_property
+    def _dealt(self) -> Sequence[Indices]:
+        """The shares, in which no row stands twice: what a row may cost is accounted for once.
+
+        Raises:
+            BadInput: a row stands twice.
+        """
+        shares, everything = self.shares, np.arange(len(self._sources[0].targets))
+        alike = self.partition == "shared" and all(np.array_equal(share, shares[0]) for share in shares)
+        rows = np.concatenate([everything[share] for share in shares[: 1 if alike else None]])
+        if len(np.unique(rows)) < len(rows):
+            raise BadInput(f"{self.name}: a training sample stands in `shares` twice; each belongs to one agent, once")
+        return shares
+
     def source_rows(self, agent: int) -> Indices:
         """Its share."""
         return self.shares[agent]
@@ -246,10 +260,10 @@ class LabelledStream(Stream):
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """The agent's training samples, within their bounds."""
-        train, rows = self._sources[0], self.shares[agent]
+        train, rows = self._sources[0], self._dealt[agent]
         features, targets = (
-            self._everything if self.partition == "shared" else train.features(rows),
-            train.targets[rows],
+            doubles(self._everything if self.partition == "shared" else train.features(rows)),
+            doubles(train.targets[rows]),
         )
         self._require_bounds(features, targets, rows)
         return features, targets
@@ -391,7 +405,8 @@ def joined(sources: Sequence[Source]) -> Source:
 
 def in_memory(features: Features, targets: Vector) -> Source:
     """A source of samples that are there already."""
-    return Source(targets, features.shape[1], lambda rows: features[rows])
+    numbers = arrays(features)
+    return Source(np.ravel(targets), numbers.shape[1], lambda rows: numbers[rows])
 
 
 def split(source: Source, train: float) -> tuple[Source, Source | None]:
