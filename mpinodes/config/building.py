@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import inf, isinf, prod
+from math import isinf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 
 from mpinodes.config import registry
 from mpinodes.config.constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
-from mpinodes.core.messages import Features, Vector
+from mpinodes.core.messages import Features, Vector, arrays
 from mpinodes.core.parts import (
     Algorithm,
     Links,
@@ -27,9 +28,10 @@ from mpinodes.core.parts import (
     Setup,
     Stream,
     Topology,
+    is_built_in,
 )
 from mpinodes.core.seeds import AHEAD, ROUNDS, Draws, Purpose
-from mpinodes.losses.enforced import Reclipped, enforced, is_as_stated
+from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import Around, NoisyGradient
 from mpinodes.topology.stored import file_of
 
@@ -90,7 +92,8 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     """All parts, from those that are there already."""
     steps = _step(experiment.step) if classes.algorithm.takes_steps else None
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, steps)
-    stated = None if stream.makes_all_losses else classes.loss
+    samples = samples_of(experiment, stream, graph.agents)
+    stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
     changed = experiment.feedback.points or experiment.problem.gradient_noise  # after they were cut, in `losses`
     told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
@@ -102,7 +105,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         mechanism=_mechanism(experiment, classes.mechanism),
         loss=classes.loss,
         run=run,
-        samples=samples_of(experiment, stream, graph.agents),
+        samples=samples,
         losses=seen_losses(experiment, stream.of, run, stated),
         cut=cut_to_clip(experiment, run, stated) if stated and not changed else None,
         links=_links(experiment, graph, mixing),
@@ -119,17 +122,17 @@ def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Lin
     return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
-def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: type[SampleLoss] | None = None) -> Losses:
+def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
     """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
 
     Args:
         experiment: says how they are clipped, the error, and whether gradients are seen at all.
         of: the losses, by agent.
         run: what is known of them.
-        stated: the class that they should be of, where a stream of the user's may make others; None: they surely are.
+        stated: what they should be, where a stream of the user's may make others; None: they surely are.
     """
     if experiment.feedback.points:
-        return _played_losses(experiment, of, run, stated is not None)
+        return _played_losses(experiment, of, run, stated)
     variance, seed = experiment.problem.gradient_noise, experiment.seed
     cut = cut_to_clip(experiment, run, stated)
 
@@ -151,7 +154,7 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: type[Sampl
     return seen
 
 
-def cut_to_clip(experiment: Experiment, run: Run, stated: type[SampleLoss] | None) -> Callable[[int, Loss], Loss]:
+def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
     """What makes of an agent and its loss a loss whose gradient keeps the sensitivity that is accounted for.
 
     Args:
@@ -160,15 +163,14 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: type[SampleLoss] | Non
         stated: as in `seen_losses`.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
-    size, regularizer = experiment.data.get("batch", 1), experiment.problem.regularizer
-    if isinf(clip):
-        return lambda agent, loss: loss
+    regularizer = experiment.problem.regularizer
 
     def cut(agent: int, loss: Loss) -> Loss:
         most = run.grad_sensitivity[agent] / 2
-        if stated and not is_as_stated(loss, stated, run.sample_weight[agent], size, regularizer):
-            return Reclipped(loss, most, True, regularizer)
-        return enforced(loss, clip, most, whole, regularizer)
+        fits = not stated or stated.fits(agent, loss)
+        if isinf(clip):
+            return loss
+        return enforced(loss, clip, most, whole, regularizer) if fits else Reclipped(loss, most, True, regularizer)
 
     return cut
 
@@ -197,7 +199,7 @@ def _numbers(loss: Any) -> int:
     return max(1, int(prod(loss.features.shape)))
 
 
-def _played_losses(experiment: Experiment, of: Losses, run: Run, cut: bool) -> Losses:
+def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None) -> Losses:
     """By agent, what it sees of its losses at the points that it plays."""
     from mpinodes.losses.two_point import Directions, two_point  # which runs that see gradients do without
 
@@ -205,8 +207,8 @@ def _played_losses(experiment: Experiment, of: Losses, run: Run, cut: bool) -> L
 
     def played(agent: int) -> Callable[[int], Loss]:
         size = run.blocks[agent].stop - run.blocks[agent].start
-        most = run.grad_sensitivity[agent] / (2 * size) if cut else inf
-        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent, most)
+        most = run.grad_sensitivity[agent] / (2 * size)
+        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent, most, stated)
         return lambda t: seen(t, own(t))
 
     return played
@@ -219,7 +221,7 @@ def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> 
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
         divisor = (len(targets) if average else 1.0) / weight
-        return loss(features, targets, clip, whole, divisor, regularizer)
+        return loss(arrays(features), np.asarray(targets), clip, whole, divisor, regularizer)
 
     return make_loss
 
@@ -253,9 +255,9 @@ def stream_of(section: Mapping[str, Any], seed: int, agents: int, make_loss: Cal
     Raises:
         BadInput: files are missing or malformed.
     """
-    given = {"seed": seed} | {k: v for k, v in section.items() if k not in ("name", "path", "identity")}
-    stream: Stream = registry.chosen(registry.STREAMS, section)(**given, agents=agents, make_loss=make_loss)
-    return stream
+    part: type[Stream] = registry.chosen(registry.STREAMS, section)
+    given = {key: section[key] for key in registry.settings(registry.STREAMS, part) if key in section}
+    return part(**given, seed=section.get("seed", seed), agents=agents, make_loss=make_loss)
 
 
 def _step(section: Tree) -> Any:

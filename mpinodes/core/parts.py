@@ -622,7 +622,8 @@ class Stream(ABC):
         """Whether each loss is surely made by `make_loss`, of `batch` samples within the bounds that are stated here.
 
         Where it is not, constants of the loss's class bound nothing, and the gradient of a round that differs from what
-        is stated is cut as a whole to half the sensitivity that is accounted for (`losses.enforced`).
+        is stated is cut as a whole to half the sensitivity that is accounted for. Where a user's stream states that it
+        is, each loss is verified, and a run ends at the first that was made otherwise (`losses.enforced`).
         """
         return False
 
@@ -680,6 +681,11 @@ class Stream(ABC):
 
     def forget(self) -> None:  # noqa: B027 (most have nothing to let go of)
         """Let go of what was read from files; losses that `of` made keep their own samples."""
+
+
+def is_built_in(stream: Stream) -> bool:
+    """Return whether a stream is of this package, whose statements are taken at their word."""
+    return type(stream).__module__.startswith("mpinodes.streams.")
 
 
 # ---------------------------------------------------------------------------------------------------------- topologies

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core import ALL, Loss, SampleLoss, Vector
-from mpinodes.losses.clipping import ROUNDING, reclipped
+from mpinodes.core import ALL, Loss, Run, SampleLoss, Stream, Vector
+from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import doubles
+from mpinodes.losses.clipping import ROUNDING, reclipped, row_norms, row_sizes
 from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
 # By `losses.clipping`, for any doubles; where they are, for few runs have both.
@@ -43,7 +46,7 @@ class Reclipped(Around):
         """The sum of the samples' gradients, each cut to the clip; where there is one, or `whole`, the gradient cut."""
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if not isinstance(loss, SampleLoss) or self.whole:
-            return reclipped(loss.data_grad(x, block), most)
+            return reclipped(doubles(loss.data_grad(x, block)), most)
         if _is_clipped(type(loss)):
             return loss.data_grad(x, block)
         shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
@@ -77,22 +80,45 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     return sample if _clips(kind) else Reclipped(sample, clip, whole, regularizer)
 
 
-def is_as_stated(loss: Loss, kind: type[SampleLoss], weight: float, size: int | str, regularizer: float) -> bool:
-    """Return whether a loss is of a class, with at most so many samples, each of at most this weight, and this λ.
+class Stated(NamedTuple):
+    """What is accounted for of the losses of a user's stream, against which every loss is verified.
 
-    Args:
-        loss: as a stream of the user's makes it.
+    Attributes:
         kind: `problem.loss`.
-        weight: the factor on a sample's loss that is accounted for.
-        size: the samples that an agent sees in a round; "all": any number, each of at most the weight.
-        regularizer: λ, which is public.
+        stream: states bounds and labels, which hold for the losses of a stream that states `makes_all_losses`.
+        run: has the public weight of a sample, and λ.
+        samples: by agent, how many samples a round has.
     """
-    if not isinstance(loss, SampleLoss) or type(loss) is not kind:
-        return False
-    weights = 1 / np.asarray(loss.divisor, float)
-    rows = len(loss.targets)
-    fits = loss.regularizer == regularizer and loss.features.shape[0] == rows and (size == "all" or rows <= int(size))
-    return fits and bool(((weights >= 0) & (weights <= weight * (1 + 1e-12))).all())
+
+    kind: type[SampleLoss]
+    stream: Stream
+    run: Run
+    samples: Sequence[int]
+
+    def fits(self, agent: int, loss: Loss) -> bool:
+        """Return whether a loss is of the class, with λ, and with at most so many samples of at most this weight.
+
+        Raises:
+            BadInput: the stream states that `make_loss` makes all its losses, and did not make this loss.
+        """
+        rows, claims, fits = self.samples[agent], self.stream.makes_all_losses, False
+        if isinstance(loss, SampleLoss) and type(loss) is self.kind and loss.regularizer == self.run.regularizer:
+            k, weights = len(loss.targets), 1 / (np.asarray(loss.divisor, float) * self.run.sample_weight[agent])
+            light = (weights >= (1 - 1e-12 if claims else 0.0)) & (weights <= 1 + 1e-12)
+            fits = loss.features.shape == (k, self.stream.dimension) and k <= rows and bool(light.all())
+            fits = fits and (not claims or (k == rows and self._is_within(loss)))
+        if claims and not fits:
+            raise BadInput(
+                f"data: a loss is not make_loss's own, of {rows} samples as stated: change losses in `of` alone"
+            )
+        return fits
+
+    def _is_within(self, loss: SampleLoss) -> bool:
+        """Return whether all samples of a loss keep to the bounds and labels that the stream states."""
+        within = row_sizes(loss.features) <= self.stream.feature_bound * (1 + 1e-9)
+        within &= row_norms(loss.features) <= self.stream.feature_norm * (1 + 1e-9)
+        labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
+        return bool((within & np.isin(loss.targets, labels)).all())
 
 
 @cache

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from mpinodes.core import ALL, Loss, SampleLoss, Set, Solved, Vector
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.norms import norm
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.losses.enforced import Stated
 from mpinodes.losses.linear import Around
 
 
@@ -145,7 +147,7 @@ def _cut(slopes: Any, clip: float) -> Any:
 
 
 def two_point(
-    experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float
+    experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float, stated: Stated | None
 ) -> Callable[[int, Loss], Loss]:
     """By round and an agent's loss, what it sees of it.
 
@@ -154,7 +156,8 @@ def two_point(
         directions: of its points.
         feasible: 𝒳.
         agent: whose.
-        most: as of `TwoPoint`.
+        most: half of what is accounted for over d: the bound on the slope of a round that is not as stated.
+        stated: what the losses of a user's stream should be; None: they surely are.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer
@@ -164,7 +167,7 @@ def two_point(
             raise ValueError("feedback.points = 2 needs losses of samples, and this stream's show none")
         sample = loss if loss.features.dtype == np.float64 else replace(loss, features=loss.features.astype(float))
         radius = directions.radius(t)
-        inner = feasible.within(radius)
-        return TwoPoint(sample, directions.unit(agent, t), radius, inner, clip, whole, regularizer, most)
+        inner, bound = feasible.within(radius), most if stated and not stated.fits(agent, loss) else inf
+        return TwoPoint(sample, directions.unit(agent, t), radius, inner, clip, whole, regularizer, bound)
 
     return seen

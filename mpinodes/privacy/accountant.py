@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.events import STRETCH, Events, Kind, Unread, stretches
 from mpinodes.core.messages import Vector
-from mpinodes.core.parts import Setup
+from mpinodes.core.parts import Setup, is_built_in
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
@@ -70,8 +70,8 @@ def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
     """What an adjacent data set may change: a sample, by the stream's own numbers; a round; or all of an agent's."""
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
-        # Of another stream, whose `groups` may be false, samples count one by one.
-        return setup.stream.groups if setup.stream.makes_all_losses else setup.stream.samples
+        # The `groups` of a user's stream may be false: its samples count one by one.
+        return setup.stream.groups if is_built_in(setup.stream) else setup.stream.samples
     return lambda agent: _by_round if adjacency == "one-round" else _all_at_once
 
 
