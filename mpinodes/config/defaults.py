@@ -49,6 +49,11 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     data_section = _data_section(algorithm, own, merge(preset, asked))
     stream = registry.chosen(registry.STREAMS, data_section)
     require_all_at_once(algorithm, stream, data_section)
+    others: tuple[str, ...] = ("name", "path", "seed", "identity")
+    free = "partition" not in registry.settings(registry.STREAMS, stream)
+    if free and asked.get("data", {}).get("partition", "shared") == "shared":
+        # Who sees which samples is unknown: as if all agents saw all of them, which costs the most.
+        data_section, others = data_section | {"partition": "shared"}, (*others, "partition")
     tree = merge(
         {"seed": 0, "repeats": 1},
         _of_data(stream, algorithm, bool(asked.get("feedback", {}).get("points"))),
@@ -63,7 +68,7 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
     registry.mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
     tree["step"] = _step_section(tree, algorithm)
-    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], ("name", "path", "seed", "identity"))
+    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], others)
     tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
     tree["problem"] = _problem_section(tree.get("problem", {}))
     require_partition(algorithm, tree["name"], tree["data"])
