@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command
+from mpinodes.simulation.launching import command, say
 
 
 @command
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
             sources.stamp(file, digest, tested)
             print(f"its runs now say: {sources.TESTED.format(digest[: sources.SHORT])}")
         except OSError as error:
-            print(f"mpinodes: the outcome could not be kept: {error}", file=sys.stderr)
+            say(f"the outcome could not be kept: {error}")
     return 0
 
 

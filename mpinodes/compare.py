@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command
+from mpinodes.simulation.launching import command, show
 
 
 @command
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from mpinodes.studies import telling
 
-    print(telling.compare(options.runs, options.by, options.output, options.along))
+    show(telling.compare(options.runs, options.by, options.output, options.along))
     return 0
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.results.report import draw
-from mpinodes.simulation import noise_free
 from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command
+from mpinodes.simulation.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
@@ -20,6 +18,8 @@ def drawn(run: Path) -> list[Path]:
     Raises:
         BadInput: it is none, or nothing of it is recorded.
     """
+    from mpinodes.results.report import draw
+
     begun = sorted(run.glob("repeat-*/record.h5")) or [run / "record.h5"]
     if (run / "summary.json").exists() or not begun[0].exists():
         return [draw(run, vector=True)]
@@ -45,11 +45,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
     parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
     options = parser.parse_args(argv)
+    from mpinodes.simulation import noise_free
+
     for run in options.runs:
         if options.noise_free:
             noise_free.make(run)
         for page in drawn(run):
-            print(page)
+            show(str(page))
     return 0
 
 

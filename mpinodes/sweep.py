@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import BAD_INPUT, INTERRUPTED, command, find_world, launcher, plain, say
+from mpinodes.simulation.launching import BAD_INPUT, INTERRUPTED, command, find_world, launcher, say, show
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -68,7 +68,7 @@ def _alone(options: argparse.Namespace) -> int:
     try:
         with pools.Processes(min(pools.cores(), len(study.points()))) as pool:
             if options.slurm:
-                print(slurm.submitted(study, len(sweeping.prepared(study, pool))))
+                show(slurm.submitted(study, len(sweeping.prepared(study, pool))))
                 return 0
             runner = pools.OneByOne() if options.mpi else pool
             how = pools.by_mpirun if options.mpi else in_lockstep
@@ -94,7 +94,7 @@ def _over_ranks(options: argparse.Namespace, world: MPI.Intracomm) -> int:
                 pool = pools.Ranks(cast(Executor, executor), world.size - 1)
                 code = _told(study, sweeping.sweep(study, pool, pool, part=_part(options.part)))
             except BadInput as error:  # said here: the others wait for this rank
-                print(plain(f"mpinodes: error: {error}"), file=sys.stderr, flush=True)
+                say(f"error: {error}")
                 code = BAD_INPUT
     return code
 
@@ -113,7 +113,7 @@ def _part(text: str | None) -> Part:
 def _told(study: Study, swept: Swept) -> int:
     from mpinodes.studies import sweeping
 
-    print(sweeping.text(study, swept), flush=True)
+    show(sweeping.text(study, swept))
     return 1 if swept.failed else 0
 
 

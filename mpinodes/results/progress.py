@@ -9,9 +9,7 @@ import time
 from contextlib import suppress
 from math import inf, isfinite
 from pathlib import Path
-from typing import TextIO
-
-from tqdm import tqdm
+from typing import Any, TextIO
 
 LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "mpirun.hydra", "orterun", "prterun", "prun", "srun"}
 SECONDS_BETWEEN_LINES = 5.0
@@ -19,6 +17,8 @@ SECONDS_BETWEEN_LINES = 5.0
 
 def on_terminal() -> bool:
     """Whether a person watches: our own stderr is a terminal, or that of the mpirun that started us."""
+    if getattr(sys.stderr, "closed", True):  # or None, as a daemon's is
+        return False
     if sys.stderr.isatty():
         return True
     pid = os.getppid()
@@ -32,6 +32,16 @@ def on_terminal() -> bool:
         except (OSError, ValueError, IndexError):
             return False
     return False
+
+
+def bar(title: str, total: int, unit: str, done: int = 0) -> Any:
+    """Return a progress bar; None: nobody watches, or tqdm cannot use the TQDM_ variables of the environment."""
+    with suppress(Exception):
+        if on_terminal():
+            from tqdm import tqdm  # which reads these variables as it is imported
+
+            return tqdm(total=total, initial=done, desc=title, unit=unit, file=sys.stderr, ncols=90, leave=False)
+    return None
 
 
 def _cut(path: Path, rounds: int) -> TextIO:
@@ -63,11 +73,7 @@ class Progress:
         self._jsonl = _cut(self._file, begin)
         self._last: dict[str, float | int | str | None] = {}
         self._start = self._last_line = time.perf_counter()
-        self._bar = (
-            tqdm(total=rounds, initial=begin, desc=title, unit="round", file=sys.stderr, ncols=90, leave=False)
-            if on_terminal()
-            else None
-        )
+        self._bar = bar(title, rounds, "round", begin)
 
     def show(self, t: int, average_fitness: float) -> None:
         """Round t is done; the mean loss so far is `average_fitness`."""
@@ -85,7 +91,7 @@ class Progress:
             self._last_line = now
             left = (self._rounds - t) / rate
             done = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}"
-            _say(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left\n")
+            write_stderr(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left\n")
 
     def finishing(self, what: str, done: int, of: int) -> None:
         """After the rounds: so many parts of what is left to do are done."""
@@ -95,10 +101,10 @@ class Progress:
             file.write(json.dumps(self._last | {"finishing": what, "done": done, "of": of}) + "\n")
         if self._bar is not None:
             end = "" if done < of else "\r\x1b[K"
-            _say(f"\r{line}\x1b[K{end}")
+            write_stderr(f"\r{line}\x1b[K{end}")
         elif now - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = now
-            _say(f"{line}\n")
+            write_stderr(f"{line}\n")
 
     def close(self) -> None:
         """Take the bar away."""
@@ -107,7 +113,8 @@ class Progress:
             self._bar.close()
 
 
-def _say(text: str) -> None:
-    """Write to stderr, where that can be written."""
-    with suppress(OSError):
-        print(text, end="", file=sys.stderr, flush=True)
+def write_stderr(text: str) -> None:
+    """Write to stderr, unless that is full, closed or, as in a daemon, None."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

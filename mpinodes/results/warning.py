@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
+
+from mpinodes.results.progress import write_stderr
 
 
 def warn(directory: Path, failure: str, error: Exception) -> None:
@@ -20,6 +21,4 @@ def warn(directory: Path, failure: str, error: Exception) -> None:
     with suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write("".join(traceback.format_exception(error)))
     why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    with suppress(OSError, ValueError):
-        line = f"mpinodes: warning: {failure}, but all numbers are in {directory} ({why}; traceback in {log})"
-        print(line, file=sys.stderr, flush=True)
+    write_stderr(f"mpinodes: warning: {failure}, but all numbers are in {directory} ({why}; traceback in {log})\n")

@@ -19,6 +19,7 @@ from mpinodes.core.keys import noise_name
 from mpinodes.core.parts import Setup
 from mpinodes.results import repeats
 from mpinodes.results.record import held, make_directory, unmake_directory
+from mpinodes.simulation.launching import open_standard_streams
 from mpinodes.simulation.lockstep import run_agents
 from mpinodes.simulation.plan import Plan
 from mpinodes.simulation.resuming import load_all, reopen, tell
@@ -56,6 +57,7 @@ def run_set_up(
         Stopped: a signal came.
     """
     begun = time.perf_counter() if begun is None else begun
+    open_standard_streams()  # or the record may get the number of one, and C libraries write their warnings into it
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = make_setup()
         rehearse(setup)

@@ -26,11 +26,10 @@ LEAVE_TAKING = 60  # seconds
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
 LONGEST = 480  # characters of a line that is said
+# Variables of the environment with which libraries fail as they start, or write elsewhere:
+MISLEADING = ("MPLBACKEND", "SOURCE_DATE_EPOCH", "PANDAS_", "HDF5_DRIVER", "HDF5_VOL_CONNECTOR")
 SHM = "/dev/shm"  # where MPI's ranks share memory
-RANK_TAKES, ONE_TAKES = (
-    6_500_000,
-    20_000_000,
-)  # bytes, under UCX, as measured: of each of many ranks, and of a single one
+RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000  # bytes under UCX, as measured: of each of many ranks, of a single one
 
 
 class Origin(NamedTuple):
@@ -109,14 +108,16 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
     Standard streams that are closed are opened here, before a file of the command can get the number of one of them.
     """
-    _open_standard_streams()
+    open_standard_streams()
 
     @wraps(main)
     def whole(argv: list[str]) -> int:
+        open_standard_streams()  # a program that calls a command may have closed them since
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         os.environ["MATPLOTLIBRC"] = os.devnull  # figures are the same whatever the user has set
-        os.environ.pop("MPLBACKEND", None)
+        for name in [name for name in os.environ if name.startswith(MISLEADING)]:
+            del os.environ[name]
         try:
             code = main(argv)
             sys.stdout.flush()
@@ -135,12 +136,15 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     return whole
 
 
-def _open_standard_streams() -> None:
-    """Open /dev/null in the place of each standard stream that was closed when Python started."""
+def open_standard_streams() -> None:
+    """Open /dev/null in the place of each standard stream that is closed, as a daemon's are."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
+        try:
+            os.fstat(number)
+        except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # which takes the lowest number that is free
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+        if getattr(getattr(sys, name), "closed", getattr(sys, name) is None):
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
 
 
 def show(results: str) -> None:
@@ -157,12 +161,8 @@ def show(results: str) -> None:
 def plain(text: str) -> str:
     """Text with nothing in it that a terminal would act on, and no line that fills the screen."""
     signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
-    return "\n".join(_shortened(line) for line in signs.split("\n"))
-
-
-def _shortened(line: str) -> str:
-    """The ends of a long line."""
-    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} [...] {line[-LONGEST // 2 :]}"
+    half = LONGEST // 2
+    return "\n".join(s if len(s) <= LONGEST else f"{s[:half]} [...] {s[-half:]}" for s in signs.split("\n"))
 
 
 def mpirun(python: str = sys.executable) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,11 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from mpinodes.core.errors import BadInput
 from mpinodes.results import run_warnings
-from mpinodes.results.progress import SECONDS_BETWEEN_LINES, on_terminal
+from mpinodes.results.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
 from mpinodes.results.record import write_text
 from mpinodes.results.runs import RUNS, TABLE, Run, csv_of, summary_of
 from mpinodes.studies.plans import Mistake, Plan, failure, in_lockstep, note_failure, performed, planned
@@ -183,26 +180,26 @@ def _progress(title: str, runs: int) -> Iterator[Callable[[int], None]]:
     """How far it is, and how long it will take: a bar, or a line now and then."""
     begun = last = time.perf_counter()
     done = 0
-    bar = tqdm(total=runs, desc=title, unit="run", file=sys.stderr, ncols=90, leave=False) if on_terminal() else None
+    shown = bar(title, runs, "run")
 
     def show(failed: int) -> None:
         nonlocal done, last
         done += 1
         now = time.perf_counter()
-        if bar is not None:
-            bar.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
-            bar.update()
+        if shown is not None:
+            shown.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
+            shown.update()
         elif now - last > SECONDS_BETWEEN_LINES:
             last = now
             left = (runs - done) * (now - begun) / done
             said = f"{title} {done} of {runs} runs{f', {failed} failed' if failed else ''}"
-            print(f"{said}, {in_minutes(left)} left", file=sys.stderr, flush=True)
+            write_stderr(f"{said}, {in_minutes(left)} left\n")
 
     try:
         yield show
     finally:
-        if bar is not None:
-            bar.close()
+        if shown is not None:
+            shown.close()
 
 
 def in_minutes(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.results import spent
 from mpinodes.results.accounting import proven
 from mpinodes.results.privacy_words import number
+from mpinodes.results.progress import write_stderr
 from mpinodes.results.record import write_text
 from mpinodes.results.runs import WARNINGS, warned
 from mpinodes.studies import figures, tables
@@ -74,7 +74,7 @@ def _written(comparison: Comparison, target: Path) -> str:
 def _tell(comparison: Comparison, line: str) -> None:
     """Print how far a comparison of many runs is."""
     if len(comparison.runs) > MOST_QUIET:
-        print(f"{comparison.title}: {line}", file=sys.stderr, flush=True)
+        write_stderr(f"{comparison.title}: {line}\n")
 
 
 def _regretless(comparison: Comparison) -> list[str]:
@@ -99,7 +99,7 @@ def _cost(comparison: Comparison) -> str:
 
 def _aligned(table: tables.Table) -> list[str]:
     """For the terminal."""
-    heads = [_folded(head) for head in table.head]
+    heads = [textwrap.wrap(head, 16, break_long_words=False) or [""] for head in table.head]
     stacked = zip(*([""] * (max(map(len, heads)) - len(head)) + head for head in heads), strict=True)
     lines = [*stacked, *table.rows[:MOST_ROWS]]
     left = [k < table.words or head == WARNINGS for k, head in enumerate(table.head)]
@@ -107,7 +107,3 @@ def _aligned(table: tables.Table) -> list[str]:
     padded = [[f"{x:{'<' if left else '>'}{n}}" for x, (n, left) in zip(line, columns, strict=True)] for line in lines]
     said = ["  ".join(cells).rstrip() for cells in padded]
     return said + [f"... and {len(table.rows) - MOST_ROWS} more: table.md"] * (len(table.rows) > MOST_ROWS)
-
-
-def _folded(head: str) -> list[str]:
-    return textwrap.wrap(head, 16, break_long_words=False) or [""]
