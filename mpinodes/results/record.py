@@ -372,6 +372,15 @@ def add_variable(file: h5py.File, name: str, variable: Variable, chunk: int = 0)
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text, "utf-8")
-    os.replace(draft, path)
+    try:
+        draft.write_bytes(content)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

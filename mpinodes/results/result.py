@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,7 +124,5 @@ class Plots:
 def _png(figure: Figure) -> bytes:
     from mpinodes.results.report import drawing
 
-    file = BytesIO()
     with drawing.style():
-        figure.savefig(file, format="png")
-    return file.getvalue()
+        return drawing.image(figure, "png")

@@ -27,6 +27,7 @@ STYLES: list[dict[str, Any]] = [
 ]  # fmt: skip
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # of a comparison, of a figure, of a line of a label
 MOST_SHARED = 1e5  # times: where values differ more, panels have axes of their own
+GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS, BELOW = "guessing: always the largest class", "below the axis"
 
 
@@ -125,7 +126,7 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
         for plot in plots[:MOST_FIGURES]:
             path = target / f"{plot.file}.png"
             tell(f"drawing {path.name}, {len(drawn) + 1} of {min(len(plots), MOST_FIGURES)}")
-            _drawn(comparison, plot).savefig(path)
+            drawing.save(_drawn(comparison, plot), path)
             drawn.append(path)
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
         comparison.remarks.append(f"Figures left out: {names}: --along with fewer keys draws them.")
@@ -207,13 +208,12 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
         axes.set_visible(False)
     for n, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         groups = [group for group in plot.lines if group[1 : 1 + len(sides)] == panel]
-        guesses = {plot.guesses[group] for group in groups if group in plot.guesses}
         for group in groups:
             style, (x, mean, half) = STYLES[places[0][group[0]] % len(STYLES) if group else 0], plot.lines[group]
             axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, lw=0)
             axes.plot(x, mean, **style)
             if group in plot.guesses:
-                axes.axhline(plot.guesses[group], color=style["color"] if len(guesses) > 1 else "black", ls=":")
+                axes.axhline(plot.guesses[group], **GUESSED)
         titles = [f"{word(comparison, axis)} {label(x)}" for axis, x in zip(sides, panel, strict=True)]
         axes.set_title("\n".join(titles), fontsize=8)
         plot.arrange(axes, *(whole if shared else plot.reach(groups)))
@@ -231,7 +231,7 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
     drawn = {group[0] if group else "all" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
-        handles[GUESS] = Line2D([], [], color="black", ls=":")
+        handles[GUESS] = Line2D([], [], **GUESSED)
     if any(str(line.get_label()).startswith("below, ") for axes in figure.axes for line in axes.lines):
         handles[BELOW] = Line2D([], [], color="black", ls="", marker="v")
     columns = max(1, int(figure.get_figwidth() * 13 / (7 + max(len(x) for text in handles for x in text.splitlines()))))

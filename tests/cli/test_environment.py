@@ -52,6 +52,9 @@ SETTINGS = {
     "broken settings": ({}, "font.size: huge\nlines.linewidth\nnosuch: 1\nbackend: nosuch\n"),
     "no place for a cache": ({"MPLCONFIGDIR": "/dev/null/x", "HOME": "/dev/null"}, ""),
     "warnings that are errors": ({"PYTHONWARNINGS": "error", "LC_ALL": "C"}, ""),
+    "settings of progress bars": ({"TQDM_MININTERVAL": "abc", "TQDM_NCOLS": "x", "COLUMNS": "abc"}, ""),
+    "a time of builds": ({"SOURCE_DATE_EPOCH": "abc", "TZ": "No/Where"}, ""),
+    "other ways to store": ({"HDF5_DRIVER": "nosuch", "PANDAS_FUTURE_INFER_STRING": "abc"}, ""),
     "a poor environment": ({"TMPDIR": "/nonexistent", "PYTHONOPTIMIZE": "2", "PYTHONIOENCODING": "ascii"}, ""),
 }
 
@@ -97,6 +100,77 @@ def test_a_command_whose_output_has_no_room_says_so(tmp_path):
         assert "No space left on device" in done.err
     assert ended(tmp_path, f"{module} run nosuch=1 2>&-").code == 2
     assert ended(tmp_path, f"{module} report nosuch 2>/dev/full").code == 2
+
+
+CALLED = """
+import os, sys
+import mpinodes
+{first}
+result = mpinodes.simulate("algorithm.name=dola", rounds=3, topology={{"agents": 2}}, report=True)
+assert len(mpinodes.runs("runs")) == 1
+assert len(mpinodes.load(result.directory)["round"]) == 3
+{last}
+"""
+STUDY = """
+from mpinodes import compare, sweep
+assert sweep.main(["algorithm.name=dola", "rounds=3", "seed=0,1"]) == compare.main(["studies/study"]) == 0
+"""
+DAEMONS = {
+    "closed stderr": ("", "", "2>&-"),
+    "closed streams": ("", "", "<&- >&- 2>&-"),
+    "full streams": ("", "", ">/dev/full 2>/dev/full"),
+    "streams set to None": ("sys.stdin = sys.stdout = sys.stderr = None", STUDY, ""),
+    "streams closed by the program": ("sys.stdin.close(); sys.stdout.close(); sys.stderr.close()", "", ""),
+    "descriptors closed by the program": ("os.close(0); os.close(1); os.close(2)", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_functions_keep_their_results_in_a_program_without_streams(name, tmp_path):
+    first, last, streams = DAEMONS[name]
+    code = CALLED.format(first=first, last=last)
+    done = ended(tmp_path, f"{shlex.join([sys.executable, '-c', code])} {streams} && touch done")
+    assert len([*tmp_path.glob("runs/*/summary.json")]) == len([*tmp_path.glob("runs/*/report.html")]) == 1, done.err
+    if last:
+        assert len(mpinodes.runs(tmp_path / "studies" / "study")) == 2
+        assert (tmp_path / "studies" / "study" / "compare" / "compare.md").exists()
+    assert (tmp_path / "done").exists() or "full" in name
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """Return a folder with a study of two runs."""
+    folder = tmp_path_factory.mktemp("full")
+    assert ended(folder, f"{MODULE} sweep algorithm.name=dola rounds=3 seed=0,1").code == 0
+    return folder
+
+
+MODULE = f"{shlex.quote(sys.executable)} -m mpinodes"
+FILED = {"sweep studies/study seed=0,1,2": "", "compare studies/study": "", "report studies/study/runs/*": ""}
+
+
+@pytest.mark.parametrize("words", FILED)
+def test_commands_whose_results_are_files_need_no_room_on_stdout(words, study):
+    done = ended(study, f"{MODULE} {words} >/dev/full")
+    assert (done.code, done.err.count("\n")) == (0, 1), done.err
+    assert done.err.startswith("mpinodes: warning: the results cannot be printed, but their files are there: No space")
+    assert ended(study, f"{MODULE} {words} >/dev/full 2>/dev/full").code == 0
+    assert ended(study, f"{MODULE} {words} 2>/dev/full").out.strip()
+
+
+def test_what_runs_cost_is_said_on_stdout_alone_and_so_needs_it(study):
+    done = ended(study, f"{MODULE} spent studies/study/runs/* >/dev/full")
+    assert (done.code, "No space left on device" in done.err, done.err.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.parametrize("blocks", [4, 30, 200])
+def test_a_report_without_room_on_the_disk_says_so_and_leaves_no_drafts(blocks, study):
+    """A limit on the length of a file fails as a full disk does, in whatever writes it."""
+    run = next((study / "studies" / "study" / "runs").iterdir())
+    done = ended(study, f"ulimit -f {blocks}; exec {MODULE} report {shlex.quote(str(run))}")
+    assert (done.code, done.err) == (2, f"mpinodes: error: {run}: cannot be written: File too large\n")
+    assert [*run.glob("**/*.part")] == []
+    assert all(file.stat().st_size > 100 for file in run.glob("figures/*"))
 
 
 def full(*_: object) -> None:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 import mpinodes
 from mpinodes.results import run_warnings
 from mpinodes.results.closing import combined
+from mpinodes.results.report import drawing
 from mpinodes.results.runs import found
 from mpinodes.results.summary import text as told
 from mpinodes.studies import sweeping, telling
@@ -36,13 +37,19 @@ def swept(place, *words: str) -> str:
 def figures(monkeypatch) -> dict[str, Figure]:
     """Figures by the names of the files that they are saved as."""
     saved = {}
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: saved.update({path.name: figure}))
+    monkeypatch.setattr(drawing, "save", lambda figure, path: saved.update({path.name: figure}))
     return saved
 
 
 def guesses(figure: Figure) -> list[float]:
     """Return the heights of the dotted lines."""
     return [float(line.get_ydata()[0]) for axes in figure.axes for line in axes.lines if line.get_linestyle() == ":"]
+
+
+def dotted(figure: Figure) -> set[str]:
+    """Return the colours of the dotted lines, in the legend too."""
+    lines = [*(line for axes in figure.axes for line in axes.lines), *figure.legends[0].get_lines()]
+    return {str(line.get_color()) for line in lines if line.get_linestyle() == ":"}
 
 
 def legend_of(figure: Figure) -> list[str]:
@@ -102,6 +109,20 @@ def labelled(path, ones: int, of: int) -> str:
     rng.shuffle(rows)
     np.savetxt(path, rows, "%.17g", ",", header="a,b,label", comments="")
     return f"data.file={path} data.header=true data.columns=2 data.bound=1 data.labels=[0,1] data.train=0.5"
+
+
+def test_the_lines_of_guessing_have_one_colour_whatever_the_runs_are(tmp_path, figures):
+    files = [labelled(tmp_path / f"{ones}.csv", ones, 200).split() for ones in (160, 120)]
+    runs = []
+    for k, (words, epsilon) in enumerate((words, epsilon) for words in files for epsilon in (0.01, 0.02)):
+        for name in ("dola", "dola-minibatch"):
+            asked = f"rounds=6 algorithm.name={name} privacy.epsilon={epsilon} {' '.join(words)}"
+            runs.append(run_of(tmp_path / f"{name}-{k}", asked))
+    telling.compare(runs, "algorithm.name", tmp_path / "by-name", ["privacy.epsilon"])
+    telling.compare(runs[:1] + runs[5:6], "algorithm.name", tmp_path / "mixed", [])
+    for name in ("accuracy.png", "accuracy-by-epsilon.png"):
+        assert len({round(height) for height in guesses(figures[name])}) == 1 + (name == "accuracy.png")
+        assert dotted(figures[name]) == {"black"}
 
 
 @pytest.mark.parametrize("ones", [160, 20])

@@ -48,7 +48,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
             curves = live(data, summary["noise_free"])
         return page.write(directory, summary, experiment, drawn, curves)
     except OSError as error:
-        raise BadInput(f"{directory}: cannot be written: {error.strerror}") from error
+        raise BadInput(f"{directory}: cannot be written: {error.strerror or error}") from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"{directory}: summary.json is not as a run leaves it: {type(error).__name__}: {error}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -15,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.results.combining import Json
+from mpinodes.results.record import write_bytes
 from mpinodes.results.report.reading import Values
 
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
@@ -111,6 +114,18 @@ def finished(axes: Axes, summary: Json, what: str) -> Figure:
         columns = 1 if max(map(len, words)) > WIDE else 2
         figure.legend(handles=curves, loc="outside lower center", ncols=columns, fontsize=8)
     return figure
+
+
+def save(figure: Figure, path: Path, **options: Any) -> None:
+    """Write a figure whole or not at all: matplotlib's writers fail in ways of their own where the disk is full."""
+    write_bytes(path, image(figure, path.suffix[1:], **options))
+
+
+def image(figure: Figure, kind: str, **options: Any) -> bytes:
+    """Return a figure as a file of a kind, as png."""
+    file = BytesIO()
+    figure.savefig(file, format=kind, **options)
+    return file.getvalue()
 
 
 LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding

@@ -55,10 +55,10 @@ def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str
 
 
 def _saved(figure: Figure, path: Path, vector: bool) -> Path:
-    figure.savefig(path)
+    drawing.save(figure, path)
     if vector:
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+        drawing.save(figure, path.with_suffix(".svg"), metadata={"Date": None})
+        drawing.save(figure, path.with_suffix(".pdf"), metadata={"CreationDate": None})
     return path
 
 
