@@ -156,6 +156,9 @@ def _events_by_label(run: _Dry) -> Callable[[float], Events]:
     """
     one, half = run.events(1.0), run.events(2.0)
     if not (one.scale != half.scale).any():
+        spent = _spending(run.setup, run.experiment.privacy.budget_delta)
+        if not spent(one, run.experiment.rounds).any():  # the first message tells of nothing
+            return lambda label: one
         raise BadInput(
             "privacy.budget: privacy.epsilon does not move this run's noise (algorithm.noise_scale fixes it): leave "
             "that out, or set kept_by=stopping"

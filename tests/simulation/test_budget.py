@@ -60,6 +60,20 @@ def test_where_the_search_for_noise_begins_changes_nothing_but_its_length(words,
     assert len(asked) < alone / 2
 
 
+ONE_ROUND = [
+    "dola topology.agents=1", "dola-minibatch topology.agents=1", "dpsr", "dpps", "huang-dp", "pp-admm", "pvp-admm",
+    "gossip-averaging", "weight-balancing",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_ROUND)
+@pytest.mark.parametrize("more", ["", "privacy.budget.delta=0", "privacy.budget.kept_by=stopping", "repeats=2"])
+def test_one_round_releases_nothing_and_so_keeps_any_budget(name, more, tmp_path):
+    agents = "" if "agents" in name else "topology.agents=3"
+    summary = run(f"algorithm.name={name} {agents} rounds=1 privacy.budget.epsilon=1e-3 {more}", tmp_path)[0]
+    assert summary["privacy"]["network"]["proven"] == 0
+
+
 def test_a_budget_of_pure_epsilon(tmp_path):
     words = "algorithm.name=weight-balancing rounds=20 privacy.budget.epsilon=2 privacy.budget.delta=0"
     assert 1.98 <= run(words, tmp_path)[0]["privacy"]["network"]["proven_pure"] <= 2
