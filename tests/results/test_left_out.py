@@ -12,13 +12,13 @@ from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import ALL, SampleLoss
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, parse
+from mpinodes.core.experiment import Experiment, log_spaced, parse
 from mpinodes.core.sets import Ball, Box
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax
 from mpinodes.results import sources
 from mpinodes.results.comparator import best
-from mpinodes.results.hindsight import left_out
+from mpinodes.results.hindsight import _expected_seconds, left_out
 from mpinodes.results.regret import make_meter
 from mpinodes.results.summary import text
 from mpinodes.studies.telling import compare
@@ -152,21 +152,49 @@ def test_the_comparator_can_be_left_out_and_nothing_else_changes(name, tmp_path)
     assert "comparator" not in setup_of(words).experiment.toml()
 
 
-def test_what_would_take_long_is_left_out_by_counts_alone(tmp_path):
+def expected(tmp_path: Path, samples: int, d: int, words: str) -> tuple[str, float]:
+    """Return why a run on so many samples has no comparator, and the seconds that are expected of one."""
     rng = np.random.default_rng(0)
-    a = rng.normal(size=(9000, 120))
-    np.savez(tmp_path / "large.npz", features=a, targets=np.sign(a[:, 0]))
-    words = f"algorithm.name=dola topology.agents=3 data.file={tmp_path / 'large.npz'} data.labels=[-1,1]"
+    np.savez(tmp_path / "x.npz", features=rng.normal(size=(samples, d)), targets=rng.choice([-1.0, 1.0], samples))
+    real = "data.targets=real" if "absolute" in words else "data.labels=[-1,1]"
+    setup = setup_of(f"algorithm.name=dola topology.agents=3 data.file={tmp_path / 'x.npz'} {real} {words}")
+    meter = make_meter(setup, log_spaced(setup.experiment.rounds))
+    return left_out(setup, meter), _expected_seconds(setup, meter)
 
-    def reason(*more):
-        setup = setup_of(" ".join([words, *more]))
-        return left_out(setup, make_meter(setup, np.unique(np.geomspace(1, setup.experiment.rounds, 20).astype(int))))
 
-    assert reason("problem.loss=hinge").startswith("it may take about ")
-    assert "comparator=true" in reason("problem.loss=hinge")
-    assert reason("problem.loss=hinge", "comparator=true") == ""
-    assert reason("problem.loss=hinge", "rounds=100") == ""
-    assert reason() == ""  # a smooth one is quick
+MEASURED = [  # seconds on one core, of features with norms of 1
+    ("hinge", 20_000, 150, "data.batch=100 rounds=66", 14.6), ("hinge", 20_000, 50, "data.batch=100 rounds=66", 5.0),
+    ("hinge", 5000, 784, "data.batch=10 rounds=160", 9.7), ("absolute", 20_000, 50, "data.batch=100 rounds=66", 8.8),
+    ("absolute", 60_000, 20, "data.batch=100 rounds=200", 2.1),
+    ("absolute", 5000, 100, "data.batch=10 rounds=160", 7.0),
+    ("absolute", 20_000, 150, "data.batch=100 rounds=66", 53.8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "samples", "d", "words", "seconds"), MEASURED)
+def test_the_seconds_of_a_comparator_are_expected_to_within_a_factor_of_three(
+    loss, samples, d, words, seconds, tmp_path
+):
+    reason, foreseen = expected(tmp_path, samples, d, f"problem.loss={loss} {words}")
+    assert seconds / 3.1 < foreseen < 3.1 * seconds
+    assert reason == ("" if foreseen <= 10 else f"it may take about {foreseen:.0f} s; {reason.partition('; ')[2]}")
+    assert bool(reason) == (d == 150 and loss == "absolute")
+
+
+@pytest.mark.parametrize(("samples", "d", "seconds"), [(20_000, 50, 0.6), (60_000, 100, 3.3), (3000, 10, 0.06)])
+def test_a_smooth_loss_of_ones_own_is_quick_enough(samples, d, seconds, tmp_path):
+    file = loss_file(tmp_path, OWN.format(said="convex = True", body=REVERSED))
+    reason, foreseen = expected(tmp_path, samples, d, f"problem.path={file} data.batch=100 rounds={samples // 300}")
+    assert reason == ""
+    assert seconds / 3.1 < foreseen < 3.1 * seconds
+
+
+def test_what_would_take_long_is_left_out_by_counts_alone(tmp_path):
+    reason, _ = expected(tmp_path, 9000, 120, "problem.loss=absolute")
+    assert reason.startswith("it may take about ")
+    assert "comparator=true" in reason
+    for words in ("problem.loss=absolute comparator=true", "problem.loss=absolute rounds=100", "problem.loss=logistic"):
+        assert expected(tmp_path, 9000, 120, words)[0] == ""
 
 
 def test_softmax_on_features_of_unlike_sizes_is_quick_and_close():
