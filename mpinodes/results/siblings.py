@@ -8,8 +8,11 @@ from glob import iglob
 from hashlib import blake2b
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.keys import DIGITS, LOCATIONS, noise_name
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
@@ -87,6 +90,19 @@ def files_mark_of(file: Path) -> str:
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
+
+
+def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
+    """Return a run's experiment with the paths of another's data files, if these are the same files, moved.
+
+    Args:
+        e: the experiment.
+        file: its experiment.toml.
+        other: the other experiment.
+        mark: the `files_mark` of the other.
+    """
+    same = LOCATIONS if mark and files_mark_of(file) == mark else ()
+    return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})
 
 
 def _touched(path: Path) -> float:

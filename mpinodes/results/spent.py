@@ -26,7 +26,7 @@ from mpinodes.results.accounting import proven
 from mpinodes.results.combining import Json
 from mpinodes.results.privacy_words import number
 from mpinodes.results.reading import Reader, events_in
-from mpinodes.results.siblings import files_mark, files_mark_of, noise_of
+from mpinodes.results.siblings import at_one_place, files_mark, files_mark_of, noise_of
 from mpinodes.results.versions import read_object, require_version
 
 FIXED_BEFOREHAND = (
@@ -192,7 +192,9 @@ def _settings(e: Experiment) -> str:
 
 def _same_run(one: Finished, other: Finished) -> bool:
     """Whether they are one run, done twice, to the same bits."""
-    if _settings(one.experiment) != _settings(other.experiment):
+    mark = files_mark_of(one.place / "experiment.toml")
+    there = at_one_place(other.experiment, other.place / "experiment.toml", one.experiment, mark)
+    if _settings(one.experiment) != _settings(there):
         return False
     with Reader(one.place) as a, Reader(other.place) as b:
         both = [name for name in a.names if name in b]

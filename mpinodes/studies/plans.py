@@ -25,7 +25,7 @@ from mpinodes.core.parts import Setup
 from mpinodes.results import sources
 from mpinodes.results.record import write_text
 from mpinodes.results.runs import summary_of
-from mpinodes.results.siblings import noise_of
+from mpinodes.results.siblings import at_one_place, files_mark, noise_of
 from mpinodes.results.versions import require_version
 from mpinodes.simulation import alone
 from mpinodes.simulation.launching import in_words
@@ -96,15 +96,16 @@ def _planned(point: Point, runs: Path) -> Plan:
         Plan, digits=digits, settings=point.settings, connected_over=setup.connected_over,
         agents=setup.topology.agents, rounds=setup.experiment.rounds,
     )  # fmt: skip
-    for place in sorted(runs.glob(f"*{digits[:SHORT]}*")):  # of another study's words, perhaps
-        if is_done(place, setup.experiment):
+    words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
+    for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):  # or of a study that moved
+        if is_done(place, setup):
             _require_same_sources(place, setup.experiment)
             noise = _own_noise(setup, noise_of(place / "experiment.toml"))
             return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
     is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
     ready = kept_in_budget(setup) if is_ready else setup
     noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
-    encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(point.settings, digits, runs)
+    encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(words, digits, runs)
     near = ready.experiment.epsilon if is_ready else 0.0
     return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
 
@@ -133,9 +134,8 @@ def identity(e: Experiment) -> str:
     return replace(e, privacy=privacy, output=None, report=False).toml()
 
 
-def _free_name(settings: dict[str, Any], digits: str, runs: Path) -> str:
+def _free_name(words: str, digits: str, runs: Path) -> str:
     """Words that people read, and as many digits as no other run has."""
-    words = "-".join(word_of(key, value) for key, value in settings.items())[:LONGEST].strip("-.")
     short = f"{words}-{digits[:SHORT]}".lstrip("-")
     name = short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
     _require_no_other_version(runs / name)
@@ -151,12 +151,13 @@ def _require_no_other_version(place: Path) -> None:
     require_version(version, f"{place}, to be deleted or kept elsewhere")
 
 
-def is_done(place: Path, e: Experiment) -> bool:
-    """Whether a directory holds this very run, whole."""
+def is_done(place: Path, setup: Setup) -> bool:
+    """Return whether a directory holds this very run, whole: on the same files, which may have been moved."""
     if summary_of(place) is None:
         return False
     try:
-        found = Experiment.read(place / "experiment.toml")
+        file, e = place / "experiment.toml", setup.experiment
+        found = at_one_place(Experiment.read(file), file, e, files_mark(setup))
     except (BadInput, msgspec.ValidationError):
         return False
     return identity(found) == identity(e)

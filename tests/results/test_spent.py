@@ -174,6 +174,23 @@ def test_an_edited_file_under_the_same_seed_shares_the_noise_of_a_given_key_alon
     assert ("share their noise" in said) == bool(key)
 
 
+def test_a_run_done_again_after_the_folder_of_its_file_moved_counts_once(tmp_path):
+    """With a key of its own, noise does not follow from the file."""
+    (tmp_path / "here").mkdir()
+    words = f"{DOLA} {csv_file(tmp_path / 'here' / 'data.csv')} noise.key=3"
+    one = run_of(tmp_path / "one", words)
+    (tmp_path / "here").rename(tmp_path / "there")
+    two = run_of(tmp_path / "two", words.replace("here", "there"))
+    assert "counted once" in together(one, two)[1]
+    assert together(one, two)[0] == together(two)[0]
+    file = tmp_path / "there" / "data.csv"
+    file.write_bytes(file.read_bytes())  # which may be other samples now
+    three = run_of(tmp_path / "three", words.replace("here", "there"))
+    assert together(one, three)[0] == [None, None]
+    (tmp_path / "there").rename(tmp_path / "here")
+    assert "counted once" in together(three, run_of(tmp_path / "four", words))[1]
+
+
 def test_the_same_settings_on_two_files_have_noise_of_their_own(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

@@ -13,6 +13,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpinodes import sweep
@@ -119,6 +120,41 @@ def test_what_is_done_is_done_once_and_what_was_cut_short_anew(tmp_path):
     assert (len(more.plans), more.before) == (2, 0)
     assert len(list((place / "runs").iterdir())) == 5
     assert len(table_of(place)) == 2
+
+
+FILES = {
+    "one file": (["x.npz"], ["data.file=x.npz"]),
+    "a file for each agent": (["a0.npz", "a1.npz", "a2.npz"], ["data.file=a{agent}.npz"]),
+    "files of one name": (["one/x.npz", "two/x.npz"], ["data.file=one/x.npz,two/x.npz"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_study_goes_on_after_its_folder_moved(name, tmp_path, monkeypatch):
+    files, words = FILES[name]
+    rng = np.random.default_rng(0)
+    for file in files:
+        (tmp_path / "here" / file).parent.mkdir(parents=True, exist_ok=True)
+        np.savez(tmp_path / "here" / file, features=rng.normal(size=(90, 3)), targets=rng.choice([-1.0, 1.0], 90))
+
+    def again(folder: str, *more: str) -> tuple[int, int]:
+        monkeypatch.chdir(tmp_path / folder)
+        asked = ["algorithm.name=dola", "rounds=8", "topology.agents=3", "topology.name=ring", "data.labels=[-1,1]"]
+        study = Study.of([*asked, "output.dir=study", *words, *more])
+        done = sweeping.sweep(study, OneByOne(), OneByOne())
+        return len(done.plans), done.before
+
+    runs = 2 * len(words[0].split(","))
+    assert again("here", "seed=0,1") == (runs, 0)
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert again("there", "seed=0,1") == (runs, runs)
+    assert again("there", "seed=0,1,2") == (3 * runs // 2, runs)
+    (tmp_path / "there").rename(tmp_path / "elsewhere")
+    assert again("elsewhere", "seed=0,1,2") == (3 * runs // 2, 3 * runs // 2)
+    (tmp_path / "elsewhere").rename(tmp_path / "last")  # where a file was written since, all is done anew
+    rows = np.load(tmp_path / "last" / files[-1])
+    np.savez(tmp_path / "last" / files[-1], features=rows["features"][::-1], targets=rows["targets"])
+    assert again("last", "seed=0,1")[1] < runs
 
 
 def test_a_budget_is_no_reason_to_begin_anew(tmp_path):
