@@ -101,35 +101,3 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     while gdp_delta(high, epsilon) <= delta:
         high *= 2
     return float(brentq(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-12))
-
-
-def penalty_epsilon(
-    noise_rate: float, loss_weight: float, penalty: float, neighbours: int, samples: int, c1: float, regularizer: float
-) -> float:
-    """Pure ε of one round of penalty perturbation (M-ADMM): αC/(ηVB) + ln(1 + C c₁/(B(ρ/N + 2ηV))).
-
-    The second term is the Jacobian's, sharp by the matrix determinant lemma; X. Zhang, M. M. Khalili, M. Liu,
-    "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Theorem 4.1, has 1.4 c₁ C/(ηVB) there.
-
-    Args:
-        noise_rate: α of the round.
-        loss_weight: C.
-        penalty: η of the round.
-        neighbours: V, without the agent itself.
-        samples: B of the agent.
-        c1: bound on the loss's second derivative.
-        regularizer: ρ/N.
-    """
-    drift = noise_rate * loss_weight / (penalty * neighbours * samples)
-    jacobian = loss_weight * c1 / (samples * (regularizer + 2 * penalty * neighbours))
-    return float(drift + np.log1p(jacobian))
-
-
-def projected_l1(d: int, l1: float, l2: float, coordinatewise: bool) -> float:
-    """L1 bound on Px − Py for a Euclidean projection P, given ‖x − y‖₁ ≤ l1 and ‖x − y‖₂ ≤ l2.
-
-    A projection contracts L2, and L1 only where it acts by coordinates (a box); otherwise it may stretch L1 by
-    (1 + √d)/2, and a ball does.
-    """
-    stretch = 1.0 if coordinatewise else (1 + np.sqrt(d)) / 2
-    return float(min(np.sqrt(d) * l2, stretch * l1))

