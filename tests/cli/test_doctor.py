@@ -61,8 +61,6 @@ def test_all_ranks_are_one_report_with_rounds_per_second(tmp_path):
     assert [d for d, *_ in paces] == ["64", "784"]
     for _, long, unit, rate in paces:
         assert float(long) * float(rate.replace(",", "")) == pytest.approx({"us": 1e6, "ms": 1e3}[unit], rel=0.03)
-    if len(os.sched_getaffinity(0)) in (2, 3):
-        assert "with a core each" in found["exchange"][0][1]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,7 +209,7 @@ def test_what_differs_between_hosts_is_found():
     assert "OPENBLAS_CORETYPE" in str(host.about_blas([rank(), rank("h2", blas=("openblas 1", "Zen", 1))]))
     assert host.about_blas([rank(), rank(blas=("openblas 1", "Haswell", 4))]).verdict == "mend"
     hosts = [Host("h1", 4, 10**9, 10**9, [], 0), Host("h2", 4, 10**9, 10**6, ["/dev/shm/a"], 10**6)]
-    memory = [str(line) for line in host.about_memory(hosts, {})]
+    memory = [str(line) for line in host.about_memory(hosts)]
     assert [line[:4] for line in memory] == ["mend", "mend"]
     assert all("h2" in line for line in memory)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +70,7 @@ def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -
     here, mine = Rank.here(version, mpi), Host.here()
     report.add(host.about_cores([here], {mine.name: mine.quota}))
     report.add([host.about_blas([here])])
-    report.add(host.about_memory([mine], {}))
+    report.add(host.about_memory([mine]))
     stage(f"writing to {folder}")
     report.add([try_folder(folder).line, host.about_versions([here])])
 
@@ -93,12 +92,12 @@ class Together:
         hosts, quota, first = self._hosts()
         self._report.add(host.about_cores(ranks, quota))
         self._report.add([host.about_blas(ranks)] if ranks else [])
-        self._report.add(host.about_memory(hosts, self._held()))
+        self._report.add(host.about_memory(hosts))
         self._stage(f"writing to {folder}")
         self._report.add(self._disk(folder, first))
         self._report.add([host.about_versions(ranks)] if ranks else [])
         self._stage("exchanging frames on a ring")
-        self._rounds(ranks)
+        self._rounds()
 
     def _all_ranks(self, mine: Rank) -> list[Rank]:
         """What each says of itself, on rank 0."""
@@ -141,14 +140,6 @@ class Together:
         hosts = [fact for fact in self._world.gather(mine) or [] if fact]
         return hosts, {fact.name: fact.quota for fact in hosts}, first
 
-    def _held(self) -> dict[str, int]:
-        """Bytes of shared memory that this job holds, by host."""
-        shares = self._world.gather((platform.node(), _mapped()))
-        files: dict[str, dict[str, int]] = {}
-        for name, share in shares or []:
-            files.setdefault(name, {}).update(share)
-        return {name: sum(sizes.values()) for name, sizes in files.items()}
-
     def _disk(self, folder: Path, first: Mapping[str, int]) -> list[Line]:
         """The logger's, which is the last rank: it alone writes the record. And whether the other hosts see it."""
         from mpinodes.simulation.network import assemble
@@ -166,26 +157,11 @@ class Together:
         text = f"{where}, is not that of {most(apart, 3)}"
         return [trial.line, Line("note", "output", f"{text}: what a rank there says of a failure stays there")]
 
-    def _rounds(self, ranks: list[Rank]) -> None:
+    def _rounds(self) -> None:
         from mpinodes.simulation.doctor.exchange import about_rounds, measure_rounds
 
-        cores = self._world.bcast(_cores(ranks, platform.node()) if ranks else None)
-        pace = measure_rounds(self._world, cores)
+        pace = measure_rounds(self._world)
         self._report.add([about_rounds(pace, self._world.size)] if self._world.rank == 0 else [])
-
-
-def _cores(ranks: list[Rank], name: str) -> int:
-    """Of a host, that its ranks may use."""
-    return len(frozenset().union(*(rank.cores for rank in ranks if rank.host == name)))
-
-
-def _mapped() -> dict[str, int]:
-    """Files of the shared memory that this process maps, and their sizes."""
-    pattern = r"^(\w+)-(\w+) \S+ (\w+) \S+ (\d+) +(/dev/shm/.*)$"
-    sizes: dict[str, int] = {}
-    for low, high, _, inode, _ in re.findall(pattern, Path("/proc/self/maps").read_text(), re.MULTILINE):
-        sizes[inode] = sizes.get(inode, 0) + int(high, 16) - int(low, 16)
-    return sizes
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

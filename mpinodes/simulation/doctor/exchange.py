@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -15,7 +15,7 @@ from mpinodes.simulation.doctor.report import Line, span
 from mpinodes.simulation.network import Wait, assemble, make_wait, share_core
 
 DIMENSIONS = (64, 784)
-SECONDS = 0.35  # of each of three measurements
+SECONDS = 0.35  # of each measurement
 WARM = 20  # rounds
 WORD = 1  # a tag
 
@@ -79,13 +79,6 @@ class Ring:
         return (time.perf_counter() - begun) / count
 
 
-class Pace(NamedTuple):
-    """Seconds of a round, by dimension, of all ranks; and of those alone that have a core each (None: all have)."""
-
-    all: Mapping[int, float]
-    apart: tuple[int, float] | None
-
-
 def silent_links(world: MPI.Comm, limit: float) -> list[int]:
     """The neighbours on a ring that this rank does not hear within `limit` seconds."""
     ring = Ring(world, DIMENSIONS[0])
@@ -95,29 +88,12 @@ def silent_links(world: MPI.Comm, limit: float) -> list[int]:
     return unheard
 
 
-def measure_rounds(world: MPI.Comm, cores: int) -> Pace:
-    """Rounds of all ranks, and where they outnumber the `cores` of rank 0's host, of as many as it has."""
-    host = os.uname().nodename
-    ranks = world.allgather(host).count(host)
+def measure_rounds(world: MPI.Comm) -> dict[int, float]:
+    """Measure the seconds that a round of all ranks takes, by dimension."""
+    ranks = world.allgather(os.uname().nodename).count(os.uname().nodename)
     share_core(ranks, gives_way=True)
     wait = make_wait(world, ranks)
-    paces = {d: _pace(world, d, wait) for d in DIMENSIONS}
-    few = _few(world, cores)
-    if few is None:
-        return Pace(paces, None)
-    some = world.Split(int(world.rank not in few))
-    pace = _pace(some, DIMENSIONS[0], make_wait(some, len(few))) if world.rank in few else 0.0
-    some.Free()
-    assemble(world)
-    return Pace(paces, (len(few), pace))
-
-
-def _few(world: MPI.Comm, cores: int) -> set[int] | None:
-    """Ranks of rank 0's host, as many as it has cores; None: all have one."""
-    host = world.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = world.bcast(host.allgather(world.rank), root=0)
-    host.Free()
-    return set(ranks[:cores]) if 2 <= cores < len(ranks) else None
+    return {d: _pace(world, d, wait) for d in DIMENSIONS}
 
 
 def _pace(comm: MPI.Comm, dimension: int, wait: Wait) -> float:
@@ -130,15 +106,7 @@ def _pace(comm: MPI.Comm, dimension: int, wait: Wait) -> float:
     return slowest
 
 
-def about_rounds(pace: Pace, ranks: int) -> Line:
-    """How long a round takes, and what sharing cores has to do with it."""
-    paces = "; ".join(
-        f"d = {d}: {span(seconds)} a round ({1 / seconds:,.0f} rounds/s)" for d, seconds in pace.all.items()
-    )
-    text = f"{ranks} ranks on a ring, {paces}"
-    if pace.apart is None:
-        return Line("ok", "exchange", text)
-    few, alone = pace.apart
-    ratio = pace.all[DIMENSIONS[0]] / alone
-    text += f"; d = {DIMENSIONS[0]} takes {ratio:.2g} times as long as {few} ranks with a core each ({span(alone)})"
-    return Line("note", "exchange", text)
+def about_rounds(pace: Mapping[int, float], ranks: int) -> Line:
+    """Say how long a round takes."""
+    paces = "; ".join(f"d = {d}: {span(seconds)} a round ({1 / seconds:,.0f} rounds/s)" for d, seconds in pace.items())
+    return Line("ok", "exchange", f"{ranks} ranks on a ring, {paces}")

@@ -171,18 +171,14 @@ def about_blas(ranks: Sequence[Rank]) -> Line:
     return Line("ok", "threads", text)
 
 
-def about_memory(hosts: Sequence[Host], need: Mapping[str, int]) -> Iterator[Line]:
-    """Shared memory, and what was left in it; `need` is what the job holds there now, by host, bytes."""
+def about_memory(hosts: Sequence[Host]) -> Iterator[Line]:
+    """Look at the shared memory of the host with the least, and at what was left in it anywhere."""
     for host in sorted(hosts, key=lambda h: h.free)[:1]:
-        text = f"{SHM}: {host.size / MEGABYTE:,.0f} MB, {host.free / MEGABYTE:,.0f} free" + f" on {host.name}" * (
-            len(hosts) > 1
-        )
-        held = need.get(host.name, 0)
-        if held:
-            text += f"; this job holds {held / MEGABYTE:.1f}"
+        text = f"{SHM}: {host.size / MEGABYTE:,.0f} MB, {host.free / MEGABYTE:,.0f} free"
+        text += f" on {host.name}" * (len(hosts) > 1)
         if host.size == 0:
             yield Line("mend", "memory", f"there is no {SHM}", "MPI's ranks meet there: mount a tmpfs")
-        elif host.free < max(held, 16 * MEGABYTE):
+        elif host.free < 16 * MEGABYTE:
             yield Line("mend", "memory", text, "remove leftovers, or give it more (docker run --shm-size=1g)")
         else:
             yield Line("ok", "memory", text)
