@@ -146,13 +146,6 @@ def test_a_full_file_system(tmp_path):
     assert "make room" in words
 
 
-def test_a_file_system_that_hdf5_does_not_lock(tmp_path):
-    done = run_alone(cwd=tmp_path, module=DOCTOR, env={"HDF5_USE_FILE_LOCKING": "FALSE"})
-    [(verdict, text)] = verdicts(done)["output"]
-    assert verdict == "note"
-    assert "HDF5 does not lock" in text
-
-
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_rank_that_never_answers(begun, tmp_path):
     """It is named, or what all waited for is; and then all end."""
