@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from mpinodes.core import Set, Setup, Vector
+from mpinodes.core import SampleLoss, Set, Setup, Vector
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
 from mpinodes.results.comparator import Comparator, best
 from mpinodes.results.meter import Meter
@@ -21,6 +21,9 @@ def left_out(setup: Setup, meter: Meter) -> str:
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
+    if not isinstance(loss := setup.stream.of(0)(1), SampleLoss):
+        name = setup.experiment.problem.loss
+        return f"a {type(loss).__name__} shows no samples, and losses here are those of {name} on the stream's own"
     if not meter.kind.convex:
         return f"{meter.kind.__name__} is not known to be convex; a loss that is states convex = True"
     if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.core import Features, Stream, Vector
+from mpinodes.core import Features, SampleLoss, Stream, Vector
 from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.results.gathered import Gathered
@@ -29,7 +29,8 @@ class Samples:
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
         self._readers = [stream.merged(i) for i in range(owners)]
-        self._varying = [] if stream.makes_all_losses else [stream.of(i) for i in range(owners)]
+        given = [] if stream.makes_all_losses else [stream.of(i) for i in range(owners)]
+        self._varying = given if given and isinstance(given[0](1), SampleLoss) else []  # others show no samples
         self._rounds, self._read, self._dimension = rounds, 0, stream.dimension
         self.first: Any = self._readers[0](1, 1)
         self.owners, self.of_each = owners, len(self.first.targets)

@@ -12,7 +12,7 @@ from mpinodes.config.compose import compose
 from mpinodes.config.metrics import metrics_of
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Tree
-from mpinodes.core.parts import SampleLoss, Setup, is_built_in
+from mpinodes.core.parts import Loss, SampleLoss, Setup, is_built_in
 from mpinodes.core.snapshot import packed_up
 
 
@@ -66,8 +66,6 @@ def rehearse(setup: Setup) -> None:
         BadInput: it fails.
     """
     from mpinodes.results.expected import require_room
-    from mpinodes.results.samples import Samples
-    from mpinodes.simulation.launching import in_words
 
     if setup.experiment.checkpoint.are_asked_for:
         start = setup.algorithm.init(np.zeros(setup.dimension))
@@ -77,19 +75,32 @@ def rehearse(setup: Setup) -> None:
         except TypeError as error:
             raise BadInput(f"checkpoint: {error}") from error
     require_room(setup)
-    try:
-        if not is_built_in(setup.stream):
-            if not isinstance(loss := setup.stream.of(0)(1), SampleLoss):
-                raise TypeError(
-                    f"a run is judged by samples, and a {type(loss).__name__} shows none: extend SampleLoss"
-                )
-            Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
-            setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(f"data: a round of {type(setup.stream).__name__} fails: {in_words(error)}") from error
+    if not is_built_in(setup.stream):
+        _rehearse_losses(setup)
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:
         raise BadInput(f"what {setup.experiment.name} proves of it fails: {type(error).__name__}: {error}") from error
+
+
+def _rehearse_losses(setup: Setup) -> None:
+    """Read and judge a first round of a user's stream.
+
+    Raises:
+        BadInput: it fails.
+    """
+    from mpinodes.results.samples import Samples
+    from mpinodes.simulation.launching import in_words
+
+    loss: Loss | None = None
+    try:
+        loss = setup.stream.of(0)(1)
+        Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
+        setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
+    except BadInput:
+        raise
+    except Exception as error:
+        why = in_words(error)
+        if isinstance(error, AttributeError) and not isinstance(loss, SampleLoss):
+            why = f"a run is judged by samples, and a {type(loss).__name__} shows none: extend SampleLoss"
+        raise BadInput(f"data: a round of {type(setup.stream).__name__} fails: {why}") from error

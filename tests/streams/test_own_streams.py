@@ -10,6 +10,7 @@ import pytest
 from mpinodes.core.errors import BadInput
 from mpinodes.simulation.setup import rehearse
 from tests.helpers.parts import run_of, setup_of
+from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone, run_mpi
 from tests.privacy.test_edges import BASE, proven, realised, transcript_of
 
@@ -219,6 +220,23 @@ def test_losses_that_no_run_can_use_are_refused_before_the_first_round(why, tmp_
     with pytest.raises(BadInput, match=reason):
         run_of(tmp_path / "run", ask(tmp_path, PLAIN + own))
     assert not (tmp_path / "run").exists()
+
+
+OPAQUE_SHOWN = """    def of(self, agent):
+        losses = super().of(agent)
+
+        def shown(t):
+            losses(t)
+            return Opaque()
+
+        return shown
+"""
+
+
+def test_losses_without_samples_of_a_stream_with_rows_run_and_have_no_regret(tmp_path):
+    summary = summary_of(run_of(tmp_path / "run", ask(tmp_path, LABELLED + OPAQUE_SHOWN)))
+    assert summary["comparator"] is None
+    assert summary["comparator_left_out"].startswith("a Opaque shows no samples, and losses here are those of ")
 
 
 def test_a_plain_stream_is_priced_as_if_all_agents_saw_all_samples(tmp_path):
