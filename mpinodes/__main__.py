@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import sys
 import time
@@ -60,7 +59,7 @@ def main() -> None:
 
         leave(command(_without_one)(sys.argv[1:]))
     if not sys.flags.safe_path:
-        sys.path[0] = os.getcwd()  # as python -m has it: files of the user's may import what lies beside them
+        sys.path[0] = ""  # as python -m has it: files of the user's may import what lies beside them
     sys.argv[1:] = rest
     runpy.run_module(f"mpinodes.{name}", run_name="__main__", alter_sys=True)
 

@@ -189,11 +189,10 @@ def _required(kind: Kind, part: Any, where: str) -> Any:
     for name in (*stated, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
         if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
             raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
-    if kind is not LOSSES:
-        return part
-    if taken := sorted({*PROBLEM} & settings(LOSSES, part).keys()):
-        raise BadInput(f"{where}: {part.__name__}.{taken[0]} has the name of the key problem.{taken[0]}: rename it")
-    return bound(part, {})
+    keys = {*PROBLEM} if kind is LOSSES else {"identity"} if kind is STREAMS else set[str]()
+    for taken in sorted(keys & settings(kind, part).keys()):
+        raise BadInput(f"{where}: {part.__name__}.{taken} has the name of the key {kind.section}.{taken}: rename it")
+    return bound(part, {}) if kind is LOSSES else part
 
 
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:

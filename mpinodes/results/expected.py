@@ -60,10 +60,14 @@ def require_room(setup: Setup) -> None:
         BadInput: it does not, as far as that is known.
     """
     output = setup.experiment.output
-    place = Path(output.dir if output else RUNS).absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    wanted, free = record_bytes(setup), shutil.disk_usage(place).free
+    place = Path(output.dir if output else RUNS)
+    try:
+        place = place.absolute()
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        wanted, free = record_bytes(setup), shutil.disk_usage(place).free
+    except OSError as error:  # a name that is too long, or a working directory that was removed
+        raise BadInput(f"output.dir: {place}: {error.strerror}") from error
     if wanted > free:
         raise BadInput(
             f"output.dir: the record of {setup.experiment.rounds} rounds takes {in_words(wanted)}, and {place} has "

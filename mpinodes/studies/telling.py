@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,9 +79,9 @@ def _tell(comparison: Comparison, line: str) -> None:
 
 
 def _regretless(comparison: Comparison) -> list[str]:
-    """Return why some runs have no regret."""
-    reasons = [why for run in comparison.runs if (why := run.summary.get("comparator_left_out"))]
-    return [f"{len(reasons)} runs have no regret: {reasons[0]}."] if reasons else []
+    """Return why some runs have no regret, a line for each reason."""
+    reasons = Counter(why for run in comparison.runs if (why := run.summary.get("comparator_left_out")))
+    return [f"{count} runs have no regret: {why}." for why, count in reasons.most_common()]
 
 
 def _cost(comparison: Comparison) -> str:

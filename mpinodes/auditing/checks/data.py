@@ -19,7 +19,7 @@ from mpinodes.core.experiment import Tree, merge
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 
-D, PAIRS, SLACK = 4, 400, 1e-7
+D, CLASSES, PAIRS, SLACK = 4, 3, 400, 1e-7
 ROUNDS = 12
 
 
@@ -36,9 +36,16 @@ def _one_each(faults: Iterator[Fault]) -> list[Fault]:
     return list({fault.name: fault for fault in faults}.values())
 
 
+def _length(loss: Any) -> int:
+    """Return how many coordinates a point has: of each class, if the loss tells classes apart, as many as features."""
+    return D * CLASSES if loss.per_class else D
+
+
 def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[Any, Any]:
     features = rng.normal(size=(k, D))
     features *= norm * rng.choice([1.0, 1.0, rng.random()], k)[:, None] / np.linalg.norm(features, axis=1)[:, None]
+    if loss.per_class:
+        return features, rng.integers(CLASSES, size=k).astype(float)
     far = rng.choice([1.0, 1e3], k)
     return features, rng.choice([-1.0, 1.0], k) if loss.needs_labels else far * rng.normal(size=k)
 
@@ -50,9 +57,9 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         features, targets = _samples(loss, rng, 2, norm)
         if rng.random() < 0.5:
             features[1] = -features[0]
-        x, y = rng.normal(size=(2, D)) * rng.choice([0.01, 0.1, 1.0, 100.0])
+        x, y = rng.normal(size=(2, _length(loss))) * rng.choice([0.01, 0.1, 1.0, 100.0])
         if rng.random() < 0.5:  # as far as it bends at a place
-            y = x + 1e-4 * features[0]
+            y = x + 1e-4 * np.resize(features[0], len(x))
         one, other = (loss(features[[k]], targets[[k]]) for k in range(2))
         g, h = one.data_grad(x), other.data_grad(x)
         moved, size = float(np.linalg.norm(g - h)), float(np.linalg.norm(g))
@@ -73,14 +80,14 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
                 "less convex than it says", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
                 f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}",
             )  # fmt: skip
-        if (rank := loss.hessian_rank(D)) < D:
+        if (rank := loss.hessian_rank(len(x))) < len(x):
             curved, other_curved = (
-                [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(D)] for ell in (one, other)
+                [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(len(x))] for ell in (one, other)
             )
             sizes = np.linalg.svd(curved, compute_uv=False)
             most = inf if np.allclose(curved, other_curved, rtol=1e-3) else 1e-3 * sizes[0] + 1e-11 * (1 + size)
             yield from _over("hessian_rank", sizes[rank], most, f"x = {shown(x)}")
-        rounding = loss.value_rounding(D, norm, float(np.linalg.norm(x)))
+        rounding = loss.value_rounding(len(x), norm, float(np.linalg.norm(x)))
         if isfinite(rounding):
             wide, near = (
                 loss.values(*(array.astype(kind) for array in (features[:1], targets[None, :1], x[None, None]))).item()
@@ -101,7 +108,7 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         targets = np.clip(targets, -3, 3)
         regularizer, divisor = float(rng.choice([0.0, 0.7])), float(rng.choice([1.0, k]))
         free = loss(features, targets, inf, False, divisor, regularizer)
-        x, before = rng.normal(size=D), image((features, targets))
+        x, before = rng.normal(size=_length(loss)), image((features, targets))
         kept = x.copy()
         g = free.grad(x)
         where = f"x = {shown(x.tolist())}"
@@ -112,8 +119,8 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("two values for equal inputs", f"grad at {where}", "a new vector, the same each time")
             return
         step = 1e-6
-        numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(D)])
-        near = [(free.grad(x + step * e), free.grad(x - step * e)) for e in np.eye(D)]
+        numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(len(x))])
+        near = [(free.grad(x + step * e), free.grad(x - step * e)) for e in np.eye(len(x))]
         smooth = all(np.allclose(a, b, atol=1e-3) for a, b in near)
         if smooth and not np.allclose(g, numeric, rtol=1e-4, atol=1e-4):
             yield Fault("grad is not that of value", f"{shown(g.tolist())} at {where}", f"{shown(numeric.tolist())}")
@@ -148,8 +155,8 @@ def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
-        v, step, tolerance = rng.normal(size=D), float(rng.choice([0.1, 1.0, 10.0])), 1e-9
-        found = free.prox(v, step, np.zeros(D), tolerance)
+        v, step, tolerance = rng.normal(size=_length(loss)), float(rng.choice([0.1, 1.0, 10.0])), 1e-9
+        found = free.prox(v, step, np.zeros(len(v)), tolerance)
         residual = float(np.linalg.norm(free.grad(found.x) + (found.x - v) / step))
         if not residual <= 100 * tolerance:
             yield Fault("prox is no minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}")
