@@ -163,20 +163,26 @@ def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
         if file and not part.__module__.startswith(OURS):
             files.append((Path(file), part.__module__.partition(".")[0]))
     counted = [_counted(path.parent.resolve() / path.name, package) for path, package in files]
-    digests = [digest for code, _ in counted for digest in code]
+    digests = [digest for code, *_ in counted for digest in code]
     if setup.topology.from_file:
         digests.append(_hashed(Path(setup.topology.path).read_bytes()))  # type: ignore[attr-defined]
     output = setup.experiment.output
     own = Path(output.dir).resolve() if output else None
-    return digests, [entry for _, data in counted for entry in data if own not in entry[1].parents]
+    return digests, [entry for _, data, _ in counted for entry in data if own not in entry[1].parents]
 
 
 def _hashed(data: bytes) -> str:
     return blake2b(data, digest_size=32).hexdigest()
 
 
-def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]]]:
-    """Return the digests of a file and of all code that it may run, and by name the data files that it may read.
+def files_behind(file: Path) -> list[Path]:
+    """Return the files that a user's file of Python may run or read, itself among them, but installed packages."""
+    _, data, code = _counted(file.parent.resolve() / file.name, "")
+    return sorted(code | {path for _, path in data})
+
+
+def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
+    """Return the digests of a file and of all code that it may run, by name the data files that it may read, and code.
 
     A package that the code imports counts as a whole. Code that loads other code in a way that its text does not show
     (LOADS) may run all code in the folder of `file` and below. Code that reads files (READS) may read all files there
@@ -219,7 +225,8 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]]]
             data |= {(text, place) for place in (base / text, base / text.lstrip("/")) if os.path.isfile(place)}
     named = [(root, path) for root, tree in trees.items() for path in tree if path.name in strings]
     data |= {(path.relative_to(root).as_posix(), path) for root, path in named}
-    return digests, {entry for entry in data if entry[1] not in {path for path, _ in code}}
+    paths = {path for path, _ in code}
+    return digests, {entry for entry in data if entry[1] not in paths}, paths
 
 
 def _below(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.keys import DIGITS, LOCATIONS, noise_name
+from mpinodes.core.keys import DIGITS, LOCATIONS, files_behind, noise_name
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
 FILES = "# files "  # the line below it, before `files_mark`
@@ -70,14 +70,14 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 
 
 def files_mark(setup: Setup) -> str:
-    """Return a mark that is another one once a file of the data was written, moved, linked anew or put in its place.
+    """Return a mark that changes once a file of the data, or behind its code, was written, moved, linked or replaced.
 
     The mark is a digest of inodes, sizes and times, and tells nothing of what is in the files. It is empty where no
     file is read.
     """
     code = setup.experiment.data.get("path")
     try:
-        files = [*setup.stream.source_files, *([Path(code)] if code else [])]
+        files = [*setup.stream.source_files, *(files_behind(Path(code)) if code else [])]
         stats = [stat for path in files for stat in (path.stat(), path.lstat())]
     except (BadInput, OSError):  # a file was taken away just now: equal to no other mark
         return os.urandom(8).hex()

@@ -7,7 +7,6 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from mpinodes.simulation.doctor.report import Line
 
@@ -20,38 +19,26 @@ REMEDY = {
 }
 
 
-class Trial(NamedTuple):
-    """A record made for trial.
-
-    Attributes:
-        line: what came of it.
-        folder: where; other hosts look for it.
-    """
-
-    line: Line
-    folder: Path
-
-
-def try_folder(asked: Path) -> Trial:
+def try_folder(asked: Path) -> Line:
     """Write a small record where runs are to be written, or where their directory would be made."""
     folder = asked.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     where = f"{folder}" if folder == asked.absolute() else f"{folder} (for {asked})"
     if not folder.is_dir():
-        return Trial(Line("mend", "output", f"{folder} is not a directory", "name another, or move it away"), folder)
+        return Line("mend", "output", f"{folder} is not a directory", "name another, or move it away")
     stat = os.statvfs(folder)
     space = f"{where}: {stat.f_frsize * stat.f_bavail / 1e6:,.0f} MB free"
     if stat.f_files and not stat.f_favail:
-        return Trial(Line("mend", "output", f"{space}, but it takes no more files", REMEDY[errno.ENOSPC]), folder)
+        return Line("mend", "output", f"{space}, but it takes no more files", REMEDY[errno.ENOSPC])
     try:
         with tempfile.TemporaryDirectory(prefix=".mpinodes-doctor-", dir=folder) as made:
             _fill(Path(made) / "trial")
-            return Trial(_record(Path(made) / "record.h5", space), folder)
+            return _record(Path(made) / "record.h5", space)
     except OSError as error:
         what = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
         advice = REMEDY.get(error.errno or 0, "write elsewhere (output.dir)")
-        return Trial(Line("mend", "output", f"{space}; nothing can be written there ({what})", advice), folder)
+        return Line("mend", "output", f"{space}; nothing can be written there ({what})", advice)
 
 
 def _fill(file: Path) -> None:

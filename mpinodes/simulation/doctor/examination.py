@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.simulation.doctor import host
-from mpinodes.simulation.doctor.disk import Trial, try_folder
+from mpinodes.simulation.doctor.disk import try_folder
 from mpinodes.simulation.doctor.host import Host, Rank
 from mpinodes.simulation.doctor.launchers import about_launcher, about_library, library, load
 from mpinodes.simulation.doctor.report import NOTHING, Line, Report, most
@@ -72,7 +71,7 @@ def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -
     report.add([host.about_blas([here])])
     report.add(host.about_memory([mine]))
     stage(f"writing to {folder}")
-    report.add([try_folder(folder).line, host.about_versions([here])])
+    report.add([try_folder(folder), host.about_versions([here])])
 
 
 class Together:
@@ -89,12 +88,12 @@ class Together:
         ranks = self._all_ranks(Rank.here(version, library()))
         self._all_links()
         self._stage("waiting for what other ranks say of their hosts")
-        hosts, quota, first = self._hosts()
+        hosts, quota = self._hosts()
         self._report.add(host.about_cores(ranks, quota))
         self._report.add([host.about_blas(ranks)] if ranks else [])
         self._report.add(host.about_memory(hosts))
         self._stage(f"writing to {folder}")
-        self._report.add(self._disk(folder, first))
+        self._report.add(self._disk(folder))
         self._report.add([host.about_versions(ranks)] if ranks else [])
         self._stage("exchanging frames on a ring")
         self._rounds()
@@ -129,8 +128,8 @@ class Together:
         self._report.add([Line("mend", "ranks", f"{most(who)} {what} in time", advice)])
         self._world.Abort(self._report.code)
 
-    def _hosts(self) -> tuple[list[Host], Mapping[str, float], Mapping[str, int]]:
-        """Facts of each host and the quota there, on rank 0; and everywhere its first rank, by name."""
+    def _hosts(self) -> tuple[list[Host], Mapping[str, float]]:
+        """Facts of each host and the quota there, on rank 0."""
         from mpinodes.simulation.network import assemble
 
         names = self._world.allgather(platform.node())
@@ -138,36 +137,19 @@ class Together:
         mine = Host.here() if first[platform.node()] == self._world.rank else None
         assemble(self._world)
         hosts = [fact for fact in self._world.gather(mine) or [] if fact]
-        return hosts, {fact.name: fact.quota for fact in hosts}, first
+        return hosts, {fact.name: fact.quota for fact in hosts}
 
-    def _disk(self, folder: Path, first: Mapping[str, int]) -> list[Line]:
-        """The logger's, which is the last rank: it alone writes the record. And whether the other hosts see it."""
+    def _disk(self, folder: Path) -> list[Line]:
+        """Try the logger's folder, which is the last rank's: it alone writes the record."""
         from mpinodes.simulation.network import assemble
 
         last = self._world.size - 1
-        trial = try_folder(folder) if self._world.rank == last else None
+        line = try_folder(folder) if self._world.rank == last else None
         assemble(self._world)
-        trial = self._world.bcast(trial, root=last)
-        assert isinstance(trial, Trial)
-        seen = self._world.gather((platform.node(), _identity(trial.folder)))
-        apart = [name for name in first if seen and (name, seen[-1][1]) not in seen]
-        if not apart:
-            return [trial.line]
-        where = f"{trial.folder} of rank {last}, where the record goes"
-        text = f"{where}, is not that of {most(apart, 3)}"
-        return [trial.line, Line("note", "output", f"{text}: what a rank there says of a failure stays there")]
+        return [self._world.bcast(line, root=last)]
 
     def _rounds(self) -> None:
         from mpinodes.simulation.doctor.exchange import about_rounds, measure_rounds
 
         pace = measure_rounds(self._world)
         self._report.add([about_rounds(pace, self._world.size)] if self._world.rank == 0 else [])
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    """Of a folder, as far as it is the same on several hosts."""
-    try:
-        stat = os.stat(folder)
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_ctime_ns
