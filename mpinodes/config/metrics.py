@@ -24,6 +24,8 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
             raise BadInput(
                 f"record.metrics = {word!r}: there is a metric {metric.name!r} already; give it another name"
             )
+        if not metric.name.isidentifier():
+            raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; give letters, digits and _ alone")
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
             raise BadInput(f"record.metrics = {word!r}: dims = {metric.dims!r}; choose from: {axes}")

@@ -15,6 +15,7 @@ from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.results.combining import RULES, Rules, longest, mean, nested, same
 from mpinodes.results.comparator import Comparator
 from mpinodes.results.hindsight import Tell, best_fixed, best_of_rounds, left_out
+from mpinodes.results.progress import write_stderr
 from mpinodes.results.reading import Variable
 from mpinodes.results.record import Variables
 from mpinodes.results.regret import make_meter
@@ -98,12 +99,8 @@ class Evaluator:
             losses=cast(Any, meter.everything.upto),
         )  # fmt: skip
         self._baselines = self._without_learning()
-        told = [(metric, metric.judge(judged)) for metric in self._metrics if metric.dims[0] == "horizon"]
-        self._variables = {
-            metric.name: _variable(metric, values, len(meter.horizons))
-            for metric, values in told
-            if values is not None and not np.isnan(values).all()
-        }
+        told = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
+        self._variables = {name: variable for name, variable in told if variable is not None}
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
     def _without_learning(self) -> Json:
@@ -200,6 +197,20 @@ def _without_empty(tree: Json) -> Json:
         if isinstance(inner, dict):
             filled[name] = {k: v for k, v in inner.items() if v is not None} or None
     return filled
+
+
+def _worth(metric: Metric, judged: Judged) -> Variable | None:
+    """Return what a metric has to say, if anything; a failure of a user's metric costs a run nothing else."""
+    try:
+        values = metric.judge(judged)
+        if values is None or np.isnan(values).all():
+            return None
+        return _variable(metric, values, len(judged.horizons))
+    except Exception as error:
+        if type(metric).__module__.startswith("mpinodes."):
+            raise
+        write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {type(error).__name__}: {error}\n")
+        return None
 
 
 def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.core import Features, SampleLoss, Vector
+from mpinodes.core.errors import BadInput
 from mpinodes.formats import Source
 from mpinodes.losses.linear import LinearLoss
 
@@ -115,6 +116,16 @@ class Labelled(Examined):
         point = np.random.default_rng(0).standard_normal((1, 1, dimension))
         with np.errstate(all="ignore"):
             losses = [self._kind.values(features, np.full((1, features.shape[0]), y), point) for y in self._labels]
+            try:
+                found = np.asarray(self._kind.predict(features, np.repeat(point[0].T, 2, axis=1), self._labels))
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                raise BadInput(f"problem.loss: {self._kind.__name__}.predict fails: {why}") from error
+        if found.shape != (features.shape[0], 2) or not np.isin(found, range(len(self._labels))).all():
+            raise BadInput(
+                f"problem.loss: {self._kind.__name__}.predict gives {found.dtype} {found.shape}; expected places in "
+                f"`labels`, (k, p): {(features.shape[0], 2)}, each from 0 to {len(self._labels) - 1}"
+            )
         return bool(np.any(losses[0] != losses[-1]))
 
     def naive(self) -> float:

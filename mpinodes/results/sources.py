@@ -15,6 +15,7 @@ from pathlib import Path
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.keys import files_behind
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
 from mpinodes.results.combining import Json
@@ -104,7 +105,7 @@ def checked(e: Experiment) -> list[Json] | None:
     for key, path in files(e):
         if key != "record.metrics":
             digest = digest_of(path)
-            tested = stamp_of(digest).is_file() and not _untried(e, key)
+            tested = stamp_of(path, digest).is_file() and not _untried(e, key)
             found.append({"key": key, "path": str(path), "sha256": digest, "tested": tested})
     return found or None
 
@@ -152,9 +153,10 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def stamp_of(digest: str) -> Path:
-    """Where it stands that a file has passed, under this version of mpinodes and this contract."""
-    key = hashlib.sha256(f"{digest} {__version__} {_contract()}".encode()).hexdigest()
+def stamp_of(path: Path, digest: str) -> Path:
+    """Return where it stands that a file has passed, with all behind it, under this version and this contract."""
+    facts = [digest, *map(digest_of, files_behind(path)), __version__, _contract()]
+    key = hmac.new(_secret(), " ".join(facts).encode(), "sha256").hexdigest()
     return _cache() / "checked" / f"{key}.json"
 
 
@@ -164,7 +166,7 @@ def stamp(path: Path, digest: str, tested: Json) -> None:
     Raises:
         OSError: the cache cannot be written.
     """
-    place = stamp_of(digest)
+    place = stamp_of(path, digest)
     place.parent.mkdir(parents=True, exist_ok=True)
     said = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
     place.write_text(json.dumps(said, indent=2) + "\n", "utf-8")

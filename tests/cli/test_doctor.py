@@ -201,7 +201,7 @@ def test_what_differs_between_hosts_is_found():
     assert "rank 1 on h2 has numpy 1.9, rank 0 2.0" in str(found)
     assert "OPENBLAS_CORETYPE" in str(host.about_blas([rank(), rank("h2", blas=("openblas 1", "Zen", 1))]))
     assert host.about_blas([rank(), rank(blas=("openblas 1", "Haswell", 4))]).verdict == "mend"
-    hosts = [Host("h1", 4, 10**9, 10**9, [], 0), Host("h2", 4, 10**9, 10**6, ["/dev/shm/a"], 10**6)]
+    hosts = [Host("h1", 4, 10**9, 10**9, []), Host("h2", 4, 10**9, 10**6, ["/dev/shm/a"])]
     memory = [str(line) for line in host.about_memory(hosts)]
     assert [line[:4] for line in memory] == ["mend", "mend"]
     assert all("h2" in line for line in memory)

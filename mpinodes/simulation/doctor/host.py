@@ -57,7 +57,6 @@ class Host(NamedTuple):
         quota: cores that its control group may use at a time.
         size, free: of the shared memory, bytes.
         left: files that aborted jobs left.
-        left_bytes: their size.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Host(NamedTuple):
     size: int
     free: int
     left: list[str]
-    left_bytes: int
 
     @classmethod
     def here(cls) -> Host:
@@ -75,16 +73,7 @@ class Host(NamedTuple):
             size, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
         except OSError:
             size = free = 0
-        left = leftovers()
-        return cls(platform.node(), _quota(), size, free, [str(p) for p in left], sum(map(_bytes, left)))
-
-
-def _bytes(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    try:
-        return sum(file.lstat().st_blocks * 512 for file in files)
-    except OSError:
-        return 0
+        return cls(platform.node(), _quota(), size, free, [str(p) for p in leftovers()])
 
 
 def _blas() -> tuple[str, str, int] | None:
@@ -188,7 +177,7 @@ def about_memory(hosts: Sequence[Host]) -> Iterator[Line]:
 def _about_leftovers(hosts: Sequence[Host]) -> Iterator[Line]:
     if not hosts:
         return
-    found = most(f"{h.name}: {len(h.left)} of {h.left_bytes / MEGABYTE:,.1f} MB ({most(h.left, 1)})" for h in hosts)
+    found = most(f"{h.name}: {len(h.left)} ({most(h.left, 1)})" for h in hosts)
     if os.path.exists("/proc/self/ns/pid") and os.stat("/proc/self/ns/pid").st_ino != HOSTS_PROCESSES:
         found += ", as far as this container sees who holds them"
     advice = "there, python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r"
