@@ -167,8 +167,9 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
     def cut(agent: int, loss: Loss) -> Loss:
         most = run.grad_sensitivity[agent] / 2
-        fits = not stated or stated.fits(agent, loss)
-        if isinf(clip):
+        before = loss if isinstance(loss, Reclipped) else None  # by `losses`: a step cuts what it is handed in any way
+        fits = not stated or stated.fits(agent, before.loss if before else loss)
+        if isinf(clip) or (before and (before.clip, before.whole) == ((clip, whole) if fits else (most, True))):
             return loss
         return enforced(loss, clip, most, whole, regularizer) if fits else Reclipped(loss, most, True, regularizer)
 

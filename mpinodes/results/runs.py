@@ -152,7 +152,7 @@ def _read(place: Path) -> Run:
                 f"to be compared; go on with it: python -m mpinodes.run --resume {place}"
             )
         run = Run(place, summary)
-        _ = run.results, run.keys
+        _ = run.results, run.keys["name"]
     except BadInput:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -304,8 +304,9 @@ def chosen_results(comparison: Comparison) -> list[str]:
         "accuracy, running mean, test data", "RMSE, running mean, test data", "consensus error", tables.CLAIMED,
         tables.PROVEN, "bytes sent",
     )  # fmt: skip
-    there = [name for name in wanted if name in comparison.results]
-    return [name for name in there if any(run.results.get(name) is not None for run in comparison.runs)]
+    there = [name for name in ("average fitness F(T)/T", *wanted) if name in comparison.results]
+    there = [name for name in there if any(run.results.get(name) is not None for run in comparison.runs)]
+    return there if {*there}.isdisjoint(wanted[:3]) else [name for name in there if name in wanted]
 
 
 def compared_results(comparison: Comparison) -> list[str]:

@@ -287,7 +287,8 @@ def _require_weights(lines: Sequence[_Line]) -> None:
     for line in lines:
         for word in line.words[2:]:
             node = (mixed and word.isdecimal()) or (neighbours and word in names)
-            if matrix or node or (word and not _is_number(word)):
+            is_weight = not word or (_is_number(word) and float(word) != 0)  # what weighs nothing is no edge
+            if matrix or node or not is_weight:
                 raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
 
 

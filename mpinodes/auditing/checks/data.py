@@ -231,7 +231,10 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             if not np.isfinite(loss.targets).all() or (one.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
                 return
-            largest, norm = float(np.abs(features).max(initial=0)), float(np.linalg.norm(features, axis=1).max())
+            largest, norm = (
+                float(np.abs(features).max(initial=0)),
+                float(np.linalg.norm(features, axis=1).max(initial=0)),
+            )
             yield from _over("feature_bound", largest, one.feature_bound, where)
             yield from _over("feature_norm", norm, one.feature_norm, where)
         yield from _merged(one, i, last)

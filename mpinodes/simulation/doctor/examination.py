@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +66,7 @@ def _alone(folder: Path, version: str, mpi: str, report: Report, stage: Stage) -
     """What one process sees."""
     stage("looking at this host")
     here, mine = Rank.here(version, mpi), Host.here()
-    report.add(host.about_cores([here], {mine.name: mine.quota}))
+    report.add(host.about_cores([here]))
     report.add([host.about_blas([here])])
     report.add(host.about_memory([mine]))
     stage(f"writing to {folder}")
@@ -88,8 +87,8 @@ class Together:
         ranks = self._all_ranks(Rank.here(version, library()))
         self._all_links()
         self._stage("waiting for what other ranks say of their hosts")
-        hosts, quota = self._hosts()
-        self._report.add(host.about_cores(ranks, quota))
+        hosts = self._hosts()
+        self._report.add(host.about_cores(ranks))
         self._report.add([host.about_blas(ranks)] if ranks else [])
         self._report.add(host.about_memory(hosts))
         self._stage(f"writing to {folder}")
@@ -128,16 +127,15 @@ class Together:
         self._report.add([Line("mend", "ranks", f"{most(who)} {what} in time", advice)])
         self._world.Abort(self._report.code)
 
-    def _hosts(self) -> tuple[list[Host], Mapping[str, float]]:
-        """Facts of each host and the quota there, on rank 0."""
+    def _hosts(self) -> list[Host]:
+        """Return facts of each host, on rank 0."""
         from mpinodes.simulation.network import assemble
 
         names = self._world.allgather(platform.node())
         first = {name: names.index(name) for name in names}
         mine = Host.here() if first[platform.node()] == self._world.rank else None
         assemble(self._world)
-        hosts = [fact for fact in self._world.gather(mine) or [] if fact]
-        return hosts, {fact.name: fact.quota for fact in hosts}
+        return [fact for fact in self._world.gather(mine) or [] if fact]
 
     def _disk(self, folder: Path) -> list[Line]:
         """Try the logger's folder, which is the last rank's: it alone writes the record."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from mpinodes.simulation.doctor.leftovers import SHM, leftovers
@@ -54,13 +52,11 @@ class Host(NamedTuple):
 
     Attributes:
         name: its name.
-        quota: cores that its control group may use at a time.
         size, free: of the shared memory, bytes.
         left: files that aborted jobs left.
     """
 
     name: str
-    quota: float
     size: int
     free: int
     left: list[str]
@@ -73,7 +69,7 @@ class Host(NamedTuple):
             size, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
         except OSError:
             size = free = 0
-        return cls(platform.node(), _quota(), size, free, [str(p) for p in leftovers()])
+        return cls(platform.node(), size, free, [str(p) for p in leftovers()])
 
 
 def _blas() -> tuple[str, str, int] | None:
@@ -87,28 +83,7 @@ def _blas() -> tuple[str, str, int] | None:
     return name, str(found[0].get("architecture", "")), max(info["num_threads"] for info in found)
 
 
-def _quota() -> float:
-    """What the control groups that this process is in allow; infinite: as much as there is."""
-    try:
-        group = re.search(r"^0::(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
-    except OSError:
-        return float("inf")
-    least, root = float("inf"), Path("/sys/fs/cgroup")
-    for folder in (root, *(root / p.relative_to("/") for p in _upwards(Path(group[1] if group else "/")))):
-        try:
-            allowed, period = (folder / "cpu.max").read_text().split()
-        except (OSError, ValueError):
-            continue
-        if allowed != "max":
-            least = min(least, float(allowed) / float(period))
-    return least
-
-
-def _upwards(path: Path) -> list[Path]:
-    return [path, *path.parents] if path.is_absolute() else []
-
-
-def about_cores(ranks: Sequence[Rank], quota: Mapping[str, float]) -> Iterator[Line]:
+def about_cores(ranks: Sequence[Rank]) -> Iterator[Line]:
     """Of each host: how many ranks on which cores."""
     hosts = list(dict.fromkeys(rank.host for rank in ranks))
     if len(ranks) > 1:
@@ -116,19 +91,16 @@ def about_cores(ranks: Sequence[Rank], quota: Mapping[str, float]) -> Iterator[L
         yield Line("ok", "hosts", f"{len(hosts)}: {most(counts)}")
     alike: dict[Line, list[str]] = {}
     for host in hosts:
-        line = _cores_of([rank for rank in ranks if rank.host == host], quota.get(host, float("inf")))
+        line = _cores_of([rank for rank in ranks if rank.host == host])
         alike.setdefault(line, []).append(host)
     for line, where in alike.items():
         yield line._replace(text=f"{most(where, 3)}: {line.text}") if len(hosts) > 1 else line
 
 
-def _cores_of(ranks: Sequence[Rank], quota: float) -> Line:
+def _cores_of(ranks: Sequence[Rank]) -> Line:
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
     many = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
-    if quota < min(n, len(cores)):
-        text = f"{n} ranks on {len(cores)} cores, but their control group (container, job) allows {quota:g} at a time"
-        return Line("mend", "cores", text, "allow it as many as there are ranks: till then all stand still in turn")
     each = Counter(core for rank in ranks for core in rank.cores if len(rank.cores) < len(cores))
     if each and max(each.values()) > -(-n // len(cores)):
         core = max(each, key=lambda c: each[c])
