@@ -293,6 +293,29 @@ def test_what_a_loss_states_of_its_samples_is_tested(tmp_path, fault, changes):
     assert fault in faults if fault else not faults
 
 
+STEEP = """
+from dataclasses import dataclass
+from mpinodes.losses.softmax import Softmax
+__all__ = ["Own"]
+
+@dataclass(frozen=True, slots=True)
+class Own(Softmax):
+    def _slopes(self, x):
+        return 5 * Softmax._slopes(self, x)
+
+    @classmethod
+    def values(cls, features, targets, points):
+        return 5 * Softmax.values(features, targets, points)
+"""
+
+
+@pytest.mark.parametrize("factor", ["5", "1"])
+def test_what_a_loss_of_classes_inherits_is_tested_with_several_classes(tmp_path, factor):
+    (tmp_path / "own.py").write_text(STEEP.replace("5 *", f"{factor} *"))
+    faults = {found.name for found in outcome(tmp_path / "own.py").faults}
+    assert faults == ({"slope_bound too small", "sample_smoothness too small"} if factor == "5" else set())
+
+
 @pytest.mark.parametrize("loss", ["replace(one, divisor=0.5)", "replace(one, regularizer=9.0)", "one", "two"])
 def test_whether_make_loss_makes_all_losses_is_tested(tmp_path, loss):
     text = BACKWARDS[: BACKWARDS.index("    def of")] + (

@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 import struct
+import sys
 import time
 from pathlib import Path
 
@@ -197,6 +198,19 @@ def test_balancing_that_diverges_stops_with_agent_round_and_reason(tmp_path):
     assert "round 26: its own weight 1 - w d = -0.0434 is below 0" in done.err
     assert len(done.err.splitlines()) == 1
     assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "said"),
+    [
+        ("mkdir gone && cd gone && rmdir ../gone", "", "output.dir: runs: No such file or directory\n"),
+        ("true", f"output.dir={'x' * 300}", "xxx: File name too long\n"),
+    ],
+)
+def test_a_place_for_runs_that_cannot_be(first, more, said, tmp_path):
+    words = f"{first} && exec {sys.executable} -m mpinodes run --lockstep rounds=3 {more}"
+    done = command(["sh", "-c", words], tmp_path)
+    assert (done.code, done.err[-len(said) :], done.err.count("\n")) == (2, said, 1)
 
 
 def test_started_without_mpirun(tmp_path):

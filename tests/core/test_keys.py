@@ -533,6 +533,35 @@ def test_the_seed_alone_does_not_give_the_noise():
     assert left(setup_of(*words).noise_key) < 1e-12  # a rehearsal: who guesses the seed and the settings has it
 
 
+EPOCHS = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.streams.labelled import LabelledStream, in_memory
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(LabelledStream):
+    name, feature_bound, drawn_from_seed = "own", 1.0, True
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}}
+
+    def open(self):
+        return in_memory(np.full((40, 2), 0.5 / self.epochs), np.ones(40)), None
+"""
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_settings_that_only_lengthen_data_are_those_that_a_users_stream_states_itself(states, tmp_path):
+    (tmp_path / "own.py").write_text(EPOCHS + '    lengthens = ("epochs",)\n' * states)
+    words = ["algorithm.name=dola", f"data.path={tmp_path / 'own.py'}", "rounds=5"]
+    assert len({setup_of(*words, f"data.epochs={k}").noise_key for k in (1, 2)}) == (1 if states else 2)
+
+
+def test_no_setting_of_a_stream_has_the_name_of_a_key_that_changes_no_noise(tmp_path):
+    (tmp_path / "own.py").write_text(EPOCHS.replace("    name,", '    identity: str = "a"\n    name,'))
+    with pytest.raises(BadInput, match=r"Own\.identity has the name of the key data\.identity: rename it"):
+        setup_of("algorithm.name=dola", f"data.path={tmp_path / 'own.py'}", "rounds=5")
+
+
 def test_two_versions_of_mpinodes_share_no_noise(monkeypatch):
     setup = setup_of("rounds=3")
     names, keys = [noise_name(setup)], [setup.noise_key]

@@ -122,7 +122,10 @@ def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tm
     assert "Mine is not known to be convex" in (run / "report.html").read_text()
     assert not (run / "figures" / "regret.png").exists()
     other = run_of(tmp_path / "other", f"{SMALL} {regression(tmp_path)} problem.path={file} seed=1 {more}")
-    assert "2 runs have no regret: Mine is not known to be convex" in compare([run, other], None, tmp_path / "compared")
+    third = run_of(tmp_path / "third", f"{SMALL} data.total=200 comparator=false")
+    said = compare([run, other, third], None, tmp_path / "compared")
+    assert "2 runs have no regret: Mine is not known to be convex" in said
+    assert "1 runs have no regret: comparator=false." in said
 
 
 def test_a_loss_that_says_it_is_convex_has_one_and_repeats_say_why_they_have_none(tmp_path):
@@ -349,6 +352,33 @@ def test_a_check_of_a_loss_is_one_of_its_default_settings(tmp_path, monkeypatch)
     words = f"{SMALL} data.total=200 problem.path={file}"
     tested = [sources.checked(setup_of(f"{words} {more}").experiment)[0]["tested"] for more in ("", "problem.delta=2")]
     assert tested == [True, False]
+
+
+def test_a_check_holds_for_the_files_that_the_code_reads_as_they_were(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = loss_file(tmp_path, LINEAR.format(fields="convex = True\n    delta: float = 1.0", point=HUBER))
+    file.write_text(file.read_text() + f"\nK = np.load({str(tmp_path / 'k.npy')!r})\n")
+    np.save(tmp_path / "k.npy", 1.0)
+    sources.stamp(file, sources.digest_of(file), {})
+    experiment = setup_of(f"{SMALL} data.total=200 problem.path={file}").experiment
+    tested = sources.checked(experiment)[0]["tested"]
+    np.save(tmp_path / "k.npy", 50.0)
+    assert (tested, sources.checked(experiment)[0]["tested"]) == (True, False)
+
+
+PREDICTIONS = ["1 / 0", "(features @ points).T > 0", "np.where(features @ points > 0, 1.0, -1.0)", "None"]
+
+
+@pytest.mark.parametrize("returned", PREDICTIONS)
+def test_predictions_are_tried_before_the_first_round(returned, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nimport numpy as np\nfrom mpinodes.losses.logistic import Logistic\n"
+        "__all__ = ['Mine']\n@dataclass(frozen=True, slots=True)\nclass Mine(Logistic):\n    @classmethod\n"
+        f"    def predict(cls, features, points, labels):\n        return {returned}\n"
+    )
+    with pytest.raises(BadInput, match=r"problem\.loss: Mine\.predict "):
+        run_of(tmp_path / "run", f"{SMALL} data.total=200 problem.path={tmp_path / 'mine.py'}")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_loss_and_a_stream_of_ones_own_go_together_as_on_other_ranks(tmp_path):

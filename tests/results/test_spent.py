@@ -13,6 +13,7 @@ import pytest
 from mpinodes.core.errors import BadInput
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
 from mpinodes.results import spent
+from mpinodes.results.runs import found
 from mpinodes.results.versions import VERSION
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
@@ -263,6 +264,40 @@ def test_rounds_of_runs_add_up_in_one_order_and_else_are_unproven(tmp_path):
     assert together(made["first"], made["drawn"])[0][0] == pytest.approx(1)  # no sample in common
 
 
+DEALT = """
+from dataclasses import dataclass
+from functools import cached_property
+import numpy as np
+from mpinodes.streams.labelled import LabelledStream, in_memory
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(LabelledStream):
+    name, feature_bound, drawn_from_seed = "own", 1.0, False
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}}
+
+    @cached_property
+    def shares(self):
+        orders = np.load(__file__.replace("own.py", "orders.npy"))  # a row for each seed
+        return tuple(np.array_split(orders[self.seed], self.agents))
+
+    def open(self):
+        y = np.where(np.arange(40) % 7 == 0, 1.0, -1.0)
+        return in_memory(0.1 * y[:, None] * np.ones((40, 2)), y), None
+"""
+
+
+def test_rows_are_the_same_only_where_all_files_behind_a_streams_code_are(tmp_path):
+    (tmp_path / "own.py").write_text(DEALT)
+    np.save(tmp_path / "orders.npy", [np.arange(40), np.roll(np.arange(40), 10)])
+    words = f"algorithm.name=dola data.path={tmp_path / 'own.py'} data.identity=me data.shuffle=false rounds=5"
+    words += " topology.agents=2 topology.name=complete"
+    runs = [run_of(tmp_path / f"run-{k}", f"{words} seed={k}") for k in (0, 1)]
+    before = together(runs[0], runs[1])[0][0]
+    np.save(tmp_path / "orders.npy", [np.arange(40), np.arange(40)])
+    assert (before, together(runs[0], runs[1])[0][0]) == (pytest.approx(1), pytest.approx(2))
+
+
 @pytest.mark.parametrize("identity", ["5", '""'])
 def test_an_identity_is_a_name(identity):
     with pytest.raises(BadInput, match=r"data\.identity"):
@@ -282,6 +317,10 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match="version"):
         spent.read([old])
     shutil.rmtree(run)
+    empty = run_of(tmp_path / "empty", DIGITS)
+    (empty / "experiment.toml").write_text("")
+    with pytest.raises(BadInput, match="not a finished run"):
+        found([empty])
 
 
 @pytest.mark.parametrize("checked", ["x", ["x"], [{"tested": 1}], 3, [3]])

@@ -209,6 +209,10 @@ REFUSED = {
     "no loss": ("return lambda t: None", "NoneType shows none"),
     "one dimension": ("return lambda t: make(X[t - 1], Y[t - 1])", "a round of Own fails: ValueError"),
     "rows than targets": ("return lambda t: make(X[:8], Y[[0]])", "a round of Own fails: ValueError"),
+    "a column of targets": (
+        "return lambda t: replace(make(X[[t - 1]], Y[[t - 1]]), targets=Y[[t - 1], None])",
+        "targets of shape",
+    ),
     "a planted fault": ("return lambda t: 1 / 0", "a round of Own fails: ZeroDivisionError"),
 }
 
@@ -220,6 +224,43 @@ def test_losses_that_no_run_can_use_are_refused_before_the_first_round(why, tmp_
     with pytest.raises(BadInput, match=reason):
         run_of(tmp_path / "run", ask(tmp_path, PLAIN + own))
     assert not (tmp_path / "run").exists()
+
+
+DISTANCE = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import ALL, SampleLoss
+__all__ = ["Distance"]
+
+@dataclass(frozen=True)
+class Distance(SampleLoss):
+    def value(self, x):
+        apart = ((self.features - x) ** 2).sum(axis=1) / 2
+        return float((apart / self.divisor).sum()) + self.regularizer * float(x @ x) / 2
+    def data_grad(self, x, block=ALL):
+        return ((x - self.features) / np.reshape(self.divisor, (-1, 1))).sum(axis=0)[block]
+    @classmethod
+    def values(cls, features, targets, points):
+        f = features.reshape(-1, 1, targets.shape[1], features.shape[1])
+        return ((f - points[:, :, None]) ** 2).sum(axis=3) / 2
+"""
+
+
+@pytest.mark.parametrize("own", ["", "    def of(self, agent): return super().of(agent)\n"])
+def test_a_loss_that_is_no_linear_one_is_cut_once_sample_by_sample(own, tmp_path):
+    (tmp_path / "distance.py").write_text(DISTANCE)
+    asked = ask(tmp_path, LABELLED + own, batch=4)
+    asked["problem"] = {**asked.get("problem", {}), "path": str(tmp_path / "distance.py")}
+    asked["problem"].pop("loss", None)
+    asked["rounds"], asked["privacy"]["clip"] = 5, 1.0
+    setup = setup_of(asked)
+    x, (seen, handed) = np.full(2, 0.3), (setup.losses(0)(1), setup.stream.of(0)(1))
+    rows = x - handed.features
+    wanted = (rows / np.maximum(1, np.linalg.norm(rows, axis=1))[:, None]).sum(axis=0) / handed.divisor
+    wanted = wanted + handed.regularizer * x
+    np.testing.assert_allclose(seen.grad(x), wanted)
+    np.testing.assert_allclose(setup.cut(0, seen).grad(x), wanted)
+    run_of(tmp_path / "run", asked)
 
 
 OPAQUE_SHOWN = """    def of(self, agent):

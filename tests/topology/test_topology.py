@@ -239,6 +239,7 @@ def looped(*neighbours):
         ("0 |1\n1 |0\n", 1, "|1"), ("Edge(0, 1)\nEdge(1, 0)\n", 1, "Edge(0"), ("x\t(0,\ny\t(1,\n", 1, "(0,"),
         ("(0, 0) 2\n(1, 0) 1\n", 1, "(0"), ("(a) (b)\n(b) (a)\n", 1, "(a)"), ("1 {0}\n{0} 1\n", 1, "1 {0}"),
         ('"a" (b\n(b "a"\n', 1, "(b"),
+        ("1 2 0\n2 3 0\n3 1 0\n", 1, "0"), ("0 1 0.0\n1 2 3\n2 0 3\n", 1, "0.0"),  # a hub's list, or no weight
         ("graph G {\n0 -- 1;\n}\n", 1, "graph G {"), ("0 1 {'weight'}\n1 0 {}\n", 1, "0 1 {'weight'}"),
         ("Wei\u00dfer Turm Lorenz\nLorenz Pl\u00e4rrer\n", 2, "Pl\u00e4rrer"),
         ("Lorenz Pl\u00e4rrer\nWei\u00dfer Turm Lorenz\n", 2, "Lorenz"),
