@@ -167,7 +167,8 @@ def _curves(run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
                 read = record[curve.variable]
                 values = (read.mean("agent") if "agent" in read.dims else read).values
                 values = curve.factor * run.normalized(curve.variable, values) / (t if curve.per_round else 1)
-                if np.isfinite(values).any():
+                # Privacy that is lost without bound in the end has no curve, as where nothing is proven.
+                if np.isfinite(values[-1:] if curve.file == "privacy" else values).any():
                     curves[curve.file] = t, values
     return curves
 
