@@ -46,10 +46,9 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files that data and graph come from, and those behind the user's code: in any folder in one order."""
+    """Return the files that data and graph are read from, in an order that does not depend on where they are."""
     graph = setup.experiment.topology.get("file")
-    behind = [file for path in setup.experiment.sources.values() for file in files_behind(path)]
-    return [*setup.stream.source_files, *([Path(graph)] if graph else []), *behind]
+    return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
 
 def stamps(setup: Setup) -> list[Stamp]:
