@@ -73,9 +73,16 @@ def _gdp(epsilon: float, delta: float) -> float:
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """How many samples an agent sees in a round."""
+    """Return how many samples an agent sees in a round.
+
+    Raises:
+        BadInput: an agent has none.
+    """
     batch = experiment.data.get("batch", 1)
-    return tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
+    samples = tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
+    if 0 in samples:
+        raise BadInput(f"data: agent {samples.index(0)} has no training sample: fewer agents, or more data")
+    return samples
 
 
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:

@@ -91,7 +91,7 @@ class _Dry:
         e = self.experiment
         privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if label is None else label)
         unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
-        return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, endless=True))
+        return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, cut=None, endless=True))
 
 
 def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:

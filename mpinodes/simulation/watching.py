@@ -78,7 +78,7 @@ def _accountant(setup: Setup) -> Accountant | None:
     if not setup.experiment.private or setup.experiment.rounds * setup.topology.agents > AGENT_ROUNDS:
         return None
     nothing = Nothing()
-    dry = dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, endless=True)
+    dry = dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
     found = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
     found.compose(events(dry))
     return found

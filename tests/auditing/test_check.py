@@ -293,6 +293,47 @@ def test_what_a_loss_states_of_its_samples_is_tested(tmp_path, fault, changes):
     assert fault in faults if fault else not faults
 
 
+NOISE = """
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Event, Kind, Mechanism
+__all__ = ["Own"]
+
+@dataclass(frozen=True)
+class Own(Mechanism):
+    takes_the_place_of = "laplace"
+
+    def release(self, query, t, noise, out):
+        wanted = query.l1 if query.calibration is None else query.calibration
+        scale = (wanted if self.constant is None else self.constant) / self.epsilon
+        drawn = noise.at(t).laplace(0, scale, out.shape)
+        out[:] = query.value + drawn
+        return Event.of(query, Kind.LAPLACE, scale)
+"""
+DRAWN, OF = "noise.at(t).laplace(0, scale, out.shape)", "return Event.of(query, Kind.LAPLACE, scale)"
+PHILOX = "np.random.Generator(np.random.Philox(key=np.array(noise.origin[1:3], np.uint64), counter=[0, 0, t, 0]))"
+
+
+@pytest.mark.parametrize(
+    ("fault", "old", "new"),
+    [
+        ("", "drawn", "drawn"),
+        ("noise of other rounds", DRAWN, f"(1 - t % 4 // 2 * 2) * {DRAWN.replace('at(t)', 'at(t - t % 4 // 2 * 2)')}"),
+        ("noise of other rounds", DRAWN, f"{DRAWN} if t % 50 else {DRAWN.replace('at(t)', 'at(t - 7)')}"),
+        ("vectors that share their noise", DRAWN, DRAWN.replace("noise.at(t)", PHILOX)),
+        ("noise that does not depend on its key", DRAWN, DRAWN.replace("noise.at(t)", "np.random.default_rng(t)")),
+        ("numbers of an event that cannot be", OF, f"{OF}._replace(draws=0.0)"),
+        ("numbers of an event that cannot be", OF, f"{OF}._replace(rounding_l1=-1.0)"),
+        ("numbers of an event that cannot be", OF, f"{OF}._replace(tv_distance=-0.5)"),
+    ],
+)  # fmt: skip
+def test_noise_that_is_not_all_of_its_round_key_and_vector_is_a_fault(tmp_path, fault, old, new):
+    assert old in NOISE
+    (tmp_path / "own.py").write_text(NOISE.replace(old, new))
+    faults = {found.name for found in outcome(tmp_path / "own.py").faults}
+    assert fault in faults if fault else not faults
+
+
 STEEP = """
 from dataclasses import dataclass
 from mpinodes.losses.softmax import Softmax

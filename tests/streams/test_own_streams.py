@@ -226,6 +226,15 @@ def test_losses_that_no_run_can_use_are_refused_before_the_first_round(why, tmp_
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("kept_by", ["noise", "stopping"])
+@pytest.mark.parametrize("own", ["", "    def of(self, agent): return super().of(agent)\n"])
+def test_a_budget_is_kept_on_a_stream_of_the_users(kept_by, own, tmp_path):
+    asked = ask(tmp_path, LABELLED + own)
+    asked["privacy"] |= {"budget": {"epsilon": 0.7, "kept_by": kept_by}}
+    summary = summary_of(run_of(tmp_path / "run", {**asked, "rounds": 10}))
+    assert summary["privacy"]["network"]["proven"] <= 0.7
+
+
 DISTANCE = """
 from dataclasses import dataclass
 import numpy as np
@@ -302,3 +311,10 @@ def test_odd_streams_end_alike_on_ranks_and_in_lockstep(of, code, tmp_path):
     for done in (run_alone(*words, "--lockstep", cwd=tmp_path), run_mpi(3, *words, cwd=tmp_path)):
         assert done.code == code, done.err
         assert "Traceback" not in done.err
+
+
+def test_an_agent_without_training_samples_is_a_line(tmp_path):
+    (tmp_path / "one.csv").write_text("0.1,0.2,1\n")
+    data = {"file": str(tmp_path / "one.csv"), "labels": [-1, 1], "header": False, "train": 0.5, "batch": "all"}
+    with pytest.raises(BadInput, match="agent 0 has no training sample"):
+        setup_of({"algorithm": {"name": "pp-admm"}, "topology": {"agents": 1, "name": "complete"}, "data": data})

@@ -47,12 +47,17 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
         noise, event = _released(mechanism, value, t, seed, calibration)
         again, same = _released(mechanism, value, t, seed, calibration)
         other, moved = _released(mechanism, value * 100 + 5, t, seed, calibration)
-        foreign, _ = _released(mechanism, value, t, seed + 1, calibration)
-        if event.scale > 0 and np.isclose(noise, foreign, rtol=1e-9, atol=0).any():
-            yield Fault(
-                "noise that does not depend on its key", f"{where}, round {t}: two keys give the same noise",
-                "draw every coordinate from noise.at(t): whoever has the file knows all other noise",
-            )  # fmt: skip
+        for draws, name in (
+            (Draws(seed + 1, Purpose.NOISE, t % AGENTS), "noise that does not depend on its key"),
+            (Draws(seed, Purpose.NOISE, t % AGENTS, 1), "vectors that share their noise"),
+        ):
+            foreign, _ = _released(mechanism, value, t, seed, calibration, draws)
+            if event.scale > 0 and np.isclose(noise, foreign, rtol=1e-9, atol=0).any():
+                yield Fault(name, f"{where}, round {t}: the same noise again", "draw all coordinates from noise.at(t)")
+                return
+        alone, _ = _released(mechanism, value, t, seed, calibration, _of_one_round(seed, t % AGENTS, t))
+        if not np.array_equal(noise, alone):
+            yield Fault("noise of other rounds", f"{where}, round {t}: noise.at(s) moves it", "draw from noise.at(t)")
             return
         if not np.array_equal(noise, again) or image(tuple(event)) != image(tuple(same)):
             yield Fault("own random draw", f"{where}, round {t}: two releases differ", "draw from noise.at(t) alone")
@@ -68,10 +73,20 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
     yield from _law(np.array(noises), events, where)
 
 
-def _released(mechanism: Any, value: Any, t: int, seed: int, calibration: float | None) -> tuple[Any, Event]:
+def _of_one_round(seed: int, agent: int, t: int) -> Draws:
+    """Return draws that are those of another key in all rounds but one."""
+    draws, others = (Draws(key, Purpose.NOISE, agent) for key in (seed, seed + 1))
+    at = draws.at
+    draws.at = lambda s: at(s) if s == t else others.at(s)  # type: ignore[method-assign, assignment]
+    return draws
+
+
+def _released(
+    mechanism: Any, value: Any, t: int, seed: int, calibration: float | None, draws: Draws | None = None
+) -> tuple[Any, Event]:
     query = Query(value, 1.5, 0.7, t - 1, RELEASED, calibration)
     out, before = np.full(D, np.nan), image(query)
-    event = mechanism.release(query, t, Draws(seed, Purpose.NOISE, t % AGENTS), out)
+    event = mechanism.release(query, t, draws or Draws(seed, Purpose.NOISE, t % AGENTS), out)
     if image(query) != before:
         raise ValueError("release() changed its query")
     return out - value, event
@@ -85,6 +100,8 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
         range(RELEASES)
     ):
         yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
+    if event.draws != 1 or min(event.rounding_l1, event.rounding_l2) < 0 or not 0 <= event.tv_distance <= 1:
+        yield Fault("numbers of an event that cannot be", f"{where}: {event}", "draws = 1, roundings >= 0, a distance")
     if not np.isfinite(scales).all() or (scales < 0).any():
         yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")
         return

@@ -14,7 +14,6 @@ from mpinodes.simulation.doctor.report import Line, most
 
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 MEGABYTE = 1e6
-HOSTS_PROCESSES = 0xEFFFFFFC  # Linux's number of the namespace that holds all processes of a host
 
 
 class Rank(NamedTuple):
@@ -143,17 +142,10 @@ def about_memory(hosts: Sequence[Host]) -> Iterator[Line]:
             yield Line("mend", "memory", text, "remove leftovers, or give it more (docker run --shm-size=1g)")
         else:
             yield Line("ok", "memory", text)
-    yield from _about_leftovers([host for host in hosts if host.left])
-
-
-def _about_leftovers(hosts: Sequence[Host]) -> Iterator[Line]:
-    if not hosts:
-        return
-    found = most(f"{h.name}: {len(h.left)} ({most(h.left, 1)})" for h in hosts)
-    if os.path.exists("/proc/self/ns/pid") and os.stat("/proc/self/ns/pid").st_ino != HOSTS_PROCESSES:
-        found += ", as far as this container sees who holds them"
-    advice = "there, python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r"
-    yield Line("mend", "memory", f"files that aborted MPI jobs of yours left on {found}", advice)
+    if left := [host for host in hosts if host.left]:
+        names = most(f"{h.name}: {len(h.left)} ({most(h.left, 1)})" for h in left)
+        advice = "there, python -m mpinodes.doctor --leftovers | xargs -rd '\\n' rm -r"
+        yield Line("mend", "memory", f"files that aborted MPI jobs of yours left on {names}", advice)
 
 
 def about_versions(ranks: Sequence[Rank]) -> Line:
