@@ -316,5 +316,6 @@ def test_odd_streams_end_alike_on_ranks_and_in_lockstep(of, code, tmp_path):
 def test_an_agent_without_training_samples_is_a_line(tmp_path):
     (tmp_path / "one.csv").write_text("0.1,0.2,1\n")
     data = {"file": str(tmp_path / "one.csv"), "labels": [-1, 1], "header": False, "train": 0.5, "batch": "all"}
+    star = {"agents": 1, "name": "star"}
     with pytest.raises(BadInput, match="agent 0 has no training sample"):
-        setup_of({"algorithm": {"name": "pp-admm"}, "topology": {"agents": 1, "name": "complete"}, "data": data})
+        setup_of({"algorithm": {"name": "dpsda-ps"}, "rounds": 4, "topology": star, "data": data})
