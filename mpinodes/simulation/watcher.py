@@ -243,7 +243,9 @@ def _how(rank: _Rank) -> str:
     """How it ended."""
     import signal
 
-    status = _status(rank) if _gone(rank.handle, 2000) else None
+    # Asked twice: its parent may have waited for it in the middle of the first time.
+    asked = map(_status, [rank, rank]) if _gone(rank.handle, 2000) else ()
+    status = next((status for status in asked if status is not None), None)
     if status is None:
         return "ended without a word: it was killed, or ended itself"
     if os.WIFSIGNALED(status):
