@@ -14,10 +14,9 @@ the user's, and every draw is another. The fingerprint covers, of a user's file:
 
 It covers the version of mpinodes, and not the standard library, which is known by where it lies. All this is read from
 the text: nothing is imported or run, so that every process makes the same key. Files whose names code makes as it runs
-do not count. Files count by their contents and
-their names relative to that folder, and not by where the folder is. Left out is what can change no message, and what
-runs and studies write. A fingerprint is no secret, so what is proven is proven for a key that nobody knows:
-`noise.entropy = "os"`, or see `Experiment.secret`.
+do not count. Files count by their contents and their names relative to that folder, and not by where the folder is.
+Left out is what can change no message, and what runs and studies write. A fingerprint is no secret, so what is proven
+is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
 
 A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
 `noise_name`, which leaves the contents of data files out.

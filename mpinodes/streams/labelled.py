@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpinodes.core import Features, Loss, Stream, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import arrays, doubles, stack
-from mpinodes.core.parts import Recurring
+from mpinodes.core.parts import Recurring, is_built_in
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.formats import Source
 from mpinodes.formats.shelf import Arrays, drawn_once
@@ -260,7 +260,7 @@ class LabelledStream(Stream):
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """The agent's training samples, within their bounds."""
-        train, rows = self._sources[0], self._dealt[agent]
+        train, rows = self._sources[0], (self.shares if is_built_in(self) else self._dealt)[agent]
         features, targets = (
             doubles(self._everything if self.partition == "shared" else train.features(rows)),
             doubles(train.targets[rows]),
