@@ -136,7 +136,7 @@ def below(leader: int, python: str) -> list[int]:
 
 def _program(process: int) -> str:
     try:
-        return Path(f"/proc/{process}/cmdline").read_text().partition("\0")[0]
+        return Path(f"/proc/{process}/cmdline").read_text("utf-8", "replace").partition("\0")[0]
     except OSError:
         return ""
 

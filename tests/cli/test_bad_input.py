@@ -165,7 +165,7 @@ def working_in(where: Path) -> list[str]:
     for process in Path("/proc").iterdir():
         try:
             if process.name.isdigit() and os.readlink(process / "cwd").startswith(str(where)):
-                found.append((process / "cmdline").read_text().replace("\0", " "))
+                found.append((process / "cmdline").read_text("utf-8", "replace").replace("\0", " "))
         except OSError:
             continue
     return found

@@ -208,7 +208,7 @@ def _of_sweep(leader: int, place: Path) -> list[int]:
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                words = (entry / "cmdline").read_text()
+                words = (entry / "cmdline").read_text("utf-8", "replace")
             except OSError:
                 continue
             if (int(fields[3]) == leader or str(place) in words) and fields[0] != "Z":
