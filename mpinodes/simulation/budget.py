@@ -78,20 +78,24 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))
 
 
+def dry_events(setup: Setup) -> Events:
+    """Return the events of all releases, (rounds, agents), of a run whose losses are 0 everywhere: without data."""
+    nothing = Nothing()
+    return events(dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
+
+
 class _Dry:
     """A run without its data, by its `privacy.epsilon`."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.experiment = setup, setup.experiment
-        nothing = Nothing()
-        self._losses = lambda agent: lambda t: nothing
 
     def events(self, label: float | None = None) -> Events:
-        """Of all releases: (rounds, agents); label: None: the experiment's own."""
+        """Return the events of all releases, (rounds, agents), at a `privacy.epsilon`; None: the experiment's own."""
         e = self.experiment
         privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if label is None else label)
         unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
-        return events(dataclasses.replace(rebuilt(self.setup, unbound), losses=self._losses, cut=None, endless=True))
+        return dry_events(rebuilt(self.setup, unbound))
 
 
 def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:

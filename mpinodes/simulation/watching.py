@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from mpinodes.results.privacy_words import number
 from mpinodes.results.record import is_held
 from mpinodes.results.regret import make_meter
 from mpinodes.results.versions import read_object
-from mpinodes.simulation.budget import Nothing, events
+from mpinodes.simulation.budget import dry_events
 
 SECONDS = 0.5  # between two looks at a directory
 SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
@@ -77,10 +76,8 @@ class Worked:
 def _accountant(setup: Setup) -> Accountant | None:
     if not setup.experiment.private or setup.experiment.rounds * setup.topology.agents > AGENT_ROUNDS:
         return None
-    nothing = Nothing()
-    dry = dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
     found = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
-    found.compose(events(dry))
+    found.compose(dry_events(setup))
     return found
 
 
