@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from mpinodes.results.result import Result
+    from mpinodes.finished.result import Result
 
 __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
@@ -26,7 +26,7 @@ def load(run: str | Path) -> xarray.Dataset:
         mpinodes.core.errors.BadInput: it is damaged, or was made by a version of mpinodes with another layout of
             records.
     """
-    from mpinodes.results.reading import load
+    from mpinodes.runlog.reading import load
 
     return load(Path(run).expanduser())
 
@@ -43,7 +43,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
         mpinodes.core.errors.BadInput: something in the experiment is wrong.
     """
     from mpinodes.core.experiment import parse
-    from mpinodes.simulation.alone import run
+    from mpinodes.running.alone import run
 
     return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]
 
@@ -65,12 +65,12 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
         mpinodes.core.messages.Diverged: an estimate ceased to be finite.
     """
     from mpinodes.core.experiment import gathered
-    from mpinodes.results.result import Result
-    from mpinodes.simulation.alone import run
+    from mpinodes.finished.result import Result
+    from mpinodes.running.alone import run
 
     tree = gathered({"report": False}, *asked, keys)
     if not isinstance((tree.get("data") or {}).get("file", ""), str):
-        from mpinodes.formats.frames import kept
+        from mpinodes.data.columns import kept
 
         tree["data"] = kept(tree["data"])
     return Result(run(tree)[0])
@@ -86,6 +86,6 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     Raises:
         mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes made it.
     """
-    from mpinodes.results.runs import table
+    from mpinodes.finished.runs import table
 
     return table(Path(directory).expanduser())

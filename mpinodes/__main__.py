@@ -32,7 +32,7 @@ def usage() -> str:
 def _without_one(argv: list[str]) -> int:
     """No command is named, or none that there is."""
     from mpinodes.core.errors import BadInput
-    from mpinodes.simulation.launching import BAD_INPUT, launcher
+    from mpinodes.launch.launching import BAD_INPUT, launcher
 
     started = launcher()
     if started and started.rank != 0:
@@ -55,7 +55,7 @@ def main() -> None:
     """The console command; ends this process."""
     name, *rest = sys.argv[1:] or [""]
     if name not in commands():
-        from mpinodes.simulation.launching import command, leave
+        from mpinodes.launch.launching import command, leave
 
         leave(command(_without_one)(sys.argv[1:]))
     if not sys.flags.safe_path:

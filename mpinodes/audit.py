@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
+from mpinodes.config.arguments import QuietParser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import QuietParser
-from mpinodes.simulation.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
+from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mpinodes.auditing.probes import Probe
     from mpinodes.auditing.verdicts import Row
     from mpinodes.core import Vector
-    from mpinodes.simulation.job import Job
+    from mpinodes.running.job import Job
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -65,7 +65,7 @@ def _alone(words: list[str]) -> int:
     from mpinodes.auditing.games import pairs
     from mpinodes.config.compose import compose
     from mpinodes.core import Diverged
-    from mpinodes.simulation import alone
+    from mpinodes.running import alone
 
     asked = own_run(words, None)
     with threadpool_limits(1), np.errstate(all="ignore"), tempfile.TemporaryDirectory() as name:
@@ -86,7 +86,7 @@ def _together(words: list[str], started: Launcher) -> int:
     world = find_world(started)
     if world is None:
         return BAD_INPUT
-    from mpinodes.simulation.job import Job
+    from mpinodes.running.job import Job
 
     with tempfile.TemporaryDirectory() as folder:
         audit = AuditJob(world, Job(world), Path(folder))
@@ -105,7 +105,7 @@ class AuditJob:
         """Run, then play; returns the exit code, the same on every rank."""
         import tomli_w
 
-        from mpinodes.simulation.network import assemble
+        from mpinodes.rounds.network import assemble
 
         asked: dict[str, Any] = {}
         file, error = self._folder / "own.toml", ""
@@ -138,7 +138,7 @@ class AuditJob:
 
         from mpinodes.auditing.games import pairs
         from mpinodes.config.compose import compose
-        from mpinodes.simulation.network import assemble
+        from mpinodes.rounds.network import assemble
 
         me, ranks = self._world.rank, self._world.size
         assemble(self._world)

@@ -13,9 +13,9 @@ import os
 import sys
 from pathlib import Path
 
+from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command, say
+from mpinodes.launch.launching import command, say
 
 
 @command
@@ -25,8 +25,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("part", metavar="FILE | NAME", type=os.path.expanduser, help="a Python file, or a part's name")
     parser.add_argument("--seed", type=int, default=0, help="of the data that it is tried on (0)")
     options = parser.parse_args(argv)
-    from mpinodes.auditing.check import check, parts_called
-    from mpinodes.results import sources
+    from mpinodes.auditing.user_file import check, parts_called
+    from mpinodes.config import own_files as sources
 
     if options.seed < 0:
         raise BadInput("--seed must be at least 0")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command, show
+from mpinodes.config.arguments import Parser
+from mpinodes.launch.launching import command, show
 
 
 @command

@@ -16,9 +16,9 @@ from mpinodes import (
     __version__,
     run,  # noqa: F401 (which sets the number of BLAS threads)
 )
+from mpinodes.config.arguments import QuietParser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import QuietParser
-from mpinodes.simulation.launching import BAD_INPUT, command, first_of_host, launcher
+from mpinodes.launch.launching import BAD_INPUT, command, first_of_host, launcher
 
 
 def _arguments() -> QuietParser:
@@ -51,13 +51,13 @@ def main(argv: list[str]) -> int:
             _arguments().print_help()
         return 0
     if options.leftovers:
-        from mpinodes.simulation.doctor.leftovers import leftovers
+        from mpinodes.running.doctor.leftovers import leftovers
 
         if first_of_host():
             print("".join(f"{path}\n" for path in leftovers()), end="")
         return 0
-    from mpinodes.simulation.doctor.examination import examine
-    from mpinodes.simulation.doctor.supervised import supervised
+    from mpinodes.running.doctor.examination import examine
+    from mpinodes.running.doctor.supervised import supervised
 
     limit = options.limit or 60.0 + (started.size if started else 0)
     return supervised(lambda stage: examine(options.directory, __version__, limit, stage), limit, started)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command
+from mpinodes.launch.launching import command
 
 
 @command
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 
-    from mpinodes.auditing.replay import replay
+    from mpinodes.auditing.adjacent_replay import replay
     from mpinodes.auditing.transcripts import Recorded
 
     if options.rounds < 1 or options.seed < 0:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command, show
+from mpinodes.config.arguments import Parser
+from mpinodes.launch.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
@@ -18,15 +18,15 @@ def drawn(run: Path) -> list[Path]:
     Raises:
         BadInput: it is none, or nothing of it is recorded.
     """
-    from mpinodes.results.report import draw
+    from mpinodes.presentation.draw import draw
 
     begun = sorted(run.glob("repeat-*/record.h5")) or [run / "record.h5"]
     if (run / "summary.json").exists() or not begun[0].exists():
         return [draw(run, vector=True)]
     from mpinodes.core.experiment import parse
-    from mpinodes.results import partial
-    from mpinodes.results.record import held
-    from mpinodes.simulation.setup import set_up
+    from mpinodes.runlog.record import held
+    from mpinodes.running import partial
+    from mpinodes.running.setup import set_up
 
     pages = []
     with held(run):
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
     parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
     options = parser.parse_args(argv)
-    from mpinodes.simulation import noise_free
+    from mpinodes.running import noise_free
 
     for run in options.runs:
         if options.noise_free:

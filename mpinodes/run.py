@@ -16,7 +16,7 @@ import os
 if __name__ == "__main__":
     gc.disable()  # until all is set up: nothing that is imported or built is garbage
 
-from mpinodes.simulation.threads import ONE_THREAD
+from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import (
+from mpinodes.launch.launching import (
     BAD_INPUT,
     FAILED,
     INTERRUPTED,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    from mpinodes.simulation.arguments import QuietParser
+    from mpinodes.config.arguments import QuietParser
 
     parser = QuietParser("run", __doc__, add_help=False)
     parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
@@ -73,8 +73,8 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """
     from mpinodes.config import explaining
     from mpinodes.core.experiment import asked_for
-    from mpinodes.results import expected
-    from mpinodes.simulation.setup import rehearse, set_up
+    from mpinodes.running import estimate as expected
+    from mpinodes.running.setup import rehearse, set_up
 
     if options.help:
         _arguments().print_help()
@@ -129,13 +129,13 @@ def main(argv: list[str]) -> int:
             say(f"error: {error}")
         return BAD_INPUT
     if started:
-        from mpinodes.simulation.watcher import watch_host
+        from mpinodes.launch.watcher import watch_host
 
         watch_host()
     world = find_world(started)
     if world is None:
         return BAD_INPUT
-    from mpinodes.simulation.job import Job
+    from mpinodes.running.job import Job
 
     job = Job(world)
     return job.guarded(lambda: job.run(words, resumed))
@@ -144,13 +144,13 @@ def main(argv: list[str]) -> int:
 def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) -> int:
     if started and started.size > 1:
         raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
-    from mpinodes.core.checkpoints import Stopped
     from mpinodes.core.experiment import asked_for
     from mpinodes.core.messages import Diverged
-    from mpinodes.results import summary
-    from mpinodes.results.timing import process_began
-    from mpinodes.simulation import alone
-    from mpinodes.simulation.stopping import Signals
+    from mpinodes.launch.stopping import Signals
+    from mpinodes.presentation import terminal as summary
+    from mpinodes.runlog.checkpoints import Stopped
+    from mpinodes.running import alone
+    from mpinodes.summary.timing import process_began
 
     gc.enable()
     signals = Signals()
@@ -181,7 +181,7 @@ def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) 
 if __name__ == "__main__":
     words = sys.argv[1:]
     if take_turns():
-        from mpinodes.simulation.forking import fork_with_others
+        from mpinodes.launch.forking import fork_with_others
 
         words = fork_with_others(words)
     leave(main(words))

@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import command
+from mpinodes.launch.launching import command
 
 
 @command
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="the directory of a finished run")
     parser.add_argument("--delta", type=float, help="of the proven epsilon; default: the least of the runs' own")
     options = parser.parse_args(argv)
-    from mpinodes.results import spent
+    from mpinodes.finished import joint_cost as spent
 
     if options.delta is not None and not 0 < options.delta < 1:
         raise BadInput("--delta must be above 0 and below 1")

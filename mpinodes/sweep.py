@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from mpinodes.simulation.threads import ONE_THREAD
+from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported, here and by workers
 
@@ -22,9 +22,9 @@ import sys
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, cast
 
+from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import BAD_INPUT, INTERRUPTED, command, find_world, launcher, say, show
+from mpinodes.launch.launching import BAD_INPUT, INTERRUPTED, command, find_world, launcher, say, show
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -14,8 +14,8 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the run needs the cores
 
-from mpinodes.simulation.arguments import Parser
-from mpinodes.simulation.launching import INTERRUPTED, command
+from mpinodes.config.arguments import Parser
+from mpinodes.launch.launching import INTERRUPTED, command
 
 
 @command
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("watch", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory, also one that is to come")
     runs = parser.parse_args(argv).runs
-    from mpinodes.simulation.watching import watch
+    from mpinodes.running.monitor import watch
 
     try:
         return watch(runs, sys.stdout)

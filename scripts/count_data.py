@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpinodes.formats import Source, adult, agaricus, cifar10, idx, libsvm
+from mpinodes.data import Source, adult, agaricus, cifar10, idx, libsvm
 
 
 def _mnist(images: Path) -> Source:

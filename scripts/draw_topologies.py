@@ -11,8 +11,9 @@ from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.core import Topology
-from mpinodes.results.report.graph import draw_topology
-from mpinodes.topology import files, stored
+from mpinodes.presentation.graph import draw_topology
+from mpinodes.topology import graph_files as files
+from mpinodes.topology import stored
 
 SHOWN = 3  # rounds of a graph that never repeats
 

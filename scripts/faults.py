@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import h5py
 
-from mpinodes.simulation.launching import mpirun
+from mpinodes.launch.launching import mpirun
 
 RUNS = ("moved", "run", "small/run", "r\udcffn")  # where the record may be
 DONE = "had been done"

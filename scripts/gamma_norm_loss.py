@@ -17,7 +17,7 @@ from mpinodes.core.events import Events
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import open_ledger
-from mpinodes.simulation.budget import events as events_of
+from mpinodes.running.budget import events as events_of
 
 CONFIDENCE, CHUNK = 0.999, 50_000
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpinodes
-from mpinodes.simulation.launching import mpirun
+from mpinodes.launch.launching import mpirun
 
 AGENTS = 3
 WORDS = (

@@ -22,10 +22,10 @@ from mpinodes.auditing.games import Canary, pairs, sights, simulate
 from mpinodes.auditing.statistics import told_apart
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
+from mpinodes.presentation import plots as drawing
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.views import Relayed, views
-from mpinodes.results.report import drawing
-from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 
 DELTA, ALPHA = 1e-3, 1e-3
 GRAPHS = {"ring": (16, 0, 6), "grid": (25, 12, 8)}  # agents, the viewer, rounds

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import mpinodes
 from mpinodes.core.experiment import merge
-from mpinodes.results.report.drawing import AVERAGE, CLAIM, NETWORK, STYLE, log
+from mpinodes.presentation.plots import AVERAGE, CLAIM, NETWORK, STYLE, log
 
 DIGRAPH = {"name": "random-digraph", "probability": 0.3}
 GRAPH = {"name": "erdos-renyi", "probability": 0.5}

@@ -33,7 +33,7 @@ import mpinodes
 from mpinodes import run
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.launching import mpirun
+from mpinodes.launch.launching import mpirun
 
 SECONDS = 60  # of a case, at most
 LONGEST = 700  # characters of a refusal

@@ -138,10 +138,10 @@ def test_an_agent_starts_without_what_only_the_logger_needs():
     code = f"""
 import sys
 import msgspec
-import mpinodes.simulation.network, mpinodes.simulation.job, mpinodes.run
+import mpinodes.rounds.network, mpinodes.running.job, mpinodes.run
 from mpinodes.config.building import build
 from mpinodes.core.experiment import Experiment
-from mpinodes.simulation.step import Step
+from mpinodes.rounds.step import Step
 Step(build(msgspec.msgpack.decode({told!r}, type=Experiment)), 0)
 heavy = {{"scipy", "networkx", "matplotlib", "h5py", "xarray", "pandas", "sklearn", "tqdm"}}
 slow = {{"argparse", "tomllib", "tomli_w", "difflib", "ast", "importlib.metadata", "inspect"}} - before
@@ -155,6 +155,6 @@ print(sorted(name for name in sys.modules if name.startswith(tuple(f"mpinodes.{{
 
 
 def test_what_runs_in_one_process_starts_without_what_draws():
-    code = "import sys, mpinodes.simulation.alone; print({'matplotlib', 'jinja2', 'xarray'} & sys.modules.keys())"
+    code = "import sys, mpinodes.running.alone; print({'matplotlib', 'jinja2', 'xarray'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     assert done.stdout == "set()\n"

@@ -17,7 +17,7 @@ from scipy import special
 
 from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, reseeded
 from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
-from mpinodes.simulation.step import Releaser
+from mpinodes.rounds.step import Releaser
 
 RELEASES, DRAWS = 30_000, 150_000  # drawn once more, at most: releases, and numbers
 ROUNDS = 256  # for which noise is drawn anew at least, whatever the run's length

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mpinodes.auditing.adjacent_replay import Finding, replay
 from mpinodes.auditing.changes import Change, changed, usual
+from mpinodes.auditing.node_views import LEARNT, Sight, best_test, learn
 from mpinodes.auditing.probes import Probe
-from mpinodes.auditing.replay import Finding, replay
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
-from mpinodes.auditing.views import LEARNT, Sight, best_test, learn
 from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
-from mpinodes.simulation import alone, lockstep
+from mpinodes.rounds import lockstep
+from mpinodes.running import alone
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
 World: TypeAlias = list[list[Loss]]  # by agent, by round

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpinodes.auditing.adjacent_replay import Finding, replay
 from mpinodes.auditing.checks import setups
 from mpinodes.auditing.games import simulate
-from mpinodes.auditing.replay import Finding, replay
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput

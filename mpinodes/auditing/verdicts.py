@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from mpinodes.auditing import frames
+from mpinodes.auditing import recorded_frames as frames
+from mpinodes.auditing.adjacent_replay import SLACK, Finding
 from mpinodes.auditing.draws import Drawn, drawn_again, drawn_in
 from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
+from mpinodes.auditing.node_views import proven_toward
 from mpinodes.auditing.noise import NoiseTests, draws_needed, examine, least_found
-from mpinodes.auditing.replay import SLACK, Finding
 from mpinodes.auditing.settings import Tried
 from mpinodes.auditing.statistics import Shown
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
-from mpinodes.auditing.views import proven_toward
 from mpinodes.core import Vector
-from mpinodes.results.privacy_words import number
+from mpinodes.presentation.privacy_words import number
 
 FALSE_ALARM = 0.001  # of a whole audit, at most
 OF_NOISE = 0.5  # the noise tests' part of it, in three: of the run, of noise drawn again, of the probes' runs

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from mpinodes.config import registry
-from mpinodes.config.constants import constants_of, graph_facts, samples_of
+from mpinodes.config.public_constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector, arrays
 from mpinodes.core.parts import (
@@ -241,7 +241,7 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
         BadInput: its file is missing or malformed.
     """
     if file := section.get("file") or file_of(section.get("name", "")):
-        from mpinodes.topology import files  # which agents of a generated graph do without
+        from mpinodes.topology import graph_files as files  # which agents of a generated graph do without
 
         return files.read(Path(file), section["undirected"])
     graph: Topology = registry.chosen(registry.TOPOLOGIES, section)(

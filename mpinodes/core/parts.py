@@ -33,9 +33,9 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from mpinodes.config.noise_key import LOCATIONS, files_of, noise_key
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.keys import LOCATIONS, files_of, noise_key
 from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector, stack
 from mpinodes.core.seeds import Draws
 

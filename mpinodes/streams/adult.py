@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from mpinodes.formats import Source, adult, fetch
+from mpinodes.data import Source, adult, fetch
 from mpinodes.streams.files import FileStream
 from mpinodes.streams.labelled import joined, together
 

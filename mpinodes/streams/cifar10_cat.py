@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mpinodes.formats import Source, cifar10, fetch
+from mpinodes.data import Source, cifar10, fetch
 from mpinodes.streams.files import FileStream, Train, against_rest
 from mpinodes.streams.labelled import split
 

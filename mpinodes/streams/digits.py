@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.formats import Source
-from mpinodes.formats.shelf import once
+from mpinodes.data import Source
+from mpinodes.data.shelf import once
 from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
 
 __all__ = ["Digits"]

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source, table
-from mpinodes.formats.source import listed
+from mpinodes.data import Source, table
+from mpinodes.data.source import listed
 from mpinodes.streams.files import Train, against_rest, numbered, scaled_by_themselves
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from mpinodes.formats import Source
-from mpinodes.formats.fetch import Wanted, locate
+from mpinodes.data import Source
+from mpinodes.data.fetch import Wanted, locate
 from mpinodes.losses.clipping import row_sizes
 from mpinodes.streams.labelled import LabelledStream, choose
 

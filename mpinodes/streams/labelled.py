@@ -18,9 +18,9 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import arrays, doubles, stack
 from mpinodes.core.parts import Recurring, is_built_in
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.formats import Source
-from mpinodes.formats.shelf import Arrays, drawn_once
-from mpinodes.formats.source import LARGEST, unfit
+from mpinodes.data import Source
+from mpinodes.data.shelf import Arrays, drawn_once
+from mpinodes.data.source import LARGEST, unfit
 from mpinodes.losses.clipping import row_norms, row_sizes
 
 Indices = NDArray[np.int64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source, fetch, idx
+from mpinodes.data import Source, fetch, idx
 from mpinodes.streams.files import FileStream, Train, between
 from mpinodes.streams.labelled import split
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
 
-from mpinodes.formats import Source, agaricus, fetch, libsvm
+from mpinodes.data import Source, agaricus, fetch, libsvm
 from mpinodes.streams.files import FileStream, Train
 from mpinodes.streams.labelled import split
 

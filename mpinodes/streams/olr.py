@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from mpinodes.core import Loss, Stream, Vector
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.formats import Source
+from mpinodes.data import Source
 from mpinodes.streams.labelled import Batch, in_memory
 
 __all__ = ["OLR"]

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from mpinodes.core import Features
-from mpinodes.formats import Source, fetch, libsvm
+from mpinodes.data import Source, fetch, libsvm
 from mpinodes.losses.clipping import row_norms
 from mpinodes.streams.files import FileStream, Train
 from mpinodes.streams.labelled import split

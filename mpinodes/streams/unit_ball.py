@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from mpinodes.core import Vector
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.formats import Source
+from mpinodes.data import Source
 from mpinodes.streams.labelled import LabelledStream, in_memory
 
 __all__ = ["UnitBall"]

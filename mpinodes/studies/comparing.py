@@ -14,8 +14,8 @@ from scipy.stats import t as student
 
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
-from mpinodes.results import runs as tables
-from mpinodes.results.runs import RUNS, TABLE, Run, differing, frozen
+from mpinodes.finished import runs as tables
+from mpinodes.finished.runs import RUNS, TABLE, Run, differing, frozen
 from mpinodes.studies.study import FILE, SEED, Axis, Study
 
 CONFIDENCE = 0.95

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mpinodes.results.report import drawing
-from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK
-from mpinodes.results.report.reading import Drawn
-from mpinodes.results.runs import PROVEN, Run, warned
-from mpinodes.results.summary import at
+from mpinodes.finished.runs import PROVEN, Run, warned
+from mpinodes.presentation import plots as drawing
+from mpinodes.presentation.figure_data import Drawn
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
+from mpinodes.presentation.terminal import at
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
 
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", "#E69F00", "#56B4E9", AGENT, "#000000"]  # Okabe and Ito's

@@ -17,19 +17,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mpinodes.config import own_files as sources
 from mpinodes.config.compose import compose
+from mpinodes.config.noise_key import LOCATIONS, noise_name
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output
-from mpinodes.core.keys import LOCATIONS, noise_name
 from mpinodes.core.parts import Setup
-from mpinodes.results import sources
-from mpinodes.results.record import write_text
-from mpinodes.results.runs import summary_of
-from mpinodes.results.siblings import at_one_place, files_mark, noise_of
-from mpinodes.results.versions import require_version
-from mpinodes.simulation import alone
-from mpinodes.simulation.launching import in_words
-from mpinodes.simulation.setup import kept_in_budget, set_up_again
+from mpinodes.finished.runs import summary_of
+from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
+from mpinodes.launch.launching import in_words
+from mpinodes.runlog.layout_version import require_version
+from mpinodes.runlog.record import write_text
+from mpinodes.running import alone
+from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import Point, word_of
 
 FAILED = "failed.txt"  # in the directory of a run that did, why

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mpinodes.core.experiment import Experiment
-from mpinodes.simulation.launching import end_with_parent, mpirun, say
+from mpinodes.launch.launching import end_with_parent, mpirun, say
 from mpinodes.studies.plans import Plan, failure
 
 Item = TypeVar("Item")

@@ -23,7 +23,7 @@ import tomli_w
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Tree, merge, parse
-from mpinodes.results import runs as tables
+from mpinodes.finished import runs as tables
 
 FILE = "study.toml"
 FOLDER = "studies"

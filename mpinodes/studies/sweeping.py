@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.core.errors import BadInput
-from mpinodes.results import run_warnings
-from mpinodes.results.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
-from mpinodes.results.record import write_text
-from mpinodes.results.runs import RUNS, TABLE, Run, csv_of, summary_of
+from mpinodes.finished.runs import RUNS, TABLE, Run, csv_of, summary_of
+from mpinodes.presentation import run_warnings
+from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
+from mpinodes.runlog.record import write_text
 from mpinodes.studies.plans import Mistake, Plan, failure, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
 from mpinodes.studies.study import FILE, SEED, Study

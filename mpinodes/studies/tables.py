@@ -7,8 +7,8 @@ from math import floor, isfinite, isnan, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpinodes.results.record import write_text
-from mpinodes.results.runs import PROVEN, PURE, WARNINGS, csv_of, warned
+from mpinodes.finished.runs import PROVEN, PURE, WARNINGS, csv_of, warned
+from mpinodes.runlog.record import write_text
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 
 LATEX = {

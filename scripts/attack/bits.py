@@ -24,7 +24,7 @@ from tables import ALGORITHMS, MEAN, PUBLIC, Json, merged
 
 import mpinodes
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.alone import run
+from mpinodes.running.alone import run
 
 # Configurations beside the defaults: the algorithm, and the changes of its short experiment.
 ODD: dict[str, tuple[str, Json]] = {

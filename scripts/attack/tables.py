@@ -8,7 +8,7 @@ the run is refused.
     python scripts/attack/tables.py NEW.json --compare OLD.json      also list rows that differ, the worse ones first
 
 With `--compare` the exit code is 1 if a row that is proven in OLD.json is unproven now or has a larger number. The
-script uses `mpinodes.simulation.alone.run` and keys of summary.json alone, so that it runs with older checkouts too:
+script uses `mpinodes.running.alone.run` and keys of summary.json alone, so that it runs with older checkouts too:
 `PYTHONPATH=CHECKOUT python scripts/attack/tables.py OLD.json` tabulates another checkout. All rows take two minutes.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.alone import run
+from mpinodes.running.alone import run
 
 Json = dict[str, Any]
 

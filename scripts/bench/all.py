@@ -38,7 +38,7 @@ from commands import Refused
 from rows import Row
 
 import mpinodes
-from mpinodes.results.timing import PARTS
+from mpinodes.summary.timing import PARTS
 
 HERE = Path(__file__).parent
 BUDGET = 120.0  # seconds for a row, after which it is not run again

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpinodes
-from mpinodes.simulation import launching
+from mpinodes.launch import launching
 
 BARE = "import numpy; from mpi4py import MPI"
 WATCHED = Path(__file__).with_name("watched.py")

@@ -26,9 +26,11 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes.config.compose import compose
 from mpinodes.core.experiment import asked_for, chunk_rounds
-from mpinodes.results import logger, meter, record, regret, samples
-from mpinodes.results.evaluator import Evaluator
-from mpinodes.results.timing import Stopwatch
+from mpinodes.evaluation import meter, regret, samples
+from mpinodes.evaluation.evaluator import Evaluator
+from mpinodes.runlog import record
+from mpinodes.running import logger
+from mpinodes.summary.timing import Stopwatch
 
 ROUNDLY = ("samples", "losses", "sums", "metrics", "record", "rest")
 HORIZON, ONCE = "horizon", "once"

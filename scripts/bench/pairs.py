@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mpinodes.simulation.launching import mpirun
+from mpinodes.launch.launching import mpirun
 
 WORDS = ["algorithm.name=dpsda-ps", "data.epochs=20", "rounds=5000"]  # without any others
 QUICK = ["rounds=16"]

@@ -15,7 +15,7 @@ import model
 from model import Model, Point, Taken
 from rows import FITTED, Row
 
-from mpinodes.results.timing import PARTS
+from mpinodes.summary.timing import PARTS
 
 COLOURS = ["#4477aa", "#66ccee", "#ee6677", "#228833", "#ccbb44", "#aa3377"]  # Paul Tol's bright scheme
 Runs = list[tuple[Row, list[dict[str, Any]]]]

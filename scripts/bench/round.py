@@ -16,12 +16,12 @@ from __future__ import annotations
 import os
 import sys
 
-from mpinodes.simulation.launching import BAD_INPUT, find_world, launcher, leave, take_turns
-from mpinodes.simulation.threads import ONE_THREAD
+from mpinodes.launch.launching import BAD_INPUT, find_world, launcher, leave, take_turns
+from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
 if __name__ == "__main__" and take_turns() and "--apart" not in sys.argv:  # before MPI is
-    from mpinodes.simulation.forking import fork_with_others
+    from mpinodes.launch.forking import fork_with_others
 
     sys.argv[1:] = fork_with_others(sys.argv[1:])
 
@@ -43,13 +43,11 @@ from mpi4py import MPI
 
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.core.checkpoints import Keeper, name_of
 from mpinodes.core.experiment import chunk_rounds, parse
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.formats import Source
-from mpinodes.results.timing import Stopwatch
-from mpinodes.simulation.network import (
+from mpinodes.data import Source
+from mpinodes.rounds.network import (
     Channel,
     Network,
     assemble,
@@ -59,9 +57,11 @@ from mpinodes.simulation.network import (
     run_agent,
     share_core,
 )
-from mpinodes.simulation.plan import Plan, longest_chunk
-from mpinodes.simulation.step import Step
+from mpinodes.rounds.plan import Plan, longest_chunk
+from mpinodes.rounds.step import Step
+from mpinodes.runlog.checkpoints import Keeper, name_of
 from mpinodes.streams.labelled import LabelledStream, in_memory
+from mpinodes.summary.timing import Stopwatch
 
 __all__ = ["Images"]  # this file is a `data.path`, too
 
@@ -105,7 +105,7 @@ def setup_of(case: str, ranks: int, quick: bool) -> Setup:
 def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
     if world.rank == world.size - 1:
-        from mpinodes.results.logger import Logger
+        from mpinodes.running.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
             logger = Logger(setup, Path(directory), "", Stopwatch())
@@ -309,7 +309,7 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
     e, clock = setup.experiment, Clock(STAGES)
     world.Barrier()
     if world.rank == world.size - 1:
-        from mpinodes.results.logger import Logger
+        from mpinodes.running.logger import Logger
 
         with tempfile.TemporaryDirectory() as directory:
             logger = Logger(setup, Path(directory), "", Stopwatch())

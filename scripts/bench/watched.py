@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from mpinodes.simulation.threads import ONE_THREAD
+from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpinodes.simulation.launching import Launcher
+    from mpinodes.launch.launching import Launcher
 
 SWITCHES = ("waited", "displaced")  # context switches: of its own will, or because its time was up
 
@@ -60,10 +60,10 @@ class Spent:
 
 def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """Exit code, and what every rank spent: of agents, by round."""
-    import mpinodes.simulation.network as network
-    from mpinodes.simulation.job import Job
-    from mpinodes.simulation.launching import BAD_INPUT, find_world
-    from mpinodes.simulation.step import Step
+    import mpinodes.rounds.network as network
+    from mpinodes.launch.launching import BAD_INPUT, find_world
+    from mpinodes.rounds.step import Step
+    from mpinodes.running.job import Job
 
     world, spent = find_world(started), Spent()
     if world is None:
@@ -83,8 +83,8 @@ def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, 
 def in_lockstep(words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """As `under_mpi`: an agent, whose figures are the mean of all, and the logger."""
     from mpinodes.core.experiment import asked_for
-    from mpinodes.simulation import alone
-    from mpinodes.simulation.step import Step
+    from mpinodes.rounds.step import Step
+    from mpinodes.running import alone
 
     spent, steps = Spent(), Spent()
     watch_logger(spent)
@@ -97,7 +97,7 @@ def in_lockstep(words: list[str]) -> tuple[int, list[dict[str, float]]]:
 
 def watch_logger(spent: Spent) -> None:
     """Its arithmetic in the rounds, all that it does in them, and what comes after."""
-    from mpinodes.results.logger import Logger
+    from mpinodes.running.logger import Logger
 
     spent.around(Logger, "take", "take")
     spent.around(Logger, "follow", "follow")
@@ -123,10 +123,10 @@ def by_round(spent: Spent) -> dict[str, float]:
 
 
 def main() -> int:
-    from mpinodes.simulation.launching import launcher, take_turns
+    from mpinodes.launch.launching import launcher, take_turns
 
     if take_turns():  # as `mpinodes.run` does
-        from mpinodes.simulation.forking import fork_with_others
+        from mpinodes.launch.forking import fork_with_others
 
         sys.argv[1:] = fork_with_others(sys.argv[1:])
     file, *words = sys.argv[1:]

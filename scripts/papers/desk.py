@@ -25,9 +25,9 @@ from threadpoolctl import threadpool_limits
 
 import mpinodes
 from mpinodes.core.experiment import parse
-from mpinodes.results.report.drawing import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
-from mpinodes.results.runs import Run, found
-from mpinodes.simulation.launching import mpirun
+from mpinodes.finished.runs import Run, found
+from mpinodes.launch.launching import mpirun
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.studies.pools import OneByOne, Processes, cores
 from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.rounds.lockstep import simulate
 from mpinodes.studies.study import Point, Study
 
 PAPER = "dpsda"

@@ -28,7 +28,7 @@ from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.core.experiment import Experiment, parse, single_run
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.rounds.lockstep import simulate
 
 TOML = "dpsda-table-5.toml"
 NEEDS, SETTINGS, PAPER = ("mnist",), (TOML,), "dpsda"

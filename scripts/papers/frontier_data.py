@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.formats import adult, idx
+from mpinodes.data import adult, idx
 
 Vector = NDArray[np.float64]
 Json = dict[str, Any]

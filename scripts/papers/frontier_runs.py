@@ -22,8 +22,8 @@ from mpinodes.core.messages import Inbox, Query, Relay, Solve, Solved, Start
 from mpinodes.core.parts import ALL, Loss, Set, Setup
 from mpinodes.losses.logistic import Logistic
 from mpinodes.privacy.accountant import Accountant, groups
-from mpinodes.simulation.budget import events
-from mpinodes.simulation.setup import set_up
+from mpinodes.running.budget import events
+from mpinodes.running.setup import set_up
 
 MOST_STEPS = 60
 

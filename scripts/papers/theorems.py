@@ -14,10 +14,10 @@ import numpy as np
 from desk import NOT, ORDER, REPRODUCED, UNCONFIRMED, Desk, Verdict, judged, not_done
 from threadpoolctl import threadpool_limits
 
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.changes import adjacent
-from mpinodes.auditing.replay import replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
-from mpinodes.results.runs import Run
+from mpinodes.finished.runs import Run
 
 NEEDS: tuple[str, ...] = ()
 SETTINGS = ("theorems.toml",)

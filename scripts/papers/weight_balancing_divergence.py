@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from desk import COLOURS, NOT, REPRODUCED, Desk, Verdict, judged, panels
 
-from mpinodes.config.constants import graph_facts
+from mpinodes.config.public_constants import graph_facts
 from mpinodes.core import Diverged, Topology
 from mpinodes.mixing.balancing import Balancing
 from mpinodes.topology.eulerian import Eulerian

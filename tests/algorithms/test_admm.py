@@ -12,8 +12,8 @@ from scipy.stats import beta, gamma, kstest, spearmanr
 
 from mpinodes.algorithms.admm import State
 from mpinodes.algorithms.pp_admm import PPADMM
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.changes import Change
-from mpinodes.auditing.replay import replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core import RELEASED, Kind, Query
 from mpinodes.core.errors import BadInput

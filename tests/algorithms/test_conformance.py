@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mpinodes.auditing.replay import replay
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.config import registry
 from mpinodes.core import (

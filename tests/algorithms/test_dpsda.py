@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core.messages import HEADER
-from mpinodes.results import comparator
+from mpinodes.evaluation import comparator
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import Lockstep, decisions, metered, setup_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from mpinodes import run
 from mpinodes.config import registry
-from mpinodes.results import report
+from mpinodes.presentation import draw as report
 from tests.helpers.running import run_alone, run_mpi
 
 

@@ -13,13 +13,13 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import mpinodes
-from mpinodes.auditing.replay import replay
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.messages import HEADER
-from mpinodes.results import summary
+from mpinodes.presentation import terminal as summary
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
 from tests.helpers.parts import Lockstep, run_of, setup_of, told

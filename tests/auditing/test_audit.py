@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from mpinodes import audit
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.draws import Raw, drawn_in, standardized
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
 from mpinodes.auditing.noise import NoiseTests, examine
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.replay import replay
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
@@ -24,8 +24,8 @@ from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.mechanisms.gaussian import Gaussian
 from mpinodes.mechanisms.laplace import Laplace
-from mpinodes.simulation import lockstep
-from mpinodes.simulation import step as steps
+from mpinodes.rounds import lockstep
+from mpinodes.rounds import step as steps
 from tests.helpers.parts import resolved, run_of, setup_of
 
 ALPHA = 0.002
@@ -302,8 +302,8 @@ def test_over_mpi_all_is_as_in_one_process_and_a_fresh_draw_for_every_receiver_i
 ):
     from mpi4py import MPI
 
-    from mpinodes.simulation import network
-    from mpinodes.simulation.job import Job
+    from mpinodes.rounds import network
+    from mpinodes.running.job import Job
 
     plain = network.Network.exchange
 

@@ -8,9 +8,10 @@ import itertools
 import numpy as np
 import pytest
 
-from mpinodes.auditing import check as checking
-from mpinodes.auditing.checks import algorithms, alone, statements
-from mpinodes.auditing.checks.faults import image
+from mpinodes.auditing import user_file as checking
+from mpinodes.auditing.checks import algorithms, statements
+from mpinodes.auditing.checks import fresh_process as alone
+from mpinodes.auditing.checks.failures import image
 from mpinodes.auditing.checks.walks import made
 from mpinodes.config import registry
 from mpinodes.core.experiment import merge

@@ -12,9 +12,9 @@ from mpinodes.auditing import games
 from mpinodes.auditing.attacks import known
 from mpinodes.auditing.changes import Change
 from mpinodes.auditing.games import Canary, sights
+from mpinodes.auditing.node_views import best_test, learn, proven_toward, received
 from mpinodes.auditing.statistics import told_apart
 from mpinodes.auditing.transcripts import Recorded, reseeded
-from mpinodes.auditing.views import best_test, learn, proven_toward, received
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.mechanisms import backends

@@ -7,7 +7,7 @@ import pytest
 
 from mpinodes import audit
 from mpinodes.auditing import settings
-from mpinodes.simulation import step
+from mpinodes.rounds import step
 from tests.helpers.planted import BATCH, FILES, MECHANISM, NOISE, SCALAR, own_class
 
 SMALL = ["topology.agents=3", "rounds=12", "data.total=120", "data.dimension=5"]

@@ -7,8 +7,8 @@ import pytest
 
 import mpinodes
 from mpinodes import replay as command
+from mpinodes.auditing.adjacent_replay import claimed, replay
 from mpinodes.auditing.changes import adjacent
-from mpinodes.auditing.replay import claimed, replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput

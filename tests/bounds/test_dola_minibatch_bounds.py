@@ -10,8 +10,8 @@ import pytest
 from mpinodes.bounds import bounds
 from mpinodes.bounds.dola import regrets
 from mpinodes.bounds.weights import Weights
-from mpinodes.results import comparator, regret
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.evaluation import comparator, regret
+from mpinodes.rounds.lockstep import simulate
 from tests.helpers.parts import setup_of
 
 PRINTED, CHECKED = "Theorem 4, as printed, 95% sure", "Theorem 4, checked"

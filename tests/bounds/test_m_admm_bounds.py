@@ -9,8 +9,8 @@ import pytest
 
 from mpinodes.bounds import bounds
 from mpinodes.bounds.admm import contraction
-from mpinodes.results import comparator, regret
-from mpinodes.simulation.lockstep import simulate
+from mpinodes.evaluation import comparator, regret
+from mpinodes.rounds.lockstep import simulate
 from tests.helpers.parts import setup_of
 
 SMALL = "topology.agents=5 data.total=200 data.dimension=3 problem.weight=3 problem.regularizer=0.3 rounds=60"

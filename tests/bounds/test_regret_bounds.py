@@ -12,7 +12,7 @@ from mpinodes.bounds import bounds
 from mpinodes.bounds.weights import Weights, matrices
 from mpinodes.core import Setup
 from mpinodes.core.schedules import Doubling, InverseSqrt
-from mpinodes.results import comparator
+from mpinodes.evaluation import comparator
 from tests.helpers import parts as helpers
 from tests.helpers import reference
 from tests.helpers.parts import metered

@@ -10,7 +10,7 @@ import pytest
 from mpinodes import load
 from mpinodes.bounds import bounds
 from mpinodes.bounds.constants import clipped
-from mpinodes.results import comparator
+from mpinodes.evaluation import comparator
 from mpinodes.streams.labelled import in_memory
 from mpinodes.streams.mean import Mean
 from tests.helpers.parts import metered, run_of, setup_of

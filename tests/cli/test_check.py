@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from mpinodes import check, run_lockstep
-from mpinodes.results import sources
-from mpinodes.results.summary import text
+from mpinodes.config import own_files as sources
+from mpinodes.presentation.terminal import text
 
 TOPOLOGY = """
 from dataclasses import dataclass

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mpinodes.simulation.doctor import host
-from mpinodes.simulation.doctor.host import Host, Rank
-from mpinodes.simulation.doctor.launchers import library
+from mpinodes.running.doctor import host
+from mpinodes.running.doctor.host import Host, Rank
+from mpinodes.running.doctor.launchers import library
 from tests.helpers.running import Done, command, mpirun, run_alone, run_mpi
 
 SCREEN = 24  # lines
@@ -151,7 +151,7 @@ def test_a_rank_that_never_answers(begun, tmp_path):
     """It is named, or what all waited for is; and then all end."""
     (tmp_path / "rank.py").write_text(
         "import runpy, sys, time\n"
-        "from mpinodes.simulation.launching import launcher\n"
+        "from mpinodes.launch.launching import launcher\n"
         "if launcher().rank == 1:\n"
         + "    from mpi4py import MPI\n" * begun
         + "    time.sleep(1000)\n"

@@ -14,9 +14,10 @@ import pytest
 import mpinodes
 from mpinodes import run
 from mpinodes.core.errors import BadInput
-from mpinodes.results import report, summary
-from mpinodes.results.evaluator import Evaluator
-from mpinodes.results.report import page
+from mpinodes.evaluation.evaluator import Evaluator
+from mpinodes.presentation import draw as report
+from mpinodes.presentation import page
+from mpinodes.presentation import terminal as summary
 from tests.helpers.running import Done, command
 
 WORDS = ["algorithm.name=dola", "topology.agents=3", "data.total=60", "rounds=10", "output.dir=run"]

@@ -12,7 +12,7 @@ import pytest
 
 from mpinodes import report
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation import watching
+from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
 from tests.helpers.running import mpirun, run_alone
 from tests.helpers.slow import slow

@@ -11,10 +11,10 @@ from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
 from mpinodes.core.messages import HEADER
-from mpinodes.results import regret
-from mpinodes.results.meter import Meter
-from mpinodes.simulation.lockstep import simulate
-from mpinodes.simulation.step import Arrivals, Step
+from mpinodes.evaluation import regret
+from mpinodes.evaluation.meter import Meter
+from mpinodes.rounds.lockstep import simulate
+from mpinodes.rounds.step import Arrivals, Step
 
 Asked = str | dict  # "key=value key=value", or nested sections
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mpinodes.simulation.launching import mpirun
-from mpinodes.simulation.threads import ONE_THREAD
+from mpinodes.launch.launching import mpirun
+from mpinodes.launch.threads import ONE_THREAD
 
 CHECKOUT = Path(__file__).parents[2]
 LIMIT = 300.0  # seconds, after which a command counts as hung: far above what any needs on a busy machine

@@ -12,7 +12,7 @@ import mpinodes
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
-from mpinodes.simulation import alone
+from mpinodes.running import alone
 
 TARGETS: dict[str, tuple[str, list[float]]] = {
     "hinge": ("labels", [-1, 1]), "logistic": ("labels", [-1, 1]), "softmax": ("classes", [0, 1, 2]),

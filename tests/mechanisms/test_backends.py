@@ -15,7 +15,7 @@ from scipy.stats import kstest
 
 import mpinodes
 from mpinodes import replay as command
-from mpinodes.auditing.replay import replay
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import RELEASED, Diverged, Event, Kind, Query
 from mpinodes.core.errors import BadInput
@@ -373,7 +373,7 @@ def test_a_seeded_run_is_marked_reproducible_and_so_is_one_without_noise(tmp_pat
 
 @pytest.mark.parametrize("entropy", ["seed", "os"])
 def test_a_run_in_words_names_its_noise(tmp_path, entropy):
-    from mpinodes.results import summary
+    from mpinodes.presentation import terminal as summary
 
     directory, found = run(tmp_path, rounds=4, data={"name": "olr"}, noise={"backend": "lattice", "entropy": entropy})
     text = summary.text(found, directory)

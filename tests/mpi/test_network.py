@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mpinodes.core import Neighborhood
-from mpinodes.core.checkpoints import Order
 from mpinodes.core.messages import HEADER
+from mpinodes.runlog.checkpoints import Order
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def together(world, check):
 
 @pytest.mark.mpi(min_size=8)
 def test_frames_arrive_whole_on_changing_graphs(world):
-    from mpinodes.simulation.network import Network, make_wait
+    from mpinodes.rounds.network import Network, make_wait
     from mpinodes.topology.erdos_renyi_each_round import ErdosRenyiEachRound
 
     graph = ErdosRenyiEachRound(world.size, 0.4, seed=3)
@@ -65,7 +65,7 @@ def test_frames_arrive_whole_on_changing_graphs(world):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("header", [(4.0, 1.0), (5.0, 2.0)])
 def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
-    from mpinodes.simulation.network import Network, RoundMismatch, make_wait
+    from mpinodes.rounds.network import Network, RoundMismatch, make_wait
 
     pair = world.Split(world.rank // 2)
     frame = np.zeros(HEADER + 2)
@@ -110,7 +110,7 @@ class Cut:
 @pytest.mark.parametrize("slow", [False, True])
 def test_the_channel_keeps_order_and_bounds_memory(world, slow):
     """A slow logger holds the agents up; nothing is lost and nothing piles up, whenever the rounds end."""
-    from mpinodes.simulation.network import Channel, receive_chunks
+    from mpinodes.rounds.network import Channel, receive_chunks
 
     rounds, width, longest = 103, 1000, 10  # too large to be sent eagerly
     comm = world.Dup()
@@ -155,7 +155,7 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
 @pytest.mark.mpi(min_size=8)
 def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monkeypatch):
     """One message a look, and as many pauses: 64 rows would take the logger 64 of them."""
-    from mpinodes.simulation import network
+    from mpinodes.rounds import network
 
     comm, last, pauses = world.Dup(), world.size - 1, []
     monkeypatch.setattr(network.time, "sleep", pauses.append)
@@ -184,7 +184,7 @@ def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monke
 @pytest.mark.mpi(min_size=4)
 def test_where_ranks_share_cores_agents_give_way_to_the_logger(world, mpi_tmp_path):
     """Else the logger, whose longer slice is taken last, waited for seconds among 64 agents that look and sleep."""
-    from mpinodes.simulation import job
+    from mpinodes.running import job
 
     before = os.sched_getscheduler(0)
     words = ["rounds=3", "data.total=5000", "report=false", f"output.dir={mpi_tmp_path}/run"]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpinodes.core.checkpoints import Order
 from mpinodes.core.messages import HEADER
+from mpinodes.runlog.checkpoints import Order
 from tests.helpers import matrix_forms, reference
 from tests.helpers.admm import UNLIKE
 from tests.helpers.parts import setup_of, told
@@ -43,7 +43,8 @@ class Tap:
 
 def tapped_run(world, words: list[str], monkeypatch):
     """Run an experiment on all ranks; the calls made on communicators, and the frames sent, by this rank."""
-    from mpinodes.simulation import job, network
+    from mpinodes.rounds import network
+    from mpinodes.running import job
 
     calls, sent = [], []
     plain = network.Network.exchange
@@ -70,7 +71,8 @@ def with_logger(method: str, buffer, other: int, me: int, logger: int) -> bool:
 
 def strangers(calls, frame, me: int, logger: int) -> list[str]:
     """What was done on a communicator that is neither set-up, nor the frame to an agent, nor a row to the logger."""
-    from mpinodes.simulation import network, pulse
+    from mpinodes.launch import pulse
+    from mpinodes.rounds import network
 
     errors = []
     for name, method, args, kwargs in calls:

@@ -13,21 +13,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from mpinodes.auditing.checks.faults import Report
+from mpinodes.auditing.checks.failures import Report
 from mpinodes.auditing.checks.mechanisms import check_mechanism
 from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.config import registry
 from mpinodes.config.building import build
+from mpinodes.config.noise_key import fingerprint, noise_name
 from mpinodes.core import Kind
 from mpinodes.core.events import Layout
-from mpinodes.core.keys import fingerprint, noise_name
+from mpinodes.presentation.privacy_words import number, worst
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.together import cost_of
 from mpinodes.privacy.views import Relayed
-from mpinodes.results.privacy_words import number, worst
 from tests.helpers.accounting import DELTA, events
 from tests.helpers.parts import rows_of, setup_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpinodes.auditing.replay import claimed
+from mpinodes.auditing.adjacent_replay import claimed
 from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
 from mpinodes.core.messages import (

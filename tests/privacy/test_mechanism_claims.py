@@ -271,8 +271,8 @@ SIZE = "size=out.shape"
 )  # fmt: skip
 @pytest.mark.parametrize(("entropy", "key"), [("os", "secret"), ("seed", "rehearsal")])
 def test_only_noise_that_depends_on_its_key_is_said_to_be_of_a_secret_key(tmp_path, noise, is_known, entropy, key):
-    from mpinodes.results.accounting import Accounting
-    from mpinodes.results.privacy_words import KEYS, lines
+    from mpinodes.evaluation.accounting import Accounting
+    from mpinodes.presentation.privacy_words import KEYS, lines
 
     (tmp_path / "own.py").write_text(OWN.format(noise=noise))
     words = "algorithm.name=dola rounds=6 data.total=24 topology.agents=3 data.dimension=2"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from mpinodes.algorithms.dola import DOLA
+from mpinodes.auditing.adjacent_replay import SLACK, claimed, replay
 from mpinodes.auditing.changes import ALL, Change, changed
 from mpinodes.auditing.games import canary, pairs, prepare, simulate
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.replay import SLACK, claimed, replay
 from mpinodes.auditing.transcripts import Recorded, Replayed, _public
 from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config import registry
 from mpinodes.core import Inbox, Query, Solve
 from mpinodes.core.errors import BadInput
+from mpinodes.presentation.privacy_words import lines
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.results.privacy_words import lines
-from mpinodes.simulation.step import Releaser
+from mpinodes.rounds.step import Releaser
 from tests.algorithms.test_user_files import ALL as USER_FILES
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of

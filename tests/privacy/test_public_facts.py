@@ -15,7 +15,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
-from mpinodes.results.privacy_words import provisos
+from mpinodes.presentation.privacy_words import provisos
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import Done, run_alone

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mpinodes import replay as command
-from mpinodes.auditing.replay import replay
+from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
-from mpinodes.results import summary
-from mpinodes.simulation.setup import set_up
+from mpinodes.presentation import terminal as summary
+from mpinodes.running.setup import set_up
 from tests.helpers.parts import run_of
 from tests.helpers.records import read, summary_of
 

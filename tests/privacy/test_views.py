@@ -15,7 +15,7 @@ from mpinodes.auditing.games import Canary
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_delta
 from mpinodes.privacy.views import Relayed, carried_on, coalition, relayed_from, views
-from mpinodes.simulation.setup import set_up
+from mpinodes.running.setup import set_up
 from tests.helpers import reference
 from tests.helpers.parts import rows_of, sections, setup_of
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from mpinodes.core.experiment import asked_for
-from mpinodes.simulation import alone
-from mpinodes.simulation.setup import set_up
+from mpinodes.running import alone
+from mpinodes.running.setup import set_up
 from tests.helpers.records import read
 from tests.helpers.running import CHECKOUT, command
 

@@ -12,8 +12,8 @@ import tomli_w
 from mpinodes.core.experiment import merge
 from mpinodes.core.messages import HEADER, Query
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.simulation.lockstep import simulate
-from mpinodes.simulation.setup import set_up
+from mpinodes.rounds.lockstep import simulate
+from mpinodes.running.setup import set_up
 from mpinodes.studies.study import Study
 from tests.helpers.running import CHECKOUT
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.setup import rehearse
+from mpinodes.running.setup import rehearse
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone, run_mpi

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.simulation.setup import set_up
+from mpinodes.running.setup import set_up
 from mpinodes.streams.labelled import in_memory, split
 from tests.helpers.parts import run_of, sections, setup_of
 from tests.helpers.records import summary_of

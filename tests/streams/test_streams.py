@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from mpinodes.config.building import seen_losses
 from mpinodes.core.errors import BadInput
-from mpinodes.formats import Source
+from mpinodes.data import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.streams import digits as module

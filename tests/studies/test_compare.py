@@ -20,8 +20,8 @@ from scipy.stats import ttest_rel
 
 import mpinodes
 from mpinodes.core.errors import BadInput
-from mpinodes.results import spent
-from mpinodes.results.runs import CLAIMED, PROVEN
+from mpinodes.finished import joint_cost as spent
+from mpinodes.finished.runs import CLAIMED, PROVEN
 from mpinodes.studies import figures, tables, telling
 from mpinodes.studies.comparing import Comparison
 from mpinodes.studies.pools import OneByOne

@@ -20,7 +20,7 @@ from mpinodes import sweep
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
 from mpinodes.core.messages import HEADER
-from mpinodes.simulation.setup import set_up
+from mpinodes.running.setup import set_up
 from mpinodes.studies import slurm, sweeping
 from mpinodes.studies.pools import OneByOne, Processes
 from mpinodes.studies.study import Study

@@ -12,11 +12,11 @@ import pytest
 from matplotlib.figure import Figure
 
 import mpinodes
-from mpinodes.results import run_warnings
-from mpinodes.results.closing import combined
-from mpinodes.results.report import drawing
-from mpinodes.results.runs import found
-from mpinodes.results.summary import text as told
+from mpinodes.finished.runs import found
+from mpinodes.presentation import plots as drawing
+from mpinodes.presentation import run_warnings
+from mpinodes.presentation.terminal import text as told
+from mpinodes.running.closing import combined
 from mpinodes.studies import sweeping, telling
 from mpinodes.studies.figures import GUESS
 from mpinodes.studies.pools import OneByOne

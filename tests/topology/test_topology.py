@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
-from mpinodes.topology import base, drawn, facts, files, stored
+from mpinodes.topology import base, drawn, facts, stored
+from mpinodes.topology import graph_files as files
 from mpinodes.topology.b_connected import BConnected
 from mpinodes.topology.barabasi_albert import BarabasiAlbert
 from mpinodes.topology.complete import Complete

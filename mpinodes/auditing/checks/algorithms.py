@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mpinodes.auditing.checks.alone import elsewhere
-from mpinodes.auditing.checks.faults import Fault, Report
+from mpinodes.auditing.checks.failures import Fault, Report
+from mpinodes.auditing.checks.fresh_process import elsewhere
 from mpinodes.auditing.checks.limits import finite, over_mpi, without_noise
+from mpinodes.auditing.checks.profiler import watch
 from mpinodes.auditing.checks.purity import purity
 from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
 from mpinodes.auditing.checks.walks import Run, made
-from mpinodes.auditing.checks.watching import watch
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput

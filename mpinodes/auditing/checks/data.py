@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.checks.faults import Fault, Report, image, shown
+from mpinodes.auditing.checks.failures import Fault, Report, image, shown
 from mpinodes.config.compose import compose
 from mpinodes.core import Loss, SampleLoss
 from mpinodes.core.errors import BadInput

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.checks.faults import Fault, Report, image
+from mpinodes.auditing.checks.failures import Fault, Report, image
 from mpinodes.config import registry
-from mpinodes.config.constants import graph_facts
+from mpinodes.config.public_constants import graph_facts
 from mpinodes.core import Diverged, Topology
 from mpinodes.core.errors import BadInput
 from mpinodes.topology.facts import one_way_edge

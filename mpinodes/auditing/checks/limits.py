@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from mpinodes.auditing.checks.faults import Fault, Report
+from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.auditing.checks.walks import Run, Walk, made, release_of
 from mpinodes.config.building import rebuilt
 from mpinodes.core import Query
@@ -83,7 +83,7 @@ def over_mpi(run: Run, folder: Path, report: Report) -> Iterator[Fault]:
             f"mpirun would not run here ({said}): lockstep was compared with processes alone, not with MPI"
         )
         return
-    from mpinodes.results.reading import Reader
+    from mpinodes.runlog.reading import Reader
 
     with Reader(out) as record:
         frames = record.read("transcript").values

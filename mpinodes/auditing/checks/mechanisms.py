@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mpinodes.auditing.checks.faults import Fault, Report, image
+from mpinodes.auditing.checks.failures import Fault, Report, image
 from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.experiment import Tree
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.results.reading import read_all
+from mpinodes.runlog.reading import read_all
 
 D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
 LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
@@ -141,7 +141,7 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
 
 def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], metric: Any) -> dict[str, Any]:
     from mpinodes.metrics.built_in import BUILT_IN
-    from mpinodes.simulation import alone
+    from mpinodes.running import alone
 
     built_in = metric.name in {other.name for other in BUILT_IN}
     asked: Tree = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.checks.faults import Fault, attributes, image, shown
+from mpinodes.auditing.checks.failures import Fault, attributes, image, shown
 from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
 from mpinodes.core import Loss, Setup
 from mpinodes.losses.linear import Around, dense

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.changes import Change, changed
-from mpinodes.auditing.checks.faults import Fault
+from mpinodes.auditing.checks.failures import Fault
 from mpinodes.auditing.checks.walks import Run
 from mpinodes.core import Message, Solve, Vector
 

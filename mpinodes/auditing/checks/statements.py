@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from mpinodes.auditing.adjacent_replay import SLACK, Compared, compared
 from mpinodes.auditing.changes import ALL as EVERY
 from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
-from mpinodes.auditing.checks.faults import Fault, Report, shown
+from mpinodes.auditing.checks.failures import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
-from mpinodes.auditing.replay import SLACK, Compared, compared
 from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.auditing.checks.faults import image
+from mpinodes.auditing.checks.failures import image
 from mpinodes.config.building import build
 from mpinodes.core import Inbox, Loss, Message, Neighborhood, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.messages import HEADER
-from mpinodes.simulation.lockstep import simulate
-from mpinodes.simulation.step import Arrivals, Releaser
+from mpinodes.rounds.lockstep import simulate
+from mpinodes.rounds.step import Arrivals, Releaser
 
 
 class Run(NamedTuple):

@@ -1,0 +1,117 @@
+"""A check of one part, of whatever kind: which tests, what was found, in words."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms
+from mpinodes.auditing.checks import source_text as source
+from mpinodes.auditing.checks.failures import Fault, Report
+from mpinodes.config import registry
+from mpinodes.core.errors import BadInput
+
+Test = Callable[[Any, str, Path, int, Report], None]
+
+TESTS: dict[str, Test] = {
+    "algorithms": algorithms.check_algorithm,
+    "streams": data.check_stream,
+    "losses": data.check_loss,
+    "mechanisms": mechanisms.check_mechanism,
+    "mixing": graphs.check_mixing,
+    "topology": graphs.check_topology,
+    "metrics": mechanisms.check_metric,
+}
+
+
+class Result(NamedTuple):
+    """The outcome.
+
+    Attributes:
+        what: kind and name.
+        faults: what failed.
+        tested: by what was tested, how many times.
+        notes: what was left out, and why.
+        seconds: it took.
+    """
+
+    what: str
+    faults: list[Fault]
+    tested: dict[str, int]
+    notes: list[str]
+    seconds: float
+
+    def lines(self) -> list[str]:
+        """For the terminal."""
+        counts = ", ".join(f"{count} {what}" for what, count in self.tested.items() if what and count)
+        head = f"{self.what}: {len(self.faults) or 'no'} fault{'s' * (len(self.faults) != 1)} found"
+        left = [f"  left out: {note}" for note in self.notes]
+        return [
+            *(f"FAULT  {fault.line}" for fault in self.faults),
+            f"{head}; tested: {counts or 'nothing'}; {self.seconds:.1f} s",
+            *left,
+            *([] if self.faults else ["a check tests statements, it proves none"]),
+        ]
+
+
+def parts_called(word: str) -> list[tuple[registry.Kind, Any]]:
+    """The parts that a word means, each with its kind: one of a file, or all of a name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if word.endswith(".py"):
+        return [_in_file(str(Path(word).absolute()))]
+    found = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
+    if not found:
+        every = sorted({name for kind in registry.KINDS for name in registry.names(kind)})
+        raise BadInput(f"{word!r}: there is no such part; {registry.suggest(word, every)}, or name a Python file")
+    return found
+
+
+def _in_file(path: str) -> tuple[registry.Kind, Any]:
+    """The part of a file, of whichever kind it is."""
+    errors = []
+    for kind in registry.KINDS:
+        try:
+            return kind, registry.from_path(kind, path)
+        except BadInput as error:
+            errors.append(error)
+    raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
+
+
+def check(kind: registry.Kind, part: Any, seed: int) -> Result:
+    """All tests of a part."""
+    begun, report = time.perf_counter(), Report()
+    path = inspect.getsourcefile(part) or ""
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1), np.errstate(all="ignore"):
+        environment = dict(os.environ)
+        report.take("imports", source.read(Path(path), kind.package))
+        if kind is not registry.METRICS:
+            report.take("", source.frozen(part), 0)
+        try:
+            TESTS[kind.package](part, path, Path(folder), seed, report)
+        except BadInput:
+            raise
+        except Exception as error:
+            report.take("", [Fault(
+                "it fails where it is called by itself", f"{type(error).__name__}: {error}",
+                "a method must work on whatever it may be given",
+            )], 0)  # fmt: skip
+        if changed := sorted(
+            k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)
+        ):
+            report.take("", [Fault(
+                "the world outside is touched", f"the environment variable {changed[0]} was changed",
+                "files, environment, threads and the interpreter's own books are not an agent's",
+            )], 0)  # fmt: skip
+    name = f"{kind.section}: {part.__name__} of {Path(path).name}"
+    return Result(name, report.faults, report.tested, report.notes, time.perf_counter() - begun)

@@ -1,0 +1,180 @@
+"""Files of the user's that a run is made of: kept with it, and whether `mpinodes.check` has passed them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import os
+import shutil
+from contextlib import suppress
+from functools import lru_cache, partial
+from pathlib import Path
+
+from mpinodes.config import registry
+from mpinodes.config.noise_key import files_behind
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
+from mpinodes.core.parts import Setup
+from mpinodes.core.version import __version__
+from mpinodes.summary.combining import Json
+
+NOT_TESTED = "conditional on this file's own statements, not tested"
+TESTED = "conditional on statements tested at {}"
+SHORT = 12  # digits of a hash for people
+FOLDER = "sources"
+SECRET = 32  # bytes of the key that stamps of data are made with, half of them its name
+Stamp = tuple[int, int, str, str]  # of a file: its size, time, the name of a key, and its hash with that key
+
+
+def files(e: Experiment) -> list[tuple[str, Path]]:
+    """Every file of the user's that makes statements, by the key that names it; then metrics, which make none."""
+    parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
+    return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if word.endswith(".py"))]
+
+
+def keep(e: Experiment, directory: Path) -> None:
+    """Copy them into a run directory."""
+    for key, path in files(e):
+        (directory / FOLDER).mkdir(exist_ok=True)
+        shutil.copyfile(path, _copy_of(directory, key, path))
+
+
+def _copy_of(directory: Path, key: str, path: Path) -> Path:
+    return directory / FOLDER / f"{key.replace('.', '-')}-{path.name}"
+
+
+def data_files(setup: Setup) -> list[Path]:
+    """Return the files that data and graph are read from, in an order that does not depend on where they are."""
+    graph = setup.experiment.topology.get("file")
+    return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
+
+
+def stamps(setup: Setup) -> list[Stamp]:
+    """Return a stamp of each of the data files, for checkpoints: it tells a file that changed, to this user alone.
+
+    A plain hash of private data would tell anybody whether a sample is in them. The key of these hashes never enters a
+    run directory.
+    """
+    secret = _secret()
+    name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
+    stamps = []
+    for path in data_files(setup):
+        tag = ""
+        if key:
+            with path.open("rb") as file:
+                tag = hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
+        stamps.append((path.stat().st_size, path.stat().st_mtime_ns, name, tag))
+    return stamps
+
+
+def is_same(before: Stamp, now: Stamp) -> bool:
+    """Return whether a file is unchanged: by its keyed hash, or, without the key of then, by its size and time."""
+    return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
+
+
+def _secret() -> bytes:
+    """Return the key of this user's stamps, made when it is first needed; empty: it cannot be stored."""
+    place = _cache() / "stamp-key"
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.urandom(SECRET))
+    with suppress(OSError):
+        secret = place.read_bytes()
+        return secret if len(secret) == SECRET else b""
+    return b""
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpinodes"
+
+
+def changed_since(directory: Path, key: str, path: Path) -> bool:
+    """Whether a file is another one than was kept with a run."""
+    try:
+        return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
+    except OSError:
+        return True
+
+
+def checked(e: Experiment) -> list[Json] | None:
+    """Of every file that the proven numbers rest on: its hash, and whether it has passed; None: there is none."""
+    found = []
+    for key, path in files(e):
+        if key != "record.metrics":
+            digest = digest_of(path)
+            tested = stamp_of(path, digest).is_file() and not _untried(e, key)
+            found.append({"key": key, "path": str(path), "sha256": digest, "tested": tested})
+    return found or None
+
+
+def _untried(e: Experiment, key: str) -> list[str]:
+    """The settings of a file that no check tries other values of than the default, and that have another here."""
+    if key == "problem.path":  # of a loss the defaults alone are tried
+        loss = registry.from_path(registry.LOSSES, str(e.problem.path))
+        return [name for name, value in (e.problem.settings or {}).items() if value != getattr(loss, name, None)]
+    kinds = {kind.path_key: kind for kind in (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)}
+    if key not in kinds:
+        return []
+    sections = {"algorithm.path": e.algorithm, "data.path": e.data, "topology.path": e.topology}
+    part, section = registry.chosen(kinds[key], sections[key]), sections[key]
+    defaults = {field.name: field.default for field in dataclasses.fields(part)}
+    return [
+        name
+        for name, of in registry.settings(kinds[key], part).items()
+        if name in section
+        and section[name] != defaults[name]
+        and not isinstance(section[name], (int, float))
+        and not registry.options(of)
+    ]
+
+
+def condition(checked: list[Json] | None) -> str:
+    """What stands beside every proven number; empty: nothing is conditional.
+
+    Raises:
+        BadInput: a summary was changed by hand.
+    """
+    if not checked:
+        return ""
+    if not isinstance(checked, list) or not all(
+        isinstance(file, dict) and {"tested", "sha256"} <= file.keys() for file in checked
+    ):
+        raise BadInput("summary.json: what it says of files that were checked is not what a run writes")
+    if any(not file["tested"] for file in checked):
+        return NOT_TESTED
+    return TESTED.format(", ".join(str(file["sha256"])[:SHORT] for file in checked))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def stamp_of(path: Path, digest: str) -> Path:
+    """Return where it stands that a file has passed, with all behind it, under this version and this contract."""
+    facts = [digest, *map(digest_of, files_behind(path)), __version__, _contract()]
+    key = hmac.new(_secret(), " ".join(facts).encode(), "sha256").hexdigest()
+    return _cache() / "checked" / f"{key}.json"
+
+
+def stamp(path: Path, digest: str, tested: Json) -> None:
+    """Write down that a file has passed, as it was when the check began.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    place = stamp_of(path, digest)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    said = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
+    place.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+
+
+@lru_cache
+def _contract() -> str:
+    """Of the files that say what a part is, and of the tests."""
+    package = Path(__file__).parent.parent
+    read = [*sorted((package / "core").glob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in read)).hexdigest()

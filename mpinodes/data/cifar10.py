@@ -1,0 +1,55 @@
+"""CIFAR-10's binary version: records of one label byte, then 1,024 red, green and blue pixels each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.errors import BadInput
+from mpinodes.data.source import Source, content
+
+PIXELS = 3 * 32 * 32
+RECORD = 1 + PIXELS
+CLASSES = 10
+UPSTREAM = 10_000  # records of each upstream file
+
+
+def _records(path: Path) -> NDArray[np.uint8]:
+    data = content(path)
+    whole, rest = divmod(len(data), RECORD)
+    if rest:
+        raise BadInput(
+            f"{path}: record {whole + 1}, from byte {whole * RECORD} on, breaks off after {rest} of {RECORD} bytes"
+        )
+    records = np.frombuffer(data, np.uint8).reshape(whole, RECORD)
+    wrong = np.flatnonzero(records[:, 0] >= CLASSES)
+    if wrong.size:
+        first = int(wrong[0])
+        raise BadInput(
+            f"{path}: record {first + 1}, at byte {first * RECORD}: label {records[first, 0]}; CIFAR-10 has 0 to 9"
+        )
+    return records
+
+
+def read(files: Sequence[Path]) -> Source:
+    """Pixels over 255, red, green, blue, and the class of each image, file after file.
+
+    Raises:
+        BadInput: missing, empty, truncated or not CIFAR-10's; names file, record (counted from 1) and byte.
+    """
+    records = [_records(path) for path in files]
+    starts = np.cumsum([0, *map(len, records)])
+
+    def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        pixels = np.empty((len(rows), PIXELS))
+        file = np.searchsorted(starts, rows, side="right") - 1
+        for k in np.unique(file):
+            pixels[file == k] = records[k][rows[file == k] - starts[k], 1:]
+        pixels /= 255
+        return pixels
+
+    targets = np.concatenate([part[:, 0] for part in records]).astype(np.float64)
+    return Source(targets, PIXELS, features, UPSTREAM * len(files), tuple(files))

@@ -1,0 +1,56 @@
+"""MNIST's IDX files: big-endian header, then one byte per pixel or label."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.errors import BadInput
+from mpinodes.data.source import Source, content
+
+IMAGES, LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
+KINDS = {IMAGES: "images", LABELS: "labels"}
+UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
+
+
+def _records(path: Path, expected: int) -> NDArray[np.uint8]:
+    """The records of one file, (N, bytes of a record), where `wanted` is the magic number."""
+    data = content(path)
+    dimensions = expected & 0xFF
+    if len(data) < 4 + 4 * dimensions:
+        raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within the header of IDX {KINDS[expected]}")
+    magic, *shape = np.frombuffer(data, ">u4", 1 + dimensions).tolist()
+    if magic != expected:
+        kind = f"IDX {KINDS[magic]}" if magic in KINDS else "no IDX file"
+        raise BadInput(f"{path}: bytes 0 to 3 are 0x{magic:08x} ({kind}); IDX {KINDS[expected]} have 0x{expected:08x}")
+    start, count, size = 4 + 4 * dimensions, shape[0], prod(shape[1:])
+    if 0 in shape:
+        raise BadInput(f"{path}: empty: its header says {' x '.join(map(str, shape))}")
+    if len(data) < start + count * size:
+        record = (len(data) - start) // size + 1
+        raise BadInput(
+            f"{path}: truncated: ends at byte {len(data)}, within record {record} of {count} of {size} bytes each"
+        )
+    if len(data) > start + count * size:
+        raise BadInput(f"{path}: has bytes past its {count} records, from byte {start + count * size} on")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(count, size)
+
+
+def read(images: Path, labels: Path) -> Source:
+    """Pixels over 255, row by row, and the label of each image; plain or gzipped.
+
+    Raises:
+        BadInput: missing, empty, truncated, too long, not IDX, or the two do not belong together; names file and byte.
+    """
+    pixels, targets = _records(images, IMAGES), _records(labels, LABELS)
+    if len(pixels) != len(targets):
+        raise BadInput(f"{images} has {len(pixels)} images, but {labels} has {len(targets)} labels")
+
+    def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return pixels[rows] / 255
+
+    upstream = UPSTREAM.get(images.name.removesuffix(".gz"))
+    return Source(targets[:, 0].astype(np.float64), pixels.shape[1], features, upstream, (images, labels))

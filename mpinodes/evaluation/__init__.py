@@ -1,0 +1,1 @@
+"""Losses of decisions, comparators, regret, and the account of a run."""

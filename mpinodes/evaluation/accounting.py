@@ -1,0 +1,384 @@
+"""What a run cost in privacy, and how the local solves went on which that rests."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.config.compose import compose
+from mpinodes.core import RELEASED, Query, Setup
+from mpinodes.core.events import Events, Unread, stretches
+from mpinodes.core.experiment import Experiment
+from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
+from mpinodes.privacy.together import Together, cost_of, same_things
+from mpinodes.privacy.views import Relayed, Views, views_of
+from mpinodes.runlog.reading import Variable
+from mpinodes.runlog.record import Variables
+from mpinodes.summary.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
+
+Json = dict[str, Any]
+
+
+class Accounting:
+    """Takes the events of a run as they come; `close`, then ask."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._key = _key(setup)
+        self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
+        self._losses: PrivacyLosses
+        self._views: Views | None
+
+    def take(self, events: Events | Unread) -> None:
+        """The events of the next rounds, which stay as they are."""
+        self._accountant.compose(events)
+
+    def close(self, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
+        """Price it all, and tell of how many horizons; nothing is proven where public facts are read off the data."""
+        privacy = self._setup.experiment.privacy
+        found = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
+        if self._setup.stream.unproven_because or self._key == "unknown":
+            unproven = [[UNPROVEN] * len(at) for at in found.agents]
+            found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
+        self._losses = found
+        history, is_proven = self._accountant.history, not np.isnan(found.network[-1].epsilon)
+        relayed = Relayed.of(self._setup, history) if is_proven else None
+        self._too_many = relayed is not None and not relayed.is_small
+        small = relayed if relayed and relayed.is_small else None
+        self._views = views_of(self._setup, history[: small.start], small) if small else None
+        self._noise, self._solver = _Noise(), _Solver(self._setup.algorithm.solver_tolerance)
+        for first, events in stretches(history):
+            self._noise.take(events)
+            self._solver.take(events[1:] if first == 0 else events)
+
+    def publish(self, together: Together, mark: str) -> None:
+        """Add what the run cost to what it costs to publish all runs of its job.
+
+        Args:
+            together: the cost of the runs so far.
+            mark: `siblings.files_mark` of the run: files may be other ones in the next run of the job.
+        """
+        if np.isnan(self._losses.network[-1].epsilon):
+            together.take_unproven("nothing is proven of a run alone")
+            return
+        rounds = len(self._accountant.history)
+        try:
+            cost = cost_of(self._setup, self._accountant, rounds)
+        except ValueError as error:  # a stream of the user's that does not keep its contract
+            together.take_unproven(str(error))
+        else:
+            together.take(cost, (same_things(self._setup, job=None), mark))
+
+    def variables(self) -> Variables:
+        """Of record.h5."""
+        claimed, agents, network = self._losses
+        columns = {
+            "epsilon_claimed": (claimed, claimed.max(axis=1)),
+            "epsilon_proven_pure": (
+                np.array([[loss.pure for loss in at] for at in agents]), np.array([loss.pure for loss in network]),
+            ),
+            "epsilon_proven": (
+                np.array([[loss.epsilon for loss in at] for at in agents]),
+                np.array([loss.epsilon for loss in network]),
+            ),
+        }  # fmt: skip
+        found = {}
+        what = (
+            "ε that the paper claims",
+            "pure ε, as proven",
+            f"ε at δ = {self._setup.experiment.privacy.delta:g}, as proven",
+        )
+        for (name, (of_each, of_network)), label in zip(columns.items(), what, strict=True):
+            found[name] = Variable(("horizon", "agent"), of_each, f"{label}, of an agent's share")
+            found[f"{name}_network"] = Variable(("horizon",), of_network, f"{label}, of the network")
+        return {**found, **self._of_nodes()}
+
+    def _of_nodes(self) -> Variables:
+        """What each node learns of each agent, where that is known to be less than all links tell."""
+        if self._views is None:
+            return {}
+        seen, delta, pair = self._views, self._setup.experiment.privacy.delta, ("viewer", "agent")
+        return {
+            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}, at most"),
+            "epsilon_node_relayed": Variable(
+                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed, at most"
+            ),
+            "epsilon_before_relaying": Variable(
+                ("agent",), seen.epsilon_before(delta), f"ε on all links at δ = {delta:g}, before relaying"
+            ),
+            "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
+        }
+
+    def summary(self, sharing: list[str]) -> Json:
+        """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
+        (claimed, agents, network), e = self._losses, self._setup.experiment
+        solver = self._solver.summary() if self._setup.algorithm.solves else None
+        return {
+            "privacy": {
+                "delta": e.privacy.delta,
+                "adjacency": e.privacy.adjacency,
+                "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
+                "network": _loss(claimed[-1].max(), network[-1]),
+                "together": None,
+                "noise": self._noise.summary(self._setup),
+                "key": self._key,
+                "shares_noise_with": sharing,
+                "budget": _budget(e),
+                "samples": _samples(self._setup),
+                "public": self._setup.stream.public,
+                "unproven_because": _unproven_because(self._setup, solver, self._key),
+                "uses_ceiling": self._accountant.uses_ceiling,
+                "exact_minimizers": self._setup.algorithm.exact_minimizers,
+                "against_colluders": _against_colluders(self._setup, network[-1]),
+                "views": _of_views(self._views, e.privacy.delta),
+                "views_left_out": self._too_many,
+            },
+            "solver": solver,
+        }
+
+
+def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
+    """The paper's ε by round, for every agent or for each."""
+    algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
+    if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
+        return None
+    return lambda t: algorithm.claimed_epsilon(t, passes(t))
+
+
+def _loss(claimed: float, loss: PrivacyLoss) -> Json:
+    return {"claimed": _number(claimed), **proven(loss)}
+
+
+def proven(loss: PrivacyLoss) -> Json:
+    """As summary.json has it."""
+    return {
+        "proven_pure": _number(loss.pure),
+        "proven": _number(loss.epsilon),
+        "rule": loss.rule,
+    } | ({"delta_spent": loss.delta_spent} if loss.delta_spent else {})
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def together_section(together: Together, delta: float) -> Json:
+    """What it costs to publish all runs: `privacy.together`."""
+    network, agents = together.losses(delta)
+    return {
+        "runs": together.runs,
+        "by": together.by,
+        "network": proven(network),
+        "agents": [proven(loss) for loss in agents],
+        "unproven_because": together.unproven_because,
+    }
+
+
+class _Scales:
+    """Of some releases: the scales of their noise, and what they are for."""
+
+    def __init__(self) -> None:
+        self.number, self.release, self.l1, self.largest, self.least = 0, 0.0, 0.0, 0.0, math.inf
+
+    def take(self, scale: NDArray[np.float64], l1: NDArray[np.float64]) -> None:
+        """Some more: (m,) each."""
+        if not len(scale):
+            return
+        with np.errstate(divide="ignore", invalid="ignore"):
+            release = float(np.where(l1 == 0, 0.0, l1 / scale).max())
+        self.number += len(scale)
+        self.release, self.l1 = max(self.release, release), max(self.l1, float(l1.max()))
+        self.largest, self.least = max(self.largest, float(scale.max())), min(self.least, float(scale.min()))
+
+
+class _Noise:
+    """The scales used, and the one that would make the label true of every release."""
+
+    def __init__(self) -> None:
+        self._of_data, self._of_all, self._rounding = _Scales(), _Scales(), 0.0
+
+    def take(self, events: Events) -> None:
+        """The events of the next rounds."""
+        scale, l1, rounding = events.scale, events.l1, events.rounding_l1
+        data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
+        self._of_data.take(scale[data], l1[data])
+        self._of_all.take(scale.ravel(), l1.ravel())
+        each = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
+        self._rounding = max(self._rounding, float(each.max(initial=0.0)))
+
+    def summary(self, setup: Setup) -> Json | None:
+        """As summary.json has it."""
+        e = setup.experiment
+        if not e.private:
+            return None
+        of = self._of_data if self._of_data.number else self._of_all
+        needed = of.l1 / e.epsilon
+        return {
+            "mechanism": e.privacy.mechanism,
+            "backend": e.noise.backend,
+            "entropy": e.noise.entropy,
+            "key": e.noise.key,
+            "rounding": self._rounding,
+            "epsilon": e.epsilon,
+            "scale": of.largest,
+            "least_scale": of.least,
+            "calibrated_scale": None if math.isinf(needed) else needed,
+            "calibrated": e.privacy.scale == "calibrated",
+            "release": None if math.isinf(of.release) else of.release,
+            "remark": setup.stream.remark if _is_default(e) else "",
+        }
+
+
+def _is_default(experiment: Experiment) -> bool:
+    """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
+    default = compose({}, None).experiment
+    same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
+    same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
+    return msgspec.structs.replace(experiment, **same) == default
+
+
+def _of_views(seen: Views | None, delta: float) -> Json | None:
+    """The largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+    if seen is None:
+        return None
+    epsilon = seen.epsilon(delta)
+
+    def most(at: float) -> float | None:
+        return _number(epsilon[seen.distance == at].max())
+
+    hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
+    return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}
+
+
+def _budget(experiment: Experiment) -> Json | None:
+    """What the run was allowed to lose, and in which round each agent stopped to tell of its data."""
+    budget = experiment.privacy.budget
+    if budget is None:
+        return None
+    delta = experiment.privacy.budget_delta
+    return {
+        "epsilon": budget.epsilon,
+        "delta": delta,
+        "kept_by": budget.kept_by,
+        "covers": budget.covers,
+        "stops": list(budget.stops),
+    }
+
+
+def _samples(setup: Setup) -> int | None:
+    """How many samples, or agents, may be what differs; None: there is no end of them."""
+    if setup.experiment.privacy.adjacency == "one-agent":
+        return setup.topology.agents
+    shares = setup.stream.shares
+    if shares is None:
+        return None
+    return len(shares[0]) if setup.experiment.data["partition"] == "shared" else sum(map(len, shares))
+
+
+def _key(setup: Setup) -> str | None:
+    """Return what is known of the key of the noise: "secret", "rehearsal" or "unknown"; None: there is no noise.
+
+    A mechanism of the user's draws some noise under several keys, and once more under the first.
+    """
+    e, d = setup.experiment, setup.dimension
+    if not e.private:
+        return None
+    if not type(setup.mechanism).__module__.startswith("mpinodes.mechanisms."):
+        query, keys = Query(np.zeros(d), 1.0, 1.0, 1, RELEASED, 1.0), (*range(9), 0)
+        try:
+            for t, agent in itertools.product((1, 2, 3, e.rounds), (0, setup.topology.agents - 1)):
+                drawn = np.full((len(keys), d), np.nan)
+                for key, out in zip(keys, drawn, strict=True):
+                    setup.mechanism.release(query, t, Draws(bytes([key]) * 32, Purpose.NOISE, agent), out)
+                if (drawn == drawn[0]).all(axis=0).any() or (drawn[-1] != drawn[0]).any():
+                    return "unknown"
+        except Exception:  # whatever a file of the user's raises
+            return "unknown"
+    return "secret" if e.secret else "rehearsal"
+
+
+def _unproven_because(setup: Setup, solver: Json | None, key: str | None) -> str:
+    """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
+    reasons = [setup.stream.unproven_because]
+    if key == "unknown":
+        reasons.append("whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)")
+    if solver and math.isinf(setup.run.sample_sensitivity):
+        reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
+    elif solver and solver["unsolved"]:
+        reasons.append("a local solver ended short of its tolerance")
+    return "; ".join(filter(None, reasons))
+
+
+def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
+    """Whether what is proven is so against all other agents together; said of a class by itself alone."""
+    stated = vars(type(setup.algorithm)).get("against_colluders", False)
+    own = setup.experiment.data["partition"] != "shared"
+    return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
+
+
+class _Solver:
+    """How the agents' local solves went."""
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self._largest, self._unsolved, self._number, self._steps, self._most = 0.0, 0, 0, 0.0, 0.0
+
+    def take(self, events: Events) -> None:
+        """The events of the next rounds."""
+        residual, steps = events.residual, events.solver_steps
+        self._largest = float(np.maximum(self._largest, residual.max(initial=0.0)))  # nan where one is
+        self._unsolved += int((~(residual <= self._tolerance)).sum())
+        self._number, self._steps = self._number + steps.size, self._steps + float(steps.sum())
+        self._most = max(self._most, float(steps.max(initial=0)))
+
+    def summary(self) -> Json:
+        """As summary.json has it."""
+        return {
+            "tolerance": self._tolerance,
+            "largest_residual": self._largest,
+            "unsolved": self._unsolved,
+            "steps": self._steps / self._number if self._number else 0.0,
+            "most_steps": int(self._most),
+        }
+
+
+def worst_loss(found: Sequence[Json]) -> Json:
+    """A privacy loss of the repeats, each for itself: the worst proven, and the largest of the rest."""
+    proven = max(found, key=lambda loss: math.inf if loss["proven"] is None else loss["proven"])
+    spent = max(loss.get("delta_spent", 0.0) for loss in found)
+    return {
+        "claimed": largest([loss["claimed"] for loss in found]),
+        "proven_pure": worst([loss["proven_pure"] for loss in found]),
+        "proven": proven["proven"],
+        "rule": proven["rule"],
+    } | ({"delta_spent": spent} if spent else {})
+
+
+def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
+    return [worst_loss(of_agent) for of_agent in zip(*found, strict=True)]
+
+
+RULES: Rules = {
+    "privacy": {
+        "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
+        "unproven_because": first_words, "uses_ceiling": largest, "exact_minimizers": same, "against_colluders": least,
+        "key": same, "shares_noise_with": longest, "public": same, "views": same, "views_left_out": same,
+        "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
+        "together": same,  # of one run null: `repeats` says it of them all
+        "noise": {
+            "mechanism": same, "backend": same, "entropy": same, "key": same, "epsilon": same,
+            "calibrated": same, "remark": same,
+            "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,
+        },
+    },
+    "solver": {
+        "tolerance": same, "largest_residual": largest, "unsolved": total, "steps": mean, "most_steps": largest,
+    },
+}  # fmt: skip

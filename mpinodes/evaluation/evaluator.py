@@ -1,0 +1,222 @@
+"""What a run was worth: the losses of its decisions, evaluated once, and the metrics that are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core import Setup, Vector
+from mpinodes.core.experiment import log_spaced
+from mpinodes.core.parts import Judged, Metric, Stretch
+from mpinodes.evaluation.comparator import Comparator
+from mpinodes.evaluation.hindsight import Tell, best_fixed, best_of_rounds, left_out
+from mpinodes.evaluation.regret import make_meter
+from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.runlog.progress import write_stderr
+from mpinodes.runlog.reading import Variable
+from mpinodes.runlog.record import Variables
+from mpinodes.summary.combining import RULES, Rules, longest, mean, nested, same
+
+Json = dict[str, Any]
+
+
+class Evaluator:
+    """Takes the rounds of a run as they come; `close`, then ask."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._meter = make_meter(setup, log_spaced(setup.experiment.rounds))
+        self._metrics = [metric() for metric in setup.metrics]
+        self._last: dict[str, Vector] = {}
+        self._done = 0
+        self._judged: Judged
+        self._baselines: Json = {}
+        self._variables: Variables = {}
+
+    def take(self, estimates: Vector) -> Variables:
+        """What is told of the next rounds, given every agent's estimates: (r, agents, d)."""
+        found = self._meter.take(estimates)
+        numbers = np.arange(self._done + 1, self._done + 1 + len(estimates))
+        stretch = Stretch(
+            numbers, estimates, found.decisions, found.losses[:, 0], found.losses[:, 2:], found.training_loss
+        )
+        self._done += len(estimates)
+        told = {metric.name: metric.take(stretch) for metric in self._metrics}
+        variables = {
+            metric.name: _variable(metric, values, len(estimates))
+            for metric in self._metrics
+            if metric.dims[0] == "round" and (values := told[metric.name]) is not None
+        }
+        self._last |= {name: np.array(variable.values[-1]) for name, variable in variables.items()}
+        return variables
+
+    def recall(self, columns: Mapping[str, Vector]) -> None:
+        """Take the next rounds of which no estimates are known, but what was told of them: by name, (r, ...)."""
+        self._meter.recall(columns["loss"])
+        self._done += len(columns["loss"])
+        by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
+        self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
+
+    def state(self) -> Json:
+        """All that it needs to go on, and what metrics remember: plain data."""
+        metrics = {metric.name: vars(metric) for metric in self._metrics}
+        return {"meter": self._meter.state(), "last": self._last, "done": self._done, "metrics": metrics}
+
+    def restore(self, state: Json) -> None:
+        """Go on from there."""
+        self._meter.restore(state["meter"])
+        self._last, self._done = state["last"], state["done"]
+        for metric in self._metrics:
+            vars(metric).update(state["metrics"][metric.name])
+
+    @property
+    def judged(self) -> Judged:
+        """The run, once it is closed."""
+        return self._judged
+
+    def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
+        """No round will follow: judge the run at its horizons.
+
+        Args:
+            tell: is told how many comparators are found.
+            known: comparators by horizon, of another run on the same losses.
+        """
+        meter, feasible = self._meter, self._setup.feasible
+        meter.end()
+        self._left_out = left_out(self._setup, meter)
+        nothing = Comparator(np.full(self._setup.dimension, np.nan), np.nan, np.nan)
+        fixed = [nothing] * len(meter.horizons) if self._left_out else best_fixed(meter, feasible, tell, known or {})
+        dynamic = self._setup.experiment.record.dynamic_regret and not self._left_out
+        self._judged = judged = Judged(
+            horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
+            total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
+            accuracy=meter.accuracy, rmse=meter.rmse, least=np.array([c.value for c in fixed]),
+            best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
+            best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
+            losses=cast(Any, meter.everything.upto),
+        )  # fmt: skip
+        self._baselines = self._without_learning()
+        told = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
+        self._variables = {name: variable for name, variable in told if variable is not None}
+        self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
+
+    def _without_learning(self) -> Json:
+        """What is had for nothing: by naming the largest class or the mean target, and by staying at the start."""
+        meter, start = self._meter, self._judged.last[0]
+        accuracy, rmse = (
+            {name: float(found[0, 1].mean()) for name, found in sets.items()} for sets in (meter.accuracy, meter.rmse)
+        )
+        lost = float(meter.everything.upto(self._done).value(start)) / self._done
+        return {
+            "majority": meter.majorities() or None,
+            "mean_target": meter.means() or None,
+            "start": {"average_fitness": lost, "accuracy": accuracy or None, "rmse": rmse or None},
+        }
+
+    def variables(self) -> Variables:
+        """What is told by horizon."""
+        return self._variables
+
+    def summary(self) -> Json:
+        """The last value of every metric and what it comes to per round and over agents, and `metrics`: what is shown.
+
+        A metric that a run has no value of has null.
+        """
+        found: Json = {}
+        for metric in self._metrics:
+            if metric.summarized:
+                last = self._last.get(metric.name)
+                found |= _told(metric, None if last is None else last.tolist(), self._done)
+        extra = self._metrics[len(BUILT_IN) :]
+        shown = [
+            {
+                "variable": metric.name, "key": shown_key(metric), "label": label(metric), "unit": metric.unit,
+                "per_round": metric.per_round, "figure": metric in extra,
+            }
+            for metric in self._metrics
+            if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
+        ]  # fmt: skip
+        kind = self._meter.kind.__name__
+        no_mark = None if self._meter.predicts else f"{kind} predicts no target, as far as it says"
+        told = {
+            "comparator_left_out": self._left_out or None,
+            "accuracy_left_out": no_mark,
+            "baselines": self._baselines,
+            "metrics": shown,
+        }
+        return _without_empty(nested(found)) | told
+
+
+def rules(metrics: Sequence[type[Metric]]) -> Rules:
+    """How the keys of metrics combine over repeats."""
+    found = {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _told(metric, None, 1)}
+    of_sets = {"train": mean, "test": mean}
+    start = {"average_fitness": mean, "accuracy": of_sets, "rmse": of_sets}
+    baselines = {"majority": of_sets, "mean_target": of_sets, "start": start}
+    return nested(found) | {
+        "comparator_left_out": same,
+        "accuracy_left_out": same,
+        "baselines": baselines,
+        "metrics": longest,
+    }
+
+
+def key(metric: type[Metric] | Metric) -> str:
+    """Of a metric's last value in summary.json, dotted."""
+    return metric.key or metric.name
+
+
+def label(metric: type[Metric] | Metric) -> str:
+    """What people call it."""
+    return metric.label or metric.name.replace("_", " ")
+
+
+def shown_key(metric: type[Metric] | Metric) -> str:
+    """Of the value that people are shown: per round where it adds up, and the mean over agents."""
+    return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
+
+
+def _told(metric: Metric | type[Metric], last: Any, rounds: int) -> Json:
+    """A metric's dotted keys and values: of its last value, per round, over agents."""
+    found = {key(metric): last}
+    if metric.per_round:
+        each = None if last is None else (np.array(last) / rounds).tolist()
+        found[f"{key(metric)}_per_round"] = each
+    if "agent" in metric.dims:
+        found |= {f"{name}_mean": None if x is None else float(np.mean(x)) for name, x in found.items()}
+    return found
+
+
+def _without_empty(tree: Json) -> Json:
+    """Where all within a dictionary is null, it is null; else it has no null."""
+    filled = {name: inner for name, inner in tree.items() if not isinstance(inner, dict)}
+    for name, inner in tree.items():
+        if isinstance(inner, dict):
+            filled[name] = {k: v for k, v in inner.items() if v is not None} or None
+    return filled
+
+
+def _worth(metric: Metric, judged: Judged) -> Variable | None:
+    """Return what a metric has to say, if anything; a failure of a user's metric costs a run nothing else."""
+    try:
+        values = metric.judge(judged)
+        if values is None or np.isnan(values).all():
+            return None
+        return _variable(metric, values, len(judged.horizons))
+    except Exception as error:
+        if type(metric).__module__.startswith("mpinodes."):
+            raise
+        write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {type(error).__name__}: {error}\n")
+        return None
+
+
+def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:
+    values = np.asarray(found, dtype=float)
+    if values.ndim != len(metric.dims) or len(values) != length:
+        raise TypeError(
+            f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"
+        )
+    return Variable(metric.dims, values, metric.long_name or label(metric), metric.unit)

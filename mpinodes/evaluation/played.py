@@ -1,0 +1,56 @@
+"""What is lost at the points played, where agents play two in a round (`losses.two_point`): the mean of both losses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpinodes.core import Setup, Vector
+from mpinodes.evaluation.meter import Columns, Losses, Lost, Points
+from mpinodes.evaluation.totals import Total
+from mpinodes.losses.two_point import Directions
+
+
+class Played(Losses):
+    """Losses at two points around each decision and estimate, in the mean; at averages as they are.
+
+    Args:
+        losses: at any points.
+        setup: of the run.
+    """
+
+    def __init__(self, losses: Losses, setup: Setup) -> None:
+        self._losses, self.kind, self.is_dense = losses, losses.kind, losses.is_dense
+        self._directions = Directions(setup.experiment, setup.blocks, setup.dimension)
+        self._decomposable, self._regularizer = setup.algorithm.decomposable, setup.experiment.problem.regularizer
+
+    @property
+    def everything(self) -> Total:
+        """See `Losses`."""
+        return self._losses.everything
+
+    def columns(self, first: int, last: int) -> Columns:
+        """See `Losses`."""
+        return self._losses.columns(first, last)
+
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """See `Losses`; with what a regularizer comes to more there than in the middle of the two."""
+        apart = self._directions.offsets(first, len(points.decisions))
+        away = apart[..., columns]
+        own = away if self._decomposable else away.sum(axis=1, keepdims=True)
+        ahead, behind = (
+            self._losses.at(first, columns, points._replace(
+                decisions=points.decisions + sign * own, estimates=points.estimates + sign * away[points.judged],
+            ))
+            for sign in (1.0, -1.0)
+        )  # fmt: skip
+        owned = 0.5 * self._regularizer * np.vecdot(apart, apart)  # (r, n)
+        return Lost(
+            _mean(ahead.own, behind.own) + owned.sum(axis=1),
+            ahead.averaged,
+            _mean(ahead.everybodys, behind.everybodys) + points.decisions.shape[1] * owned[points.judged],
+            None if ahead.training is None or behind.training is None else _mean(ahead.training, behind.training),
+        )
+
+
+def _mean(one: Vector, other: Vector) -> Vector:
+    return np.asarray((one + other) / 2)

@@ -1,0 +1,175 @@
+"""What a run cost: regret, average fitness and consensus error, in one place, one formula each.
+
+Nondecomposable objectives: everybody sees f^t, agent i decides the block B_i. With y_i(t) agent i's full estimate, x(t)
+the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the mean of x(1), ..., x(t):
+
+    network regret R(T)          = Σ_t f^t(x(t))   − min_{v ∈ 𝒳} Σ_t f^t(v)
+    running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min
+    agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
+
+Decomposable objectives: agent i sees f_i^t and decides x_i(t). With x̃_i(t) the average of x_i(1), ..., x_i(t), each
+with weight 1 or, where the algorithm says so, with weight s for x_i(s):
+
+    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
+    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
+    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
+    optimality gap of agent j    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
+                                   offline only
+    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline only
+    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline only
+    training loss of round t     = the mean over agents of the mean of ℓ over an agent's own samples at x_i(t); only of
+                                   losses that stay the same
+
+And for both, with y_i(t) = x_i(t) in the second:
+
+    average fitness F(T)/T       = the first sum of network regret, / T
+    consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
+
+With K = `record.agent_regret_every` > 1, what sets a summand of agent regret apart from that of network regret is found
+in rounds 1, K + 1, 2K + 1, ... alone, and each of these stands for the K rounds from it on.
+
+Where agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the points between them, and the loss
+of a round is the mean of the losses at both; averages are those of the points between them.
+
+A nondecomposable decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full vector), nor
+need a point made of noisy messages, so a regret may be negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core import ALL, Features, Setup, Vector
+from mpinodes.core.messages import stack
+from mpinodes.evaluation.gathered import IN_CACHE, Gathered, blocks
+from mpinodes.evaluation.meter import Columns, Losses, Lost, Meter, Points
+from mpinodes.evaluation.played import Played
+from mpinodes.evaluation.samples import Samples
+from mpinodes.evaluation.totals import Total
+from mpinodes.losses.linear import LinearLoss
+
+
+class Changing(Losses):
+    """Losses that come anew in every round, with as many samples each time."""
+
+    def __init__(self, setup: Setup, owners: int) -> None:
+        self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
+        first = self._samples.first
+        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
+
+    @property
+    def everything(self) -> Total:
+        """See `Losses`."""
+        return self._samples.everything
+
+    def columns(self, first: int, last: int) -> Columns:
+        """See `Losses`: of sparse samples the columns that they have, or one where they have none.
+
+        Only a loss that is a function of a·x does not depend on the other coordinates of x.
+        """
+        features, *_ = self._samples.of(first, last)
+        loss = self._samples.first
+        if isinstance(features, np.ndarray) or not (isinstance(loss, LinearLoss) and loss.predicts):
+            return ALL
+        return np.unique(features.indices) if features.nnz else np.zeros(1, np.int64)
+
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """See `Losses`."""
+        samples, rounds = self._samples, len(points.decisions)
+        features, targets, divisor = samples.of(first, first + rounds - 1)
+        if not isinstance(columns, slice):
+            features = _renumbered(features, columns)
+        own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
+        lost = self._sums(features, targets.reshape(len(own), -1), divisor, own)
+        lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
+        if not len(points.estimates):
+            return Lost(lost[:, 0], lost[:, 1], np.empty(points.estimates.shape[:2]), None)
+        rows = np.arange(len(targets)).reshape(rounds, -1)[points.judged]
+        if rows.size < len(targets):
+            features = features[rows.ravel()]
+        everybodys = self._sums(
+            features, targets[rows], divisor[rows] if np.ndim(divisor) else divisor, points.estimates
+        )
+        return Lost(lost[:, 0], lost[:, 1], everybodys, None)
+
+    def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
+        """Of the samples of every group, over the divisor of all or of each, at its points: (g, p)."""
+        values = self._samples.first.values(features, targets, points)
+        if np.ndim(divisor):
+            return np.asarray((values / divisor.reshape(len(targets), 1, -1)).sum(axis=2))
+        return np.asarray(values.sum(axis=2) / divisor)
+
+
+class Constant(Losses):
+    """Losses that stay the same, over as many samples as each owner has."""
+
+    def __init__(self, setup: Setup, owners: int) -> None:
+        own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
+        self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
+        self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
+        self._decomposable = setup.algorithm.decomposable
+        self._everything = Gathered(
+            type(own[0]), stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own]),
+            samples=0, divisor=np.repeat(self._divisors, self._sizes), regularizer=owners * own[0].regularizer,
+        )  # fmt: skip
+        self._blocks = [_blocks(loss.features, loss.targets, 2 + setup.topology.agents) for loss in own]
+
+    @property
+    def everything(self) -> Gathered:
+        """See `Losses`."""
+        return self._everything
+
+    def columns(self, first: int, last: int) -> Columns:
+        """See `Losses`: all."""
+        return ALL
+
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """See `Losses`."""
+        rounds, owners, _ = points.decisions.shape
+        lost, training = np.zeros((2, rounds)), np.zeros(rounds)
+        everybodys = np.zeros(points.estimates.shape[:2])
+        others = np.delete(np.arange(rounds), points.judged)
+        for i in range(owners):
+            for some, estimates in ((points.judged, points.estimates), (others, points.estimates[:0, :0])):
+                own = np.stack([points.decisions[some, i], points.averages[some, i]], axis=1)
+                sums = self._sums(i, np.concatenate([own, estimates], axis=1) if estimates.size else own)
+                lost[:, some] += sums[:, :2].T / self._divisors[i]
+                training[some] += sums[:, 0] / (owners * self._sizes[i])
+                if estimates.size:
+                    everybodys += sums[:, 2:] / self._divisors[i]
+        return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
+
+    def _sums(self, owner: int, points: Vector) -> Vector:
+        """Σ ℓ of an owner's samples: (r, p, d) -> (r, p)."""
+        sums = np.zeros(points.shape[:2])
+        for features, targets in self._blocks[owner]:
+            at_once = max(1, IN_CACHE // (points.shape[1] * targets.size))
+            for start in range(0, len(points), at_once):
+                some = slice(start, start + at_once)
+                sums[some] += self._everything.kind.values(features, targets, points[some]).sum(axis=2)
+        return sums
+
+
+def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
+    """Samples in blocks, which do not depend on how many rounds come at once, with so many points in each."""
+    if not isinstance(features, np.ndarray):
+        return [(features, targets[None])]
+    # By columns: so the product with a few rows takes half as long.
+    return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
+
+
+def _renumbered(features: Features, columns: NDArray[np.int64]) -> Features:
+    """Sparse rows with these columns alone, which are all that they have."""
+    places = np.searchsorted(columns, features.indices)
+    return type(features)((features.data, places, features.indptr), shape=(features.shape[0], len(columns)))
+
+
+def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
+    """The meter for the algorithm's kind of objective."""
+    owners = setup.topology.agents if setup.algorithm.decomposable else 1
+    kind = Constant if setup.experiment.data.get("batch") == "all" else Changing
+    losses: Losses = kind(setup, owners)
+    return Meter(setup, horizons, Played(losses, setup) if setup.experiment.feedback.points else losses)

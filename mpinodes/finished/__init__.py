@@ -1,0 +1,1 @@
+"""Finished runs: one result, tables of many, and what they cost together."""

@@ -1,0 +1,347 @@
+"""Finished runs, published together: which are on the same data, which are one run, and what they cost in all."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from mpinodes.config import own_files as sources
+from mpinodes.config import registry
+from mpinodes.config.building import build
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
+from mpinodes.core.parts import Stream
+from mpinodes.evaluation.accounting import proven
+from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
+from mpinodes.presentation.privacy_words import number
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
+from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
+from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
+from mpinodes.runlog.layout_version import read_object, require_version
+from mpinodes.runlog.reading import Reader, events_in
+from mpinodes.summary.combining import Json
+
+FIXED_BEFOREHAND = (
+    "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
+    "needs more, fully adaptive composition, which is not done here."
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run, or one repeat of a job.
+
+    Attributes:
+        place: its directory.
+        job: the directory of all its repeats, as an absolute path.
+        experiment: every choice made.
+        summary: of the run.
+    """
+
+    place: Path
+    job: str
+    experiment: Experiment
+    summary: Json
+
+    @cached_property
+    def stream(self) -> type[Stream]:
+        """The class of its data."""
+        part: type[Stream] = registry.chosen(registry.STREAMS, self.experiment.data)
+        return part
+
+    @property
+    def unproven_because(self) -> str | None:
+        """Why nothing is proven of it, as far as it says; None: it is."""
+        privacy = self.summary["privacy"]
+        if not self.experiment.private:
+            return "its messages carry no noise"
+        if privacy["network"]["proven"] is not None:
+            return None
+        return privacy["unproven_because"] or "nothing is proven of it alone"
+
+    @property
+    def noise(self) -> Hashable:
+        """Runs with equal answers draw the same noise; None: nobody draws it again."""
+        e = self.experiment
+        if not e.reproducible or not e.private:
+            return None
+        file = self.place / "experiment.toml"
+        # Files of other contents have other noise, and the name leaves contents out.
+        return name if not (name := noise_of(file)) or e.noise.key is not None else (name, files_mark_of(file))
+
+    @cached_property
+    def cost(self) -> tuple[Hashable, Cost]:
+        """What its releases cost every sample, with `same_things`; or what they cost the worst.
+
+        Raises:
+            Unproven: neither can be found.
+        """
+        try:
+            return self._by_sample()
+        except (BadInput, OSError) as error:
+            return object(), self._by_summary(error)
+
+    def _by_sample(self) -> tuple[Hashable, Cost]:
+        setup = build(self.experiment)
+        if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
+            raise BadInput("a file of its data was written, moved or replaced since")
+        accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
+        accountant.compose(events_in(self.place, setup.layout))
+        cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
+        self._require_found(cost.loss(self.experiment.privacy.delta))
+        return same_things(setup, self.job), cost
+
+    def _require_found(self, found: PrivacyLoss) -> None:
+        """Refuse what does not come to what the run itself came to."""
+        recorded = self.summary["privacy"]["network"]
+        same = [(found.pure, recorded["proven_pure"])]
+        if found.rule == recorded["rule"] == "GDP":
+            same.append((found.epsilon, recorded["proven"]))
+        now, then = np.array(same, float).T  # None is nan
+        if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
+            raise BadInput("its data are not those that it was run on")
+
+    def _by_summary(self, error: Exception) -> Cost:
+        """By the numbers that it came to."""
+        privacy = self.summary["privacy"]
+        network, curve = privacy["network"], None
+        if network["proven_pure"] is not None and not network.get("delta_spent"):
+            pure = np.array([network["proven_pure"]])
+            rho, curve = pure_rho(pure), pure_rdp(pure)
+        elif network["rule"] == "GDP" and not network.get("delta_spent"):
+            pure, rho = np.full(1, np.inf), np.full(1, gdp_mu(network["proven"], privacy["delta"]) ** 2 / 2)
+            curve = rho[:, None] * ORDERS
+        if curve is None:
+            raise Unproven(
+                f"{self.place}: its samples cannot be read again ({error}), nor its curve be told from its ε"
+            )
+        return Cost(np.zeros(1, np.int64), pure, rho, lambda at: curve[at], gaussian=bool(np.isinf(pure[0])))
+
+
+class Unproven(Exception):
+    """Nothing is proven of the runs together; says why."""
+
+
+def read(places: Sequence[Path]) -> list[Finished]:
+    """The runs of some directories; those of a job that has repeats are its repeats.
+
+    Raises:
+        BadInput: a directory holds no finished run.
+    """
+    found: dict[Path, Finished] = {}
+    for place in places:
+        repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
+        _require_all(place, len(repeats))
+        for one in repeats or [place]:
+            found.setdefault(one.resolve(), _finished(one))
+    return list(found.values())
+
+
+def _require_all(place: Path, found: int) -> None:
+    """Refuse a job of which repeats are missing."""
+    summary = read_object(place / "summary.json") or {}  # one that is not there is refused, or a repeat, below
+    wanted = summary.get("repeats", 0)
+    if found < wanted:
+        raise BadInput(f"{place}: {found} of its {wanted} repeats are there; name those that are to count")
+
+
+def _finished(place: Path) -> Finished:
+    try:
+        summary = json.loads((place / "summary.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
+        ) from error
+    if not isinstance(summary, dict) or not isinstance(summary.get("privacy", {}), dict):
+        raise BadInput(f"{place}/summary.json: not that of a run")
+    require_version(summary.get("version"), str(place))
+    try:
+        with Reader(place) as record:
+            rounds = record.rounds
+    except OSError as error:
+        raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
+    if summary.get("partial"):
+        raise BadInput(
+            f"{place}: ended before its time: what it said after the last round of its record is not known; "
+            "go on with it (python -m mpinodes.run --resume), and count it then"
+        )
+    if "privacy" not in summary or rounds != summary.get("rounds"):
+        raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
+    try:
+        experiment = Experiment.read(place / "experiment.toml")
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
+    job = place.resolve()
+    return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
+
+
+def _settings(e: Experiment) -> str:
+    """All that can change what a run says."""
+    return replace(
+        e, name="any", record=Record(), deadline=Deadline(), checkpoint=Checkpoint(), output=None, report=True
+    ).toml()
+
+
+def _same_run(one: Finished, other: Finished) -> bool:
+    """Whether they are one run, done twice, to the same bits."""
+    mark = files_mark_of(one.place / "experiment.toml")
+    there = at_one_place(other.experiment, other.place / "experiment.toml", one.experiment, mark)
+    if _settings(one.experiment) != _settings(there):
+        return False
+    with Reader(one.place) as a, Reader(other.place) as b:
+        both = [name for name in a.names if name in b]
+        return "loss" in both and all(
+            np.array_equal(a.read(name).values, b.read(name).values, equal_nan=True) for name in both
+        )
+
+
+def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
+    """The runs, and those that are another one done again.
+
+    Raises:
+        Unproven: two that are not the same run share their noise.
+    """
+    kept: list[Finished] = []
+    again: list[Finished] = []
+    by_noise: dict[Hashable, Finished] = {}
+    for run in runs:
+        if run.noise == "" and len(runs) > 1:
+            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be another run's")
+        before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
+        if before is run:
+            kept.append(run)
+        elif _same_run(before, run):
+            again.append(run)
+        else:
+            raise Unproven(
+                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what "
+                "the other hides"
+            )
+    return kept, again
+
+
+def disjoint(one: Finished, other: Finished) -> bool:
+    """Whether no sample is in the data of both."""
+    a, b = one.experiment.data, other.experiment.data
+    if a.get("file") and a.get("file") == b.get("file"):
+        return False
+    if "identity" in a and "identity" in b:
+        return bool(a["identity"] != b["identity"])
+    if any("path" in data or "file" in data for data in (a, b)):
+        return False
+    if a["name"] != b["name"]:
+        return _ours(one) and _ours(other)
+    seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
+    return one.stream.drawn_from_seed is True and len(seeds) == 2
+
+
+def _ours(run: Finished) -> bool:
+    """Whether its data set is one that comes with mpinodes."""
+    return run.stream.__module__.startswith("mpinodes.")
+
+
+def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
+    """The runs in classes that have no sample in common; within one, some two may."""
+    classes: list[list[Finished]] = []
+    for run in runs:
+        near = [c for c in classes if not all(disjoint(run, one) for one in c)]
+        classes = [c for c in classes if c not in near] + [[one for c in near for one in c] + [run]]
+    return classes
+
+
+def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
+    """What runs on the same data lose together, and whether it is added up one by one.
+
+    Raises:
+        Unproven: nothing is proven.
+    """
+    for run in runs:
+        if because := run.unproven_because:
+            raise Unproven(f"{run.place}: {because}")
+    by_things: dict[Hashable, Cost] = {}
+    for run in runs:
+        try:
+            things, cost = run.cost
+        except ValueError as error:
+            raise Unproven(f"{run.place}: {error}") from error
+        by_things[things] = composed([by_things[things], cost]).settled() if things in by_things else cost
+        del run.__dict__["cost"]
+    if len(by_things) > 1 and (because := UNMAPPED[runs[0].experiment.privacy.adjacency]):
+        raise Unproven(because)
+    return whole(list(by_things.values())).loss(delta), len(by_things) == 1
+
+
+def text(runs: Sequence[Finished], delta: float | None) -> str:
+    """For the terminal.
+
+    Raises:
+        BadInput: the runs mean different things by privacy.
+    """
+    found, said, delta = in_all(runs, delta)
+    rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
+    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
+    width = max(28, *(len(who) for who, _ in rows))
+    lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
+    for who, p in rows:
+        rule = f"   by {p['rule']}" if p["rule"] != "unproven" else ""
+        lines.append(f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}{rule}")
+    remarks = " ".join([f"δ = {delta:g} of all together.", *said])
+    return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
+
+
+def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
+    """What all runs lose together, what is to be said of that in whole sentences, and its δ.
+
+    Raises:
+        BadInput: the runs mean different things by privacy.
+    """
+    delta = min(run.experiment.privacy.delta for run in runs) if delta is None else delta
+    adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
+    if len(adjacencies) > 1:
+        (a, first), (b, second) = list(adjacencies.items())[:2]
+        raise BadInput(
+            f"{first} has privacy.adjacency = {a}, and {second} {b}: an ε of one is none of the other; name "
+            "runs of one adjacency"
+        )
+    said = []
+    try:
+        kept, again = counted_once(runs)
+        if again:
+            named = ", ".join(str(run.place) for run in again)
+            said.append(f"Done again, to the same bits, and counted once: {named}.")
+        classes = on_the_same_data(kept)
+        losses = [lost(c, delta) for c in classes]
+        found = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
+        pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
+        found = found._replace(pure=pure)
+        said += _how(classes, [by for _, by in losses], next(iter(adjacencies)))
+    except Unproven as error:
+        found = UNPROVEN
+        said.append(f"Nothing is proven: {error}.")
+    if any(run.summary["privacy"].get("key") == "rehearsal" for run in runs):
+        said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
+    conditions = {sources.condition(run.summary.get("checked")) for run in runs} - {""}
+    said += [f"What is proven is {condition}." for condition in sorted(conditions)]
+    return found, [*said, FIXED_BEFOREHAND], delta
+
+
+def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adjacency: str) -> list[str]:
+    """How it was put together, in whole sentences."""
+    said = []
+    if len(classes) > 1:
+        said.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
+    if any(len(c) > 1 and by for c, by in zip(classes, one_by_one, strict=True)):
+        said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+    if not all(one_by_one):
+        said.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
+    if any("identity" not in run.experiment.data and "file" in run.experiment.data for c in classes for run in c):
+        said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
+    return said

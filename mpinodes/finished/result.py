@@ -1,0 +1,131 @@
+"""A finished run as a notebook has it: its summary, its record, its figures, its page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpinodes.core.errors import BadInput
+from mpinodes.presentation import terminal as words
+from mpinodes.summary.combining import Json
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+    from mpinodes.presentation.figure_data import Drawn
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What came of a run.
+
+    Attributes:
+        directory: where it is kept.
+    """
+
+    directory: Path
+
+    def __repr__(self) -> str:
+        """The summary, as a run prints it."""
+        return words.text(self.summary, self.directory)
+
+    @cached_property
+    def summary(self) -> Json:
+        """The content of summary.json."""
+        found: Json = json.loads((self.directory / "summary.json").read_text("utf-8"))
+        return found
+
+    @cached_property
+    def record(self) -> xarray.Dataset:
+        """The content of record.h5, in memory; of repeats, along `repeat`, which has their seeds."""
+        import mpinodes
+
+        return mpinodes.load(self.directory)
+
+    @property
+    def plot(self) -> Plots:
+        """Its figures: `plot.regret()`."""
+        return Plots(self)
+
+    def report(self) -> Path:
+        """Draw figures and page; returns the page's path, for a browser or IPython.display.IFrame.
+
+        Raises:
+            BadInput: the directory cannot be written.
+        """
+        from mpinodes.presentation.draw import draw
+
+        return draw(self.directory)
+
+
+@dataclass(frozen=True)
+class Plots:
+    """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
+
+    Every one of them raises BadInput where the run has not the numbers for it.
+    """
+
+    _result: Result
+
+    def regret(self) -> Figure:
+        """Regret per round of the network, of every agent, and of the running average."""
+        return self._drawn("regret")
+
+    def gap(self) -> Figure:
+        """Optimality gap of offline methods."""
+        return self._drawn("gap")
+
+    def error(self) -> Figure:
+        """Squared distance to the best fixed decision, of offline methods."""
+        return self._drawn("error")
+
+    def training(self) -> Figure:
+        """Training loss of every round, of losses that stay the same."""
+        return self._drawn("training")
+
+    def privacy(self) -> Figure:
+        """ε against rounds: claimed and proven."""
+        return self._drawn("privacy")
+
+    def views(self) -> Figure:
+        """What one node learns of another, where that is less than all links tell."""
+        return self._drawn("views")
+
+    def accuracy(self) -> Figure:
+        """Accuracy against rounds."""
+        return self._drawn("accuracy")
+
+    def rmse(self) -> Figure:
+        """Root mean squared error against rounds, where targets are real."""
+        return self._drawn("rmse")
+
+    def topology(self) -> Figure:
+        """The graph."""
+        return self._drawn("topology")
+
+    def _drawn(self, name: str) -> Figure:
+        from mpinodes.presentation import graph
+        from mpinodes.presentation import plots as drawing
+        from mpinodes.presentation import run_figures as figures
+        from mpinodes.presentation.draw import noise_free
+        from mpinodes.presentation.figure_data import Drawn
+
+        draw: Callable[[Drawn, Json], Figure | None] = getattr(graph if name == "topology" else figures, name)
+        with Drawn(self._result.directory) as data, drawing.style():
+            figure = draw(data, self._result.summary | {"noise_free": noise_free(self._result.directory)})
+        if figure is None:
+            raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
+        vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook without pyplot shows a figure by nothing else
+        return figure
+
+
+def _png(figure: Figure) -> bytes:
+    from mpinodes.presentation import plots as drawing
+
+    with drawing.style():
+        return drawing.image(figure, "png")

@@ -1,0 +1,111 @@
+"""Runs in directories beside this one that share its noise, and have other data: together they hide nothing."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from glob import iglob
+from hashlib import blake2b
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mpinodes.config.noise_key import DIGITS, LOCATIONS, files_behind, noise_name
+from mpinodes.core import Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
+
+HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
+FILES = "# files "  # the line below it, before `files_mark`
+
+
+def headed(setup: Setup) -> str:
+    """What is written to experiment.toml: it names the noise, if the seed gives it again, and the data's files."""
+    e = setup.experiment
+    mark, named = files_mark(setup), e.private and not e.secret
+    return (f"{HEAD}{noise_name(setup)}\n" if named else "") + (f"{FILES}{mark}\n" if mark else "") + e.toml()
+
+
+def noise_of(file: Path) -> str:
+    """What an experiment.toml names the noise of its run; empty: nothing."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            line = opened.readline(len(HEAD) + DIGITS + 1)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return line.strip().removeprefix(HEAD) if line.startswith(HEAD) else ""
+
+
+def sharing(setup: Setup, directory: Path) -> list[str]:
+    """The run directories beside this one's with the same noise on other data, by name.
+
+    Data are other where their settings differ, and may be where a file of theirs was written, moved or linked since.
+    Without `noise.key` the noise follows from the contents of such files, so that other files have other noise.
+    """
+    e = setup.experiment
+    if not e.private or e.secret:
+        return []
+    job = directory.parent if directory.name.startswith("repeat-") else directory
+    noise, found = noise_name(setup), set()
+    for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
+        for name in iglob(pattern, root_dir=job.parent):  # which bears directories that vanish meanwhile
+            file = job.parent / name
+            if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
+                found.add(file.parent.relative_to(job.parent).as_posix())
+    return sorted(found)
+
+
+def _is_on_other_data(file: Path, setup: Setup) -> bool:
+    own = setup.experiment
+    try:
+        one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text("utf-8")))
+        began = file.stat().st_mtime
+        differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+        differ -= {*setup.stream.lengthens}
+        if own.noise.key is None:
+            return bool(differ - {*LOCATIONS})
+        return bool(differ or any(_touched(path) > began for path in setup.stream.source_files))
+    except (BadInput, OSError, ValueError, KeyError):
+        return False
+
+
+def files_mark(setup: Setup) -> str:
+    """Return a mark that changes once a file of the data, or behind its code, was written, moved, linked or replaced.
+
+    The mark is a digest of inodes, sizes and times, and tells nothing of what is in the files. It is empty where no
+    file is read.
+    """
+    code = setup.experiment.data.get("path")
+    try:
+        files = [*setup.stream.source_files, *(files_behind(Path(code)) if code else [])]
+        stats = [stat for path in files for stat in (path.stat(), path.lstat())]
+    except (BadInput, OSError):  # a file was taken away just now: equal to no other mark
+        return os.urandom(8).hex()
+    facts = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+    return blake2b(repr(facts).encode(), digest_size=8).hexdigest() if facts else ""
+
+
+def files_mark_of(file: Path) -> str:
+    """Return the `files_mark` in an experiment.toml; empty: none is in it."""
+    with file.open(encoding="utf-8") as opened:
+        lines = [opened.readline(), opened.readline()]
+    return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
+
+
+def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
+    """Return a run's experiment with the paths of another's data files, if these are the same files, moved.
+
+    Args:
+        e: the experiment.
+        file: its experiment.toml.
+        other: the other experiment.
+        mark: the `files_mark` of the other.
+    """
+    same = LOCATIONS if mark and files_mark_of(file) == mark else ()
+    return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})
+
+
+def _touched(path: Path) -> float:
+    """When it was last written, renamed or linked, or what it links to was."""
+    found = path.stat(), path.lstat()
+    return max(time for of in found for time in (of.st_mtime, of.st_ctime))

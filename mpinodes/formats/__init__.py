@@ -1,5 +1,0 @@
-"""One module per file format of the papers' data sets: `read(path)` gives a `Source`."""
-
-from mpinodes.formats.source import Source
-
-__all__ = ["Source"]

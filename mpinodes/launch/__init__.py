@@ -1,0 +1,1 @@
+"""How processes start, listen to signals and stop."""

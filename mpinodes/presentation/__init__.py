@@ -1,0 +1,1 @@
+"""A run in words, figures and a page."""

@@ -1,0 +1,141 @@
+"""The warnings of a run: each has a short code, and this module is the only place that makes one.
+
+summary.json holds the warnings as `warnings`, an object of codes with a sentence each. A run that is alone prints the
+sentences. A study counts the codes, and its tables and figures show them. A warning that follows from the numbers of a
+summary is made in `of_numbers`. Any other warning is added where its cause is known:
+
+    run_warnings.add(summary, "code", "A sentence with what happened.")
+
+A new code needs a line in `MEANINGS`, and one in docs/studies.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import exp, inf, isfinite
+
+from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks
+from mpinodes.presentation.privacy_words import LARGE_DELTA
+from mpinodes.summary.combining import Json
+
+PRIVACY = {  # whose sentences stand in what a run says of privacy
+    "no-noise": "messages carry no noise: nothing is kept private",
+    "unproven": "nothing is proven of what the messages tell, or of what those of all repeats together tell",
+    "not-tested": "the proven ε rests on statements of a user's file that was not tested",
+    "epsilon-too-large": "the proven ε is so large that next to nothing is kept private",
+    "above-claim": "the proven ε is above what the paper claims",
+    "label-not-kept": "the noise is less than the nominal ε needs",
+    "delta-too-large": "δ is not well below one over the number of samples or agents",
+    "budget-spent": "agents stopped telling of their data because the privacy budget was spent",
+    "shared-noise": "another run has the same noise on other data: together they hide nothing",
+    "noise-key": "all runs of one seed with this noise.key share their noise: together they hide nothing",
+    "floating-point-noise": "noise of a secret key is drawn in floating point: its low bits tell more than is proven",
+}
+MEANINGS = PRIVACY | {
+    "partial": "the run ended before its time",
+    "diverged": "the loss is not finite: the run diverged",
+    "no-better-than-guessing": "the accuracy is no higher than that of always naming the largest class",
+    "no-better-than-mean-target": "the error is no lower than that of always naming the mean target",
+    "accuracy-below-start": "the start has a higher accuracy",
+    "error-above-start": "the start has a lower error",
+    "loss-above-start": "staying at the start has a lower loss or optimality gap",
+    "unsolved": "local solves ended short of their tolerance",
+}
+
+
+def add(summary: Json, code: str, sentence: str = "") -> None:
+    """Add a warning to the summary of a run; without a sentence it has the meaning of its code.
+
+    Raises:
+        KeyError: `MEANINGS` has no such code.
+    """
+    meaning = MEANINGS[code]
+    warnings = summary["warnings"] = summary.get("warnings") or {}
+    warnings[code] = sentence or f"{meaning[0].upper()}{meaning[1:]}."
+
+
+def of(summary: Json) -> Json:
+    """Return the sentences of a run's warnings by code; those of an older run follow from its numbers."""
+    return summary["warnings"] if isinstance(summary.get("warnings"), dict) else of_numbers(summary)
+
+
+def sentences(summary: Json) -> list[str]:
+    """Return the sentences of a run's warnings but those of privacy."""
+    return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
+
+
+def of_some(warnings: Sequence[Json | None]) -> Json:
+    """Combine the warnings of repeats; `of_numbers` then has better sentences for those that hold for all together."""
+    return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for of_repeat in warnings for code in of_repeat or {}}
+
+
+def counted(of_runs: Sequence[Json]) -> dict[str, str]:
+    """Return by code, the most frequent first, how many runs have the warning and what the code means."""
+    numbers, runs = Counter(code for codes in of_runs for code in codes).most_common(), len(of_runs)
+    return {code: f"{code}: {number} of {runs} runs: {MEANINGS.get(code, code)}" for code, number in numbers}
+
+
+def of_numbers(s: Json) -> Json:
+    """Return the warnings that follow from the numbers of a summary: sentences by code."""
+    made: Json = {}
+    for code, sentence in (*_of_worth(s), *_of_privacy(s["privacy"], s.get("checked") or [])):
+        add(made, code, sentence)
+    return dict(made.get("warnings", {}))
+
+
+def _of_worth(s: Json) -> Iterator[tuple[str, str]]:
+    """Look at the rounds, and compare accuracy, error and loss with what is had without learning."""
+    fitness, unsolved = s.get("average_fitness", 0.0), (s.get("solver") or {}).get("unsolved")
+    if s.get("partial"):
+        yield "partial", f"The run ended before its time: {s['rounds']} of {s['rounds_asked']} rounds are recorded."
+    if fitness is None or not isfinite(fitness):
+        yield "diverged", ""
+    if unsolved:
+        yield "unsolved", f"{unsolved} local solves ended short of their tolerance."
+    baselines = s.get("baselines")
+    if not baselines:  # a partial or an older run
+        return
+    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), baselines["start"]
+    majority, mean = (baselines["majority"] or {}).get(which), (baselines.get("mean_target") or {}).get(on)
+    first, off = (start["accuracy"] or {}).get(which), (start.get("rmse") or {}).get(on)
+    lost, losses = fitness, "{:.4g} lost per round, against {:.4g} by staying"
+    stayed = start["average_fitness"]
+    if s.get("judged") and s["comparator"]:
+        best, owners = s["comparator"]["value"], s["agents"] if s["decomposable"] else 1
+        lost, losses = s.get("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
+        stayed = None if stayed is None or best is None else (stayed - best / s["rounds"]) / owners
+    shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
+    errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
+    for code, than, sentence, high, low in (  # there is a warning where `high` is higher than `low`
+        ("no-better-than-guessing", "always naming the largest class", shares, majority, share),
+        ("accuracy-below-start", "doing nothing", f"{shares} at the start", first, share),
+        ("no-better-than-mean-target", "always naming the mean target", errors, error, mean),
+        ("error-above-start", "doing nothing", errors, error, off),
+        ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
+    ):
+        if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
+            yield code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}."
+
+
+def _of_privacy(privacy: Json, checked: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Look at what is proven, and at the noise."""
+    noise, together = privacy["noise"], privacy.get("together") or privacy
+    if noise is None:
+        yield "no-noise", ""
+        return
+    proven, claimed, release = privacy["network"]["proven"], privacy["network"]["claimed"], noise["release"]
+    label = noise["epsilon"] if noise["mechanism"] != "gaussian" else inf  # a Gaussian release has no pure ε
+    holds = {
+        "unproven": privacy["unproven_because"] or None in (proven, together["network"]["proven"]),
+        "not-tested": any(not file["tested"] for file in checked),
+        "epsilon-too-large": proven is not None and exp(min(proven, 700)) >= LARGEST_ODDS,
+        "above-claim": proven is not None and claimed is not None and proven > 1.01 * claimed,
+        "label-not-kept": label < inf and (release is None or release > label * (1 + 1e-9)),
+        "delta-too-large": privacy["delta"] * (privacy["samples"] or 0) > LARGE_DELTA,
+        "budget-spent": any((privacy["budget"] or {}).get("stops") or []),
+        "shared-noise": privacy["shares_noise_with"],
+        "noise-key": noise.get("key") is not None,
+        "floating-point-noise": noise.get("backend") == "numpy" and privacy["key"] == "secret",
+    }
+    yield from ((code, "") for code, there in holds.items() if there)

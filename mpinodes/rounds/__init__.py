@@ -1,0 +1,1 @@
+"""The rounds: a step, run in one process or exchanged over MPI."""

@@ -1,0 +1,83 @@
+"""All agents in one process, round by round, by the same step: what the MPI run must equal bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Setup
+from mpinodes.rounds.plan import Plan
+from mpinodes.rounds.step import Arrivals, State, Step, keep
+from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
+
+
+def simulate(setup: Setup) -> Iterator[Vector]:
+    """Rows of all agents, chunk by chunk: arrays (agents, rounds, row), each valid until the next one."""
+    return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
+
+
+def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: Sequence[Kept] = ()) -> Iterator[Chunk]:
+    """The rounds of all agents.
+
+    Args:
+        setup: of the run.
+        plan: where rounds are cut.
+        keepers: of what agents need to go on; none where nothing is kept.
+        kept: what they go on from; nothing: they begin.
+    """
+    n = setup.topology.agents
+    rows = np.empty((n, plan.longest, setup.layout.width))
+    # Two sets of frames take turns, as over a network: what was heard stays while its sender speaks again. Where it
+    # may come late, so many more are under way.
+    turns = 2 + (setup.links.most_late if setup.links else 0)
+    frames = [{i: np.zeros(setup.frame_width) for i in range(n)} for _ in range(turns)]
+
+    @lru_cache(maxsize=4096)
+    def arrived(agent: int, senders: tuple[int, ...], turn: int) -> Arrivals:
+        return Arrivals.of(setup, agent, senders, frames[turn])
+
+    def said(agent: int, t: int) -> Vector:
+        return frames[t % turns][agent]
+
+    def heard(states: list[State], turn: int) -> list[Any]:
+        if setup.links:
+            return [Arrivals.of_round(setup, s.here, said) for s in states]
+        return [arrived(i, s.here.senders, turn) for i, s in enumerate(states)]
+
+    steps = [Step(setup, i) for i in range(n)]
+    states = [step.start() for step in steps]
+    arrivals: list[Any] = [None] * n
+    before = Order(kept[0]["round"] if kept else 0)
+    if kept:
+        states, turn = [of["state"] for of in kept], before.end % turns
+        for i, of in enumerate(kept):
+            own = of["frames"][i]
+            for place, frame in enumerate(own) if setup.links else [(turn, own)]:
+                frames[place][i][:] = frame
+        arrivals = heard(states, turn)
+    while order := plan.next():
+        for t in range(before.end + 1, order.end + 1):
+            place, turn = t - 1 - before.end, t % turns
+            states = [step(states[i], arrivals[i], frames[turn][i], rows[i, place]) for i, step in enumerate(steps)]
+            if states[0].left:
+                if place:
+                    yield Chunk(rows[:, :place])
+                return
+            arrivals = heard(states, turn)
+            if steps[0].plays:
+                for i, step in enumerate(steps):
+                    step.play(states[i], arrivals[i], rows[i, place])
+        plan.came()
+        if order.keeps:
+            under_way = {i: np.array([turn[i] for turn in frames]) for i in range(n)} if setup.links else None
+            for i, keeper in enumerate(keepers):
+                keeper.forget_before(order.forget)
+                keep(keeper, order.end, states[i], under_way or arrivals[i].by_sender, order.stops)
+        yield Chunk(rows[:, : order.end - before.end], order)
+        if order.keeps:
+            plan.is_whole(order.end)
+        before = order

@@ -1,0 +1,1 @@
+"""A run from words to its summary."""

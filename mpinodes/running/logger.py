@@ -1,0 +1,205 @@
+"""The logger: hands the agents' rows, as they come, to record, evaluator and accounting, and at the end sums up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes.bounds import bounds
+from mpinodes.config import own_files as sources
+from mpinodes.config.noise_key import noise_name
+from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.evaluation import theorems
+from mpinodes.evaluation.accounting import Accounting
+from mpinodes.evaluation.evaluator import Evaluator
+from mpinodes.finished.siblings import headed, sharing
+from mpinodes.losses.two_point import Directions
+from mpinodes.runlog import journal
+from mpinodes.runlog.checkpoints import LOGGER, Chunk, Keeper, Order
+from mpinodes.runlog.progress import Progress
+from mpinodes.runlog.reading import Reader, Variable, events_in
+from mpinodes.runlog.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
+from mpinodes.running import closing
+from mpinodes.summary.combining import Json
+from mpinodes.summary.timing import Stopwatch
+
+
+class Logger:
+    """Follows one run; `take` every chunk of rows, then `finish`.
+
+    Args:
+        setup: of the run.
+        directory: where it is recorded.
+        mpi: the library's name.
+        watch: of the command.
+        kept: what a logger before has kept, to go on from; None: the run begins.
+
+    Attributes:
+        accounting: what the run cost in privacy.
+    """
+
+    def __init__(
+        self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch, kept: Mapping[str, Any] | None = None
+    ) -> None:
+        self._setup, self._directory, self._watch = setup, directory, watch
+        e = setup.experiment
+        self._keeper, self._journal = Keeper(directory, LOGGER, noise_name(setup)), journal.Journal(directory)
+        self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
+        self._versions = versions(mpi)
+        self._sharing = sharing(setup, directory)
+        self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
+        self._done, self._fitness, self._seconds = 0, 0.0, 0.0
+        self._experiment = e.toml()
+        attributes = {"experiment": self._experiment, "versions": self._versions, "topology": _drawing(setup)}
+        path = directory / "record.h5"
+        if kept is None:
+            write_text(directory / "experiment.toml", headed(setup))
+            self._record = Record(path, setup.topology.agents, setup.dimension, attributes, e.rounds)
+        else:
+            self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
+            self._evaluator.restore(kept["evaluator"])
+            self._record = self._reopened(path, attributes)
+            self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
+            _rewrite(directory / "experiment.toml", headed(setup))
+            (directory / "summary.json").unlink(missing_ok=True)  # of a run that is to be longer
+        self._keeper.forget_after(self._done)
+        self._progress = Progress(directory, e.name, e.rounds, self._done)
+
+    def _reopened(self, path: Path, attributes: dict[str, Any]) -> Record:
+        """The record as it was after the rounds done, some of which may stand beside it."""
+        with Reader(self._directory) as old:
+            recorded = min(old.rounds, self._done)
+        rest = list(journal.entries(self._directory, recorded, self._done))
+        record = Record.reopen(path, recorded, attributes, self._setup.experiment.rounds)
+        for variables in rest:
+            record.append(variables)
+        record.write()
+        return record
+
+    def follow(self, chunks: Iterable[Chunk]) -> int | None:
+        """Take all chunks, to the last, and keep what is needed to go on where that is wanted.
+
+        Returns:
+            The round after which the run was stopped; None: it was not.
+        """
+        self._watch.lap("start_up")
+        begun, before, order = time.perf_counter(), self._seconds, None
+        try:
+            for rows, order in chunks:
+                self.take(rows)
+                self._seconds = before + time.perf_counter() - begun
+                if order and order.keeps:
+                    self._keep(order)
+        finally:
+            self._record.write()
+            self._watch.lap("rounds")
+            self._progress.close()
+        return self._done if order and order.stops else None
+
+    def _keep(self, order: Order) -> None:
+        """What this one needs to go on after the rounds done: they have to be in the record, or written beside it."""
+        if order.stops:
+            self._record.write()
+            self._record.sync()
+        self._journal.write(self._record)
+        self._keeper.forget_before(order.forget)
+        state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
+        state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
+        state |= {"sums": dict(self._record.sums)}
+        self._keeper.save(self._done, state, order.stops)
+
+    @cached_property
+    def _files(self) -> list[sources.Stamp]:
+        """What data and graph are read from, which is to be the same when the run goes on."""
+        return sources.stamps(self._setup)
+
+    def take(self, rows: Vector) -> None:
+        """Take the next rounds of every agent: (agents, rounds, row)."""
+        estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
+        self._refuse_divergence(estimates)
+        require_there(self._directory)
+        told = self._evaluator.take(estimates)
+        columns = events.columns().items()
+        messages = {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in columns}
+        self._record.append({**told, **messages, **self._on_request(estimates, frames)})
+        self._done += len(estimates)
+        self._fitness += float(told["loss"].values.sum())
+        self._progress.show(self._done, self._fitness / self._done)
+
+    def _refuse_divergence(self, estimates: Vector) -> None:
+        bad = ~np.isfinite(estimates).all(axis=2)
+        if bad.any():
+            round, agent = np.argwhere(bad)[0].tolist()
+            raise Diverged(
+                f"the estimate of agent {agent} is not finite in round {self._done + round + 1}: the run diverges; "
+                "smaller steps or noise, or a bounded problem.set"
+            )
+
+    def _on_request(self, estimates: Vector, frames: Vector) -> Variables:
+        """What is recorded only where it is asked for."""
+        record, found = self._setup.experiment.record, {}
+        if record.decisions:
+            axes = ("round", "agent", "coordinate")
+            found["decision"] = Variable(axes, estimates)
+            if self._directions:
+                found["offset"] = Variable(axes, self._directions.offsets(self._done + 1, len(estimates)))
+        if record.transcript:
+            graph = self._setup.reached
+            by_round = range(self._done + 1, self._done + len(frames) + 1)
+            axes = ("round", "agent", "neighbor")
+            found["transcript"] = Variable(("round", "agent", "word"), frames)
+            found["receiver"] = Variable(axes, np.array([graph.sends(t) for t in by_round], float))
+            if links := self._setup.links:
+                found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
+        return found
+
+    def finish(self, beside: Callable[[], None]) -> Json:
+        """Complete record, summary and report; returns the summary.
+
+        Args:
+            beside: makes what the report shows beside the run.
+        """
+        self._evaluator.close(partial(self._progress.finishing, "comparators"))
+        self._watch.lap("comparator")
+        judged, told = self._evaluator.judged, self._evaluator.variables()
+        # Not kept meanwhile, and read again some rounds at a time: they are 152 bytes an agent and round.
+        self.accounting.take(events_in(self._directory, self._setup.layout))
+        self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
+        self._watch.lap("accounting")
+        proven = bounds(self._setup, judged.horizons, judged.best)
+        self._watch.lap("bounds")
+        self._record.finish(judged.horizons, {**told, **self.accounting.variables(), **theorems.variables(proven)})
+        summary = {
+            **closing.facts(self._setup, self._done, self._seconds, self._versions),
+            **self._evaluator.summary(),
+            "bounds": theorems.section(proven, told),
+            **self.accounting.summary(self._sharing),
+        }
+        closing.conclude(self._setup.experiment, self._directory, summary, self._watch, beside)
+        return summary
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Write what may have changed, and leave the time at which the run began."""
+    if path.read_text("utf-8") != text:
+        began = path.stat().st_mtime
+        write_text(path, text)
+        os.utime(path, (began, began))
+
+
+def _drawing(setup: Setup) -> Json:
+    """As much of the topology as a picture needs."""
+    graph = setup.topology
+    rounds = min(graph.period or setup.experiment.rounds, DRAWN_ROUNDS)
+    return {
+        "title": graph.title,
+        "agents": graph.agents,
+        "period": graph.period,
+        "rounds": [sorted(graph.edges(t)) for t in range(1, rounds + 1)],
+    }

@@ -1,0 +1,93 @@
+"""The summary of a run that was ended before its time: of the rounds that its record holds, as far as these tell.
+
+Of decisions that were not recorded nothing is known but what the network lost by them: regret of the network, then,
+and what the run cost in privacy, which follows from its messages; no accuracy, nor what an agent's regret was.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes.bounds import bounds
+from mpinodes.core import Setup
+from mpinodes.core.errors import BadInput
+from mpinodes.evaluation import theorems
+from mpinodes.evaluation.accounting import Accounting
+from mpinodes.evaluation.evaluator import Evaluator
+from mpinodes.finished.siblings import sharing
+from mpinodes.runlog.reading import Reader, events_in
+from mpinodes.runlog.record import Record
+from mpinodes.running import closing
+from mpinodes.summary.timing import Stopwatch
+
+Json = dict[str, Any]
+
+ROUNDS_AT_ONCE = 1000
+
+
+def sum_up(setup: Setup, run: Path) -> Json:
+    """Write summary and report of the rounds that the record of a run holds, and returns the summary.
+
+    Raises:
+        BadInput: it holds none, or cannot be read.
+    """
+    watch = Stopwatch()
+    try:
+        with Reader(run) as record:
+            attributes, rounds = {k: v for k, v in record.attrs.items() if isinstance(v, str)}, record.rounds
+            evaluator = _recalled(setup, record, rounds)
+        events = events_in(run, setup.layout) if rounds else None
+    except OSError as error:
+        raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
+    if events is None:
+        raise BadInput(
+            f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
+            f"python -m mpinodes.run --resume {run}"
+        )
+    evaluator.close(_silent)
+    judged, told = evaluator.judged, evaluator.variables()
+    accounting = Accounting(setup)
+    accounting.take(events)
+    accounting.close(judged.horizons, _silent)
+    proven = bounds(setup, judged.horizons, judged.best)
+    variables = {**told, **accounting.variables(), **theorems.variables(proven)}
+    Record.reopen(run / "record.h5", rounds, attributes).finish(judged.horizons, variables)
+    summary = {
+        **closing.facts(setup, rounds, _seconds(run, rounds), json.loads(attributes["versions"])),
+        **evaluator.summary(),
+        "bounds": theorems.section(proven, told),
+        **accounting.summary(sharing(setup, run)),
+        "partial": True,
+    }
+    summary["privacy"]["recorded"] = rounds
+    closing.conclude(setup.experiment, run, summary, watch, lambda: None)
+    return summary
+
+
+def _silent(done: int, of: int) -> None:
+    pass
+
+
+def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:
+    """What is known of the rounds."""
+    evaluator = Evaluator(setup)
+    for first in range(0, rounds, ROUNDS_AT_ONCE):
+        some = slice(first, first + ROUNDS_AT_ONCE)
+        if "decision" in record:
+            evaluator.take(record.read("decision", some).values)
+        else:
+            evaluator.recall({name: record.read(name, some).values for name in record.by_round})
+    return evaluator
+
+
+def _seconds(run: Path, rounds: int) -> float:
+    """That they took, by what was shown of them; nan where nothing was."""
+    try:
+        last = (run / "progress.jsonl").read_text("utf-8").splitlines()[-1]
+        return rounds / float(json.loads(last)["rounds_per_second"])
+    except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
+        return float(np.nan)

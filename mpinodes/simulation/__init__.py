@@ -1,1 +1,0 @@
-"""The rounds: one step of an agent, over MPI or in lockstep."""

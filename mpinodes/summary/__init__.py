@@ -1,0 +1,1 @@
+"""What summary.json holds, and how repeats combine."""

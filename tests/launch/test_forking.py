@@ -1,0 +1,264 @@
+"""Ranks that take turns as forks of one process: what mpirun sees, and who is left when one of them dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpinodes.launch.launching import mpirun
+from tests.helpers.running import LIMIT, command
+
+RANKS = 5  # on one core
+WORDS = ["algorithm.name=dola", "topology.name=ring", "data.name=unit-ball", "report=false"]
+ENDLESS = ["rounds=1000000", "data.epochs=1000"]
+
+VERSION = subprocess.run([*mpirun(), "--version"], capture_output=True, text=True, check=False).stdout
+PIN = "import os, sys; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); os.execvp(sys.argv[1], sys.argv[1:])"
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or "hydra" not in VERSION.lower(),
+    reason="only MPICH's mpirun on Linux starts each rank in a session of its own",
+)
+
+
+def on_one_core(*words: str, by: tuple[str, ...] = ("-m", "mpinodes.run")) -> list[str]:
+    """A command of the ranks, that they find one core for."""
+    return [sys.executable, "-c", PIN, *mpirun(), "-n", str(RANKS), sys.executable, *by, *words]
+
+
+def parents() -> dict[int, int]:
+    """Of every process there is, by its number."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return found
+
+
+def below(top: int) -> dict[int, int]:
+    """The parents of all processes that come from one."""
+    everyone, found, new = parents(), {}, {top}
+    while new:
+        children = {child: parent for child, parent in everyone.items() if parent in new}
+        found |= children
+        new = set(children)
+    return found
+
+
+def until(is_so, what: str) -> None:
+    """Wait for something."""
+    end = time.monotonic() + LIMIT
+    while not is_so():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+class Started:
+    """A run under way, its rounds begun."""
+
+    def __init__(self, cwd: Path, *words: str, before: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen(
+            [*before, *on_one_core(*WORDS, *(words or ENDLESS))], cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        until(lambda: any(p.stat().st_size for p in cwd.glob("runs/*/progress.jsonl")), "no rounds")
+        self.all = below(self.process.pid)
+        (proxy,) = [child for child, parent in self.all.items() if parent == self.process.pid]
+        self.originals = self._children(proxy)
+        (self.forker,) = [process for original in self.originals for process in self._children(original)]
+        self.forks = self._children(self.forker)
+
+    def _children(self, process: int) -> list[int]:
+        return sorted(child for child, parent in self.all.items() if parent == process)
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit code and what it said, once nobody is left but the watcher, which stays a while to be heard."""
+        _, said = self.process.communicate(timeout=LIMIT)
+        alive = lambda: [p for p in [*self.forks, *self.originals, self.forker] if p in parents()]  # noqa: E731
+        until(lambda: not alive(), "somebody is left")
+        return self.process.returncode, said
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def test_ranks_are_forks_of_one_process_in_one_session(tmp_path: Path):
+    with Started(tmp_path) as run:
+        assert len(run.forks) == len(run.originals) == RANKS
+        assert {os.getsid(fork) for fork in run.forks} == {os.getsid(run.forker)}
+        assert len({os.getsid(original) for original in run.originals}) == RANKS
+        run.process.send_signal(signal.SIGTERM)
+        code, said = run.ended()
+    assert code == 5
+    assert "SIGTERM: stopped after round" in said
+
+
+@pytest.mark.parametrize("whom", ["fork", "original", "forker", "mpirun"])
+def test_whoever_dies_nobody_is_left(tmp_path: Path, whom: str):
+    with Started(tmp_path) as run:
+        victims = {"fork": run.forks[2], "original": run.originals[3], "forker": run.forker, "mpirun": run.process.pid}
+        victim = victims[whom]
+        os.kill(victim, signal.SIGKILL)
+        code, said = run.ended()
+    assert code == (-9 if whom == "mpirun" else 9)
+    if whom == "fork":
+        assert f"(process {victim} on {os.uname().nodename}) was killed by signal 9 (SIGKILL)" in said
+
+
+@pytest.mark.parametrize("whom", ["original", "first original", "forker"])
+def test_who_only_stands_by_may_be_stopped(tmp_path: Path, whom: str):
+    with Started(tmp_path, "rounds=3000", "data.epochs=10") as run:
+        stopped = {"original": run.originals[3], "first original": run.originals[0], "forker": run.forker}[whom]
+        os.kill(stopped, signal.SIGSTOP)
+        code, _ = run.ended()
+    assert code == 0
+
+
+def test_a_fork_that_is_stopped_is_late(tmp_path: Path):
+    with Started(tmp_path, *ENDLESS, "deadline.seconds=2") as run:
+        os.kill(run.forks[2], signal.SIGSTOP)
+        code, said = run.ended()
+    assert code == 4
+    assert f"process {run.forks[2]}" in said
+
+
+def test_signals_that_are_ignored_stay_so(tmp_path: Path):
+    ignoring = ("env", "--ignore-signal=HUP")
+    with Started(tmp_path, "rounds=3000", "data.epochs=10", before=ignoring) as run:
+        for process in [*run.originals, *run.forks, run.forker]:
+            os.kill(process, signal.SIGHUP)
+        code, _ = run.ended()
+    assert code == 0
+
+
+def test_bad_input_is_said_once(tmp_path: Path):
+    done = command(on_one_core("algorithm.name=dolla"), tmp_path)
+    assert done.code == 2
+    assert done.err.count("did you mean dola?") == 1
+
+
+def test_what_a_run_gives_does_not_depend_on_it(tmp_path: Path):
+    words = [*WORDS, "rounds=40"]
+    apart = [*mpirun(), "-n", str(RANKS), sys.executable, "-c", APART, *words]
+    assert command(on_one_core(*words), tmp_path).code == 0
+    assert command(apart, tmp_path).code == 0
+    forked, alone = (json.loads(p.read_text()) for p in sorted(tmp_path.glob("runs/*/summary.json")))
+    assert {key for key in forked if forked[key] != alone[key]} <= {"name", "seconds", "rounds_per_second", "timing"}
+    assert np.isfinite(forked["network_regret"])
+
+
+# As `python -m mpinodes.run`, which comes to no fork where the line to mpirun has no name that it knows.
+APART = "import sys; from mpinodes.run import main, leave; leave(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize(("hook", "seen"), [("None", "fork"), ("sys.setprofile", "itself"), ("sys.settrace", "itself")])
+def test_who_traces_or_profiles_sees_the_rank_itself(tmp_path: Path, hook: str, seen: str):
+    done = command(on_one_core(*WORDS, "rounds=10", by=("-c", TRACED.format(hook=hook))), tmp_path)
+    assert done.code == 0
+    assert done.out.splitlines().count(seen) == RANKS
+
+
+TRACED = """
+import atexit, os, runpy, sys
+me, hook = os.getpid(), {hook}
+atexit.register(lambda: os.write(1, b"itself\\n" if os.getpid() == me else b"fork\\n"))
+if hook:
+    hook(lambda *_: None)
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
+
+
+ALGORITHM = """
+import random
+from dataclasses import dataclass
+import numpy as np
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Careless"]
+
+@dataclass(frozen=True)
+class Careless(DOLA):
+    def init(self, x):
+        with open("drawn", "a") as file:
+            file.write(f"{np.random.random()} {random.random()}\\n")
+        return super().init(x)
+"""
+
+
+def test_no_two_ranks_draw_the_same_where_nobody_seeds(tmp_path: Path):
+    (tmp_path / "careless.py").write_text(ALGORITHM)
+    done = command(on_one_core(*WORDS[1:], "algorithm.path=careless.py", "rounds=10"), tmp_path)
+    assert done.code == 0, done.err
+    drawn = (tmp_path / "drawn").read_text().split()
+    assert len(set(drawn)) == len(drawn) >= 2 * (RANKS - 1)
+
+
+def test_a_directory_that_is_gone(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    there = ["sh", "-c", f'rmdir {gone}; exec "$@"', "sh"]
+    words = [*WORDS, "rounds=10", f"output.dir={tmp_path / 'run'}"]
+    assert command([*there, *on_one_core(*words)], gone).code == 0
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+NO_MORE = """
+import errno, os, runpy, sys
+fork, made, me = os.fork, 0, os.getpid()
+
+def limited():
+    global made
+    made += 1
+    if made > {most} + (os.getpid() != me):  # whoever forks has been forked itself
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    return fork()
+
+os.fork = limited
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_where_no_more_processes_may_be_ranks_go_on_as_they_are(tmp_path: Path, most: int):
+    done = command(on_one_core(*WORDS, "rounds=10", by=("-c", NO_MORE.format(most=most))), tmp_path)
+    assert (done.code, done.err) == (0, done.err)
+    assert "run: " in done.out
+
+
+APART_FROM = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--ipc"]
+CONTAINER = """
+mount -t proc proc /proc && mount -t tmpfs shm /dev/shm && mount --bind "$1" "$2" && cd "$2" && shift 2 && exec "$@"
+"""
+
+
+def test_jobs_of_containers_that_share_a_network_keep_apart(tmp_path: Path):
+    """In each the launcher has the same number, and all paths are the same."""
+    here, jobs = tmp_path / "here", []
+    here.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        job = ["sh", "-c", CONTAINER, "sh", str(tmp_path / name), str(here), *on_one_core(*WORDS, "rounds=300")]
+        jobs.append(subprocess.Popen([*APART_FROM, *job], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True))
+    said = [job.communicate(timeout=LIMIT)[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], said
+    for name in ("one", "two"):
+        assert len(list((tmp_path / name).glob("runs/*/summary.json"))) == 1
+
+
+def test_where_there_is_no_room_for_what_is_handed_over_ranks_go_on_as_they_are(tmp_path: Path):
+    large = {f"LARGE_{i}": "x" * 100_000 for i in range(4)}
+    assert command(on_one_core(*WORDS, "rounds=10"), tmp_path, env=large).code == 0

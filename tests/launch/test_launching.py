@@ -1,0 +1,115 @@
+"""How many ranks of one host start, and share its cores."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mpinodes.launch import launching
+from mpinodes.launch.launching import mpirun
+from mpinodes.running.doctor.launchers import library
+from tests.helpers.parts import run_of
+from tests.helpers.records import same_bits
+from tests.helpers.running import command
+
+FEW = ("algorithm.name=dola", "topology.name=ring", "rounds=20", "report=false")
+SCRIPT = """
+import os, sys
+from mpinodes import run
+from mpinodes.launch import launching
+launching.MANY = int(sys.argv[1])
+code = run.main(sys.argv[2:])
+sys.stdout.flush()
+os.write(1, f"by {os.environ.get('MPIR_CVAR_CH4_NETMOD')}\\n".encode())
+launching.leave(code)
+"""
+
+
+@pytest.mark.parametrize(("many", "by"), [(3, "ofi"), (4, "None")])
+def test_many_ranks_of_one_host_connect_lightly_and_send_the_same(many, by, tmp_path):
+    """As more than 100 do; of MPICH, as its wheel is built."""
+    told = command([*mpirun(), "-n", "4", sys.executable, "-c", SCRIPT, str(many), *FEW, "output.dir=run"], tmp_path)
+    assert told.code == 0, told.err
+    assert told.out.count(f"by {by}\n") == 4
+    alone = run_of(tmp_path / "alone", " ".join((*FEW, "topology.agents=3")))
+    assert same_bits(tmp_path / "run", alone) == []
+
+
+TIGHT = """
+import sys
+from mpinodes import doctor, run
+from mpinodes.launch import launching
+launching.RANK_TAKES = 10**18
+launching.leave({"run": run, "doctor": doctor}[sys.argv[1]].main(sys.argv[2:]))
+"""
+
+
+def test_a_run_whose_ranks_may_not_fit_into_shared_memory_says_so_once_and_goes_on(tmp_path):
+    told = command([*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "run", *FEW, "output.dir=run"], tmp_path)
+    assert told.code == 0, told.err
+    assert told.err.startswith("mpinodes: warning: /dev/shm has ")
+    assert "docker run --shm-size=1g" in told.err
+    assert told.err.count("\n") == 1
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_doctor_looks_at_shared_memory_before_mpi_starts(tmp_path):
+    told = command([*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "doctor"], tmp_path)
+    words = " ".join(told.out.split())
+    assert "mend memory /dev/shm has " in words
+    assert "MB there for 3 ranks" in words
+    assert (told.code, "cores" in words) == (1, False)
+
+
+@pytest.mark.parametrize(("size", "writable", "lacks"), [(64, True, True), (64, False, True), (128, True, False)])
+def test_shared_memory_lacks_where_it_is_small_or_cannot_be_written(monkeypatch, size, writable, lacks):
+    """Twelve ranks in the 64 MB of a container crash; of another launcher nothing is known, and nothing is said."""
+    monkeypatch.setenv("MPI_LOCALNRANKS", "12")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=size * 256, f_frsize=4096))
+    monkeypatch.setattr(os, "access", lambda *_: writable)
+    assert bool(launching.shared_memory_lacks()) == lacks
+    monkeypatch.delenv("MPI_LOCALNRANKS")
+    monkeypatch.setattr(launching, "launcher", lambda: launching.Launcher("srun", 12, 0))
+    assert launching.shared_memory_lacks() == ""
+
+
+@pytest.mark.parametrize(("size", "lacks"), [(1, True), (16, True), (24, False)])
+def test_a_single_process_needs_some_shared_memory_too(monkeypatch, size, lacks):
+    monkeypatch.delenv("MPI_LOCALNRANKS", raising=False)
+    monkeypatch.setattr(launching, "launcher", lambda: None)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=size * 256, f_frsize=4096))
+    assert bool(launching.shared_memory_lacks()) == lacks
+
+
+def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):
+    program = """if True:
+        import os
+        os.nice(3)
+        from mpinodes.rounds.network import shorten_time_slice
+        shorten_time_slice(gives_way=True, microseconds=100)
+        print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
+    """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
+    assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]
+
+
+@pytest.mark.skipif("MPICH" not in library(), reason="others make their requests by few")
+@pytest.mark.parametrize("made", [False, True])
+def test_the_requests_of_mpich_are_there_before_an_agent_needs_them(made, tmp_path):
+    program = """if True:
+        from resource import RUSAGE_SELF, getrusage
+        import numpy as np
+        from mpi4py import MPI
+        from mpinodes.rounds.network import make_requests
+        if MADE:
+            make_requests()
+        frame, before = np.empty(1), getrusage(RUSAGE_SELF).ru_minflt
+        requests = [MPI.COMM_WORLD.Send_init(frame, dest=0) for _ in range(100)]
+        print(getrusage(RUSAGE_SELF).ru_minflt - before)
+        for request in requests:
+            request.Free()
+    """.replace("MADE", str(made))
+    pages = int(command([sys.executable, "-c", program], tmp_path).out)
+    assert pages < 50 if made else pages > 400

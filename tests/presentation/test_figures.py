@@ -1,0 +1,129 @@
+"""What a reader can see on a figure."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from mpinodes import report
+from mpinodes.presentation import graph
+from mpinodes.presentation import plots as drawing
+from mpinodes.presentation import run_figures as figures
+from mpinodes.presentation.figure_data import Drawn
+from tests.helpers.parts import run_of
+
+RUNS = {
+    "batches": "rounds=20 data.total=4000",
+    "shared": "algorithm.name=dpsda-ps rounds=30",
+    "two stages": "algorithm.name=two-stage-gaussian algorithm.gradient_rounds=10 rounds=16",
+    "repeated": "algorithm.name=pp-admm data.total=140 problem.weight=9 rounds=12 repeats=2",
+}
+
+
+@pytest.fixture(scope="module", params=RUNS.values(), ids=RUNS)
+def run(request, tmp_path_factory):
+    return run_of(tmp_path_factory.mktemp("figures") / "run", request.param)
+
+
+@pytest.fixture(scope="module")
+def drawn(run) -> dict[str, Figure]:
+    summary = json.loads((run / "summary.json").read_text())
+    drawers = {name: getattr(figures, name) for name in ("accuracy", "regret", "gap", "error", "training", "privacy")}
+    with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
+        found = {name: draw(data, summary) for name, draw in (drawers | {"topology": graph.topology}).items()}
+    for figure in (kept := {name: figure for name, figure in found.items() if figure is not None}).values():
+        figure.draw_without_rendering()
+    return kept
+
+
+def shown(axis) -> list[str]:
+    low, high = sorted(axis.get_view_interval())
+    return [
+        tick.label1.get_text() for tick in axis.get_major_ticks()
+        if tick.label1.get_text() and low * (1 - 1e-9) <= tick.get_loc() <= high * (1 + 1e-9)
+    ]  # fmt: skip
+
+
+def test_axes_have_three_numbers_and_do_not_go_down_to_rounding(drawn):
+    for name, figure in drawn.items():
+        for axes in figure.axes if name != "topology" else ():
+            assert len(shown(axes.xaxis)) >= 3, name
+            assert len(shown(axes.yaxis)) >= 3, name
+            low, high = axes.get_ylim()
+            assert axes.get_yscale() == "linear" or low >= 0.9e-9 * high, name
+            assert axes.get_title(), name
+
+
+def test_no_legend_lies_on_a_curve(drawn):
+    for name, figure in drawn.items():
+        for legend in figure.legends:
+            box = legend.get_window_extent()
+            assert not any(box.overlaps(axes.get_window_extent()) for axes in figure.axes), name
+            width = figure.bbox.width
+            assert box.x0 >= 0, name
+            assert box.x1 <= width, name
+
+
+def test_every_privacy_curve_is_named_at_its_end_and_no_name_hides_another(drawn, run):
+    privacy = json.loads((run / "summary.json").read_text())["privacy"]
+    network = drawn["privacy"].axes[0]
+    words = [text.get_text() for text in network.texts]
+    known = [privacy["network"][key] for key in ("claimed", "proven_pure", "proven")]
+    assert len(words) == len(known)
+    assert sum(each.endswith((": none", ": unproven")) for each in words) == known.count(None)
+    assert any(f": {privacy['network']['proven']:.4g}" in each or f"{privacy['network']['proven']:.0f}" in each
+               for each in words)  # fmt: skip
+    for axes in drawn["privacy"].axes:
+        boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their arrows
+        assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    assert len({line.get_linewidth() for line in network.lines}) == len(network.lines)
+
+
+def test_the_report_command_writes_what_a_paper_takes_too(tmp_path, capsys):
+    run = run_of(tmp_path / "run", "rounds=4 data.total=700")
+    assert report.main([str(run)]) == 0
+    for kind, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        files = list((run / "figures").glob(f"*.{kind}"))
+        assert {file.stem for file in files} == {"regret", "privacy", "accuracy", "topology"}
+        assert all(file.read_bytes().startswith(begins) for file in files)
+    first = {file: file.read_bytes() for file in (run / "figures").iterdir()}
+    assert report.main([str(run)]) == 0
+    same = [file for file, whole in first.items() if file.read_bytes() == whole]
+    assert {file.suffix for file in same} >= {".png", ".pdf"}
+
+
+def test_labels_are_apart_even_where_all_curves_end_at_the_top():
+    axes = drawing.axes()
+    axes.plot([1, 2], [0, 1])
+    axes.set_ylim(0, 1)
+    drawing.at_the_end(axes, 2.0, [(1.0, f"curve {k}", "black") for k in range(6)])
+    heights = np.sort([text.xyann[1] for text in axes.texts])
+    assert np.diff(heights).min() >= 1 / 14 - 1e-9
+    assert heights[-1] <= 1 + 1e-9
+
+
+def test_a_curve_that_leaves_logarithmic_axes_says_how_far_down_it_goes():
+    axes = drawing.axes()
+    axes.plot([1, 2, 3], [5.0, 1e-20, 4.0])
+    axes.set_yscale("log")
+    drawing.log(axes, "y")
+    foot = axes.lines[-1]
+    assert (foot.get_xdata().tolist(), foot.get_marker()) == ([2.0], "v")
+    assert "1e-20" in foot.get_label()
+    assert axes.get_ylim()[0] > 1e-9
+
+
+def test_a_loss_that_is_proven_to_be_nothing_is_proven(tmp_path):
+    words = "algorithm.name=dola rounds=20 privacy.budget.epsilon=0.7 privacy.budget.kept_by=stopping"
+    run = run_of(tmp_path / "run", words)
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["privacy"]["network"]["proven"] == 0
+    with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
+        axes = figures.privacy(data, summary).axes[0]
+    assert axes.get_title() == "Network"
+    assert {text.get_text().rpartition(": ")[2] for text in axes.texts} == {"0", "1"}
