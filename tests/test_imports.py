@@ -25,24 +25,64 @@ class Wall(NamedTuple):
     lazily: set[str] = set()
 
 
+PARTS = {"algorithms", "mixing", "mechanisms", "losses", "streams", "topology", "metrics"}
+
+# Each room after all that it may import: the order of the floors.
 WALLS = {
     "core": Wall(set()),
-    "algorithms": Wall({"core"}, {"bounds"}),
+    "algorithms": Wall({"core"}, {"bounds"}),  # which holds the theorems of an algorithm's paper
     "mixing": Wall({"core"}),
     "mechanisms": Wall({"core"}),
     "losses": Wall({"core"}),
-    "formats": Wall({"core"}),
-    "streams": Wall({"core", "formats", "losses"}),
+    "data": Wall({"core"}),
+    "streams": Wall({"core", "data", "losses"}),
     "topology": Wall({"core"}),
     "metrics": Wall({"core"}),
-    "bounds": Wall({"core", "losses", "streams", "topology"}),
-    "privacy": Wall({"core", "losses"}),
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
-    "simulation": Wall({"core", "topology", "config", "privacy", "bounds", "results"}, {"formats"}),
-    "results": Wall({"core", "formats", "losses", "metrics", "config", "privacy", "bounds", ""}),
-    "studies": Wall({"core", "config", "results", "simulation"}),
+    "launch": Wall({"core"}),
+    "runlog": Wall({"core"}),
+    "rounds": Wall({"core", "launch", "runlog"}, {"topology"}),
+    "privacy": Wall({"core", "losses"}),
+    "bounds": Wall({"core", "losses", "streams", "topology"}),
+    "summary": Wall({"core", "runlog"}),
+    "evaluation": Wall({"core", "config", "data", "losses", "metrics", "privacy", "runlog", "summary"}),
+    "presentation": Wall({"core", "config", "evaluation", "runlog", "summary"}),
+    "finished": Wall({"core", "config", "evaluation", "metrics", "presentation", "privacy", "runlog", "summary"}),
+    "running": Wall(
+        {
+            "core",
+            "bounds",
+            "config",
+            "evaluation",
+            "finished",
+            "launch",
+            "losses",
+            "presentation",
+            "privacy",
+            "rounds",
+            "runlog",
+            "summary",
+        },
+        {"data"},
+    ),
+    "studies": Wall(
+        {"core", "config", "evaluation", "finished", "launch", "presentation", "runlog", "running", "summary"}
+    ),
     "auditing": Wall(
-        {"", "core", "algorithms", "losses", "config", "privacy", "simulation", "results", "topology"}, {"metrics"}
+        {
+            "core",
+            "algorithms",
+            "config",
+            "launch",
+            "losses",
+            "presentation",
+            "privacy",
+            "rounds",
+            "runlog",
+            "running",
+            "topology",
+        },
+        {"metrics"},
     ),
 }
 
@@ -109,12 +149,42 @@ def test_nothing_but_commands_imports_commands(room):
 
 
 def test_rooms_are_in_no_circle():
-    """Of what they import at the top: each can be put above all that it rests on."""
-    rests = {room: {other for other, _ in outside(room, top_only=True) if other} for room in WALLS}
+    """At the top of their modules, rooms import only rooms on lower floors."""
+    floors = list(WALLS)
+    for room, (below, _) in WALLS.items():
+        assert all(floors.index(other) < floors.index(room) for other in below), room
+
+
+def test_modules_are_in_no_circle():
+    """Of what modules import at their top: each can be put above all that it rests on."""
+    paths = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+    names = {name.removesuffix(".__init__"): path for path, name in paths.items()}
+    rests: dict[str, set[str]] = {}
+    for name, path in names.items():
+        tree = ast.parse(path.read_text())
+        imported = {i.name for i in imports(tree) if i.top}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+        rests[name] = imported & names.keys() - {name}
     while rests:
-        free = {room for room, below in rests.items() if not below & rests.keys()}
+        free = {name for name, below in rests.items() if not below & rests.keys()}
         assert free, f"a circle among {sorted(rests)}"
-        rests = {room: below for room, below in rests.items() if room not in free}
+        rests = {name: below for name, below in rests.items() if name not in free}
+
+
+def test_a_file_name_means_one_thing():
+    """But for a part's: what a paper proves of an algorithm, or reads for a stream, goes by the part's name."""
+    parts = {path.stem for room in PARTS for path in modules(room)}
+    commands = {path.stem for path in PACKAGE.glob("*.py")}
+    names = [path.stem for room in WALLS for path in modules(room) if path.stem not in parts]
+    assert sorted({name for name in names if names.count(name) > 1 or name in commands} - {"__init__"}) == []
+
+
+@pytest.mark.parametrize("room", set(WALLS) - PARTS)
+def test_a_room_holds_at_most_twenty_files(room):
+    folders = {path.parent for path in modules(room)}
+    assert all(len(list(folder.glob("*.py"))) <= 20 for folder in folders)
 
 
 FOREIGN = {
@@ -146,7 +216,10 @@ Step(build(msgspec.msgpack.decode({told!r}, type=Experiment)), 0)
 heavy = {{"scipy", "networkx", "matplotlib", "h5py", "xarray", "pandas", "sklearn", "tqdm"}}
 slow = {{"argparse", "tomllib", "tomli_w", "difflib", "ast", "importlib.metadata", "inspect"}} - before
 print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}} | slow & sys.modules.keys()))
-rooms = ("config.compose", "config.defaults", "config.requirements", "metrics", "results", "privacy", "bounds")
+rooms = (
+    "config.compose", "config.defaults", "config.requirements", "metrics", "evaluation", "summary", "presentation",
+    "privacy", "bounds",
+)
 print(sorted(name for name in sys.modules if name.startswith(tuple(f"mpinodes.{{room}}" for room in rooms))))
 """
     code = "import sys, numpy, mpi4py.MPI\nbefore = set(sys.modules)" + code  # what any of them imports

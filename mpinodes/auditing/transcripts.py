@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mpinodes import load
 from mpinodes.auditing.changes import Change, changed
 from mpinodes.config.building import rebuilt
 from mpinodes.config.compose import compose
@@ -28,6 +27,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
 from mpinodes.privacy.penalty import log_density
 from mpinodes.rounds.step import Arrivals, State, Step
+from mpinodes.runlog.reading import load
 
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
 PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)

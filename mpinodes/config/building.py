@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from mpinodes.config import registry
+from mpinodes.config.noise_key import noise_key
 from mpinodes.config.public_constants import constants_of, graph_facts, samples_of
 from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
 from mpinodes.core.messages import Features, Vector, arrays
@@ -107,6 +108,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         run=run,
         samples=samples,
         losses=seen_losses(experiment, stream.of, run, stated),
+        make_key=noise_key,
         cut=cut_to_clip(experiment, run, stated) if stated and not changed else None,
         links=_links(experiment, graph, mixing),
     )  # fmt: skip

@@ -31,23 +31,20 @@ from functools import lru_cache
 from hashlib import blake2b, file_digest
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SOURCES, Revealed
+from mpinodes.core.parts import LOCATIONS, Setup, files_of
 from mpinodes.core.version import __version__
-
-if TYPE_CHECKING:
-    from mpinodes.core.parts import Setup
 
 SILENT = (  # or below, by itself
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
     "comparator",
 )  # fmt: skip
 DIGITS = 16  # hexadecimal, of the name of a noise
-LOCATIONS = ("file", "dir")  # keys of `data` that name files
 PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # does not count where it is imported
 OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
 # Words of code that may load code which its text does not name; that may read files.
@@ -138,12 +135,6 @@ def _digest(path: Path) -> str:
 def _digest_of(path: Path, time: int, size: int) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
-
-
-def files_of(path: Path) -> list[Path]:
-    """Return the file itself, those of a pattern with {agent} in its name, or those of a directory, by name."""
-    files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
-    return sorted(file for file in files if file.is_file())
 
 
 def knows_horizon(setup: Setup) -> bool:

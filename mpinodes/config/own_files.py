@@ -11,6 +11,7 @@ import shutil
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.config.noise_key import files_behind
@@ -18,7 +19,6 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
-from mpinodes.summary.combining import Json
 
 NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"
@@ -99,7 +99,7 @@ def changed_since(directory: Path, key: str, path: Path) -> bool:
         return True
 
 
-def checked(e: Experiment) -> list[Json] | None:
+def checked(e: Experiment) -> list[dict[str, Any]] | None:
     """Of every file that the proven numbers rest on: its hash, and whether it has passed; None: there is none."""
     found = []
     for key, path in files(e):
@@ -131,7 +131,7 @@ def _untried(e: Experiment, key: str) -> list[str]:
     ]
 
 
-def condition(checked: list[Json] | None) -> str:
+def condition(checked: list[dict[str, Any]] | None) -> str:
     """What stands beside every proven number; empty: nothing is conditional.
 
     Raises:
@@ -160,7 +160,7 @@ def stamp_of(path: Path, digest: str) -> Path:
     return _cache() / "checked" / f"{key}.json"
 
 
-def stamp(path: Path, digest: str, tested: Json) -> None:
+def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
     """Write down that a file has passed, as it was when the check began.
 
     Raises:

@@ -33,7 +33,6 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from mpinodes.config.noise_key import LOCATIONS, files_of, noise_key
 from mpinodes.core.events import Event, Layout
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import HEADER, Features, Inbox, Message, Neighborhood, Query, Solved, Vector, stack
@@ -45,6 +44,7 @@ Edges = frozenset[tuple[int, int]]
 Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
 ALL: slice = slice(None)
+LOCATIONS = ("file", "dir")  # keys of `data` that name files
 
 
 # ---------------------------------------------------------------------------------------------------------------- sets
@@ -538,6 +538,12 @@ class Recurring(Struct, frozen=True):
         return replace(one, features=self.features[rows], targets=self.targets[rows])
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the file itself, those of a pattern with {agent} in its name, or those of a directory, by name."""
+    files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
+    return sorted(file for file in files if file.is_file())
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Stream(ABC):
     """Where the losses come from: alike on every rank that builds it, random access in t.
@@ -785,6 +791,7 @@ class Setup:
         run: what the algorithm knows of it.
         samples: that an agent sees in a round, by agent.
         losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
+        make_key: makes `noise_key` of this set-up.
         cut: of an agent and a loss, the loss whose gradients keep the clip; None: those of `losses` surely do.
         metrics: of the run, the built-in ones first; on the rank of the logger alone.
         endless: whether agents go on when all have settled (`Algorithm.settled_below`).
@@ -803,6 +810,7 @@ class Setup:
     run: Run
     samples: tuple[int, ...]
     losses: Callable[[int], Callable[[int], Loss]]
+    make_key: Callable[[Setup], bytes]
     cut: Callable[[int, Loss], Loss] | None = None
     connected_over: int = 0
     metrics: tuple[type[Metric], ...] = ()
@@ -816,7 +824,7 @@ class Setup:
         Raises:
             OSError: a file that the experiment names cannot be read.
         """
-        return noise_key(self)
+        return self.make_key(self)
 
     @property
     def reached(self) -> Topology | Links:

@@ -43,9 +43,9 @@ class Result:
     @cached_property
     def record(self) -> xarray.Dataset:
         """The content of record.h5, in memory; of repeats, along `repeat`, which has their seeds."""
-        import mpinodes
+        from mpinodes.runlog.reading import load
 
-        return mpinodes.load(self.directory)
+        return load(self.directory)
 
     @property
     def plot(self) -> Plots:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mpinodes.config.noise_key import DIGITS, LOCATIONS, files_behind, noise_name
+from mpinodes.config.noise_key import DIGITS, files_behind, noise_name
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
+from mpinodes.core.parts import LOCATIONS
 
 HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
 FILES = "# files "  # the line below it, before `files_mark`

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpinodes.config import own_files as sources
-from mpinodes.config.noise_key import files_of, fingerprint
+from mpinodes.config.noise_key import fingerprint
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import SOURCES, Experiment, Tree, parse, single_run
-from mpinodes.core.parts import Setup
+from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import flat, summary_of
 from mpinodes.launch.launching import say
 from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places

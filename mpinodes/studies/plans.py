@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from mpinodes.config import own_files as sources
 from mpinodes.config.compose import compose
-from mpinodes.config.noise_key import LOCATIONS, noise_name
+from mpinodes.config.noise_key import noise_name
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output
-from mpinodes.core.parts import Setup
+from mpinodes.core.parts import LOCATIONS, Setup
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
