@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mpinodes.auditing.games import Canary, Ready
     from mpinodes.auditing.probes import Probe
-    from mpinodes.auditing.verdicts import Row
+    from mpinodes.auditing.verdicts import Verdict
     from mpinodes.core import Vector
     from mpinodes.running.job import Job
 
@@ -233,13 +233,13 @@ def report(
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
 
 
-def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[Ready, Canary | None]], list[Row]]:
+def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[Ready, Canary | None]], list[Verdict]]:
     """Every probe, run once, with the data set that its own is to be told apart from, where it is that game.
 
     And a row for each that a user's part fails on, which need not be for a probe's size.
     """
     from mpinodes.auditing.games import canary, prepare
-    from mpinodes.auditing.verdicts import Row
+    from mpinodes.auditing.verdicts import Verdict
 
     ready, left_out = [], []
     for k, probe in enumerate(probes):
@@ -250,11 +250,11 @@ def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[R
             raise
         except Exception as error:
             why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
-            left_out.append(Row(probe.what, why, "not tested", False))
+            left_out.append(Verdict(probe.what, why, "not tested", False))
     return ready, left_out
 
 
-def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Row]:
+def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Verdict]:
     """The rows of all probes."""
     import numpy as np
 

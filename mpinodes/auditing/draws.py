@@ -27,7 +27,7 @@ COARSE = 2.0**-48  # relative, of sizes: a few bits more than generators and log
 RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that has a norm, and a direction of its own
 
 
-class Drawn(NamedTuple):
+class NoiseDraws(NamedTuple):
     """Noise of one run or of several alike, R of T rounds, n agents, k vectors of d coordinates.
 
     Attributes:
@@ -77,7 +77,7 @@ class Raw(NamedTuple):
     kind: Vector
 
 
-def drawn_in(run: Transcript, agents: list[Replayed]) -> Drawn:
+def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
     """The noise of a run."""
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
@@ -101,7 +101,7 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> Drawn:
     return standardized(Raw(noise, rounding, value, scale, kind), np.arange(1, rounds + 1))
 
 
-def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> Drawn:
+def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
     """The noise that the same messages get when they are released many times more, with other keys.
 
     Through the run's own mechanism, at its own settings, for `ROUNDS` rounds at least: in those that it did not last
@@ -153,7 +153,7 @@ def _asked(message: Message) -> Query | Queries | None:
     return message if isinstance(message, (Query, Queries)) else None
 
 
-def standardized(raw: Raw, rounds: NDArray[np.int64]) -> Drawn:
+def standardized(raw: Raw, rounds: NDArray[np.int64]) -> NoiseDraws:
     """Signs and sizes."""
     there = (raw.scale > 0) & (raw.kind != Kind.CLEAN)
     d = raw.noise.shape[-1]
@@ -181,7 +181,7 @@ def standardized(raw: Raw, rounds: NDArray[np.int64]) -> Drawn:
         signs = np.where(sizes > slack, np.sign(scaled), 0.0)
     linear = not (raw.kind[there] == Kind.GAUSSIAN).any()
     clean = np.nan_to_num(np.sign(raw.value))
-    return Drawn(rounds, signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
+    return NoiseDraws(rounds, signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
 
 
 def _norm_of_normal(norms: Vector, d: int) -> Vector:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from mpinodes.auditing.draws import Drawn
+from mpinodes.auditing.draws import NoiseDraws
 from mpinodes.auditing.statistics import signs_agree
 from mpinodes.core import Vector
 
-AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # of a `Drawn`'s arrays, beside the runs
+AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # of a `NoiseDraws`'s arrays, beside the runs
 PERIODS = range(2, 13)  # of rounds, in which a fault may come again
 LAGS = 4  # rounds apart, for which every two coordinates are compared
 PAIRS, COLUMNS, LARGEST = 64, 600, 1 << 21  # agents times vectors; these times coordinates; numbers that are compared
@@ -58,7 +58,7 @@ class NoiseTests(NamedTuple):
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
-def examine(drawn: Drawn) -> NoiseTests:
+def examine(drawn: NoiseDraws) -> NoiseTests:
     """Test the noise."""
     if drawn.broken:
         return NoiseTests(drawn.number, np.nan, [Check("said something that is not finite", 0.0)])
@@ -78,14 +78,14 @@ def _named(what: str, kept: tuple[int, ...]) -> str:
     return f"{what} of each {', '.join(AXES[axis] for axis in kept)}" if kept else what
 
 
-def _families(drawn: Drawn, largest: int = 4) -> Iterator[tuple[int, ...]]:
+def _families(drawn: NoiseDraws, largest: int = 4) -> Iterator[tuple[int, ...]]:
     """Those that differ in their cells, of as many axes at most."""
     shape = drawn.sizes.shape
     return (kept for kept in cells() if len(kept) <= largest and all(shape[axis] > 1 for axis in kept))
 
 
 # --------------------------------------------------------------------------------------------------------------- scale
-def _scale(drawn: Drawn) -> Iterator[Check]:
+def _scale(drawn: NoiseDraws) -> Iterator[Check]:
     """Sums, which have exact laws: of vectors where cells hold whole ones, else of sizes."""
     there = np.isfinite(drawn.totals)
     totals, freedom = np.where(there, drawn.totals, 0.0), np.where(there, drawn.freedom, 0.0)
@@ -136,7 +136,7 @@ def _stretches(by_round: Vector) -> Vector:
 
 
 # ----------------------------------------------------------------------------------------------------------------- law
-def _law(drawn: Drawn) -> Iterator[Check]:
+def _law(drawn: NoiseDraws) -> Iterator[Check]:
     """The sizes' distribution, and that of numbers with their signs."""
     for kept in _families(drawn, 2):
         low, high = (_rows(array, kept) for array in (drawn.sizes + drawn.slack, drawn.sizes - drawn.slack))
@@ -200,7 +200,7 @@ def _kolmogorov(low: Vector, high: Vector, lost: float) -> Vector:
 
 
 # --------------------------------------------------------------------------------------------------------------- signs
-def _signs(drawn: Drawn) -> Iterator[Check]:
+def _signs(drawn: NoiseDraws) -> Iterator[Check]:
     """Signs and sizes are fair coins, and go with nothing: not with each other, nor with what the noise was added to.
 
     What is noised was fixed before its noise was drawn, so that agreements with it are binomial too.
@@ -216,7 +216,7 @@ def _signs(drawn: Drawn) -> Iterator[Check]:
         yield Check(what, min(1.0, min(p) * len(p)))
 
 
-def _large(drawn: Drawn) -> Vector:
+def _large(drawn: NoiseDraws) -> Vector:
     """1 where a size is above its median, −1 below; 0: there is none, or it cannot be told."""
     off = drawn.sizes - log(2)
     return np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
@@ -238,7 +238,7 @@ def _worst(products: Vector, trials: Vector) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------- repeats
-def _repeats(drawn: Drawn) -> Iterator[Check]:
+def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """Sizes that come again anywhere, and vectors whose sizes all do, in whatever order.
 
     Two independent sizes are closer than s with probability below s. So k disjoint pairs among N are with probability
@@ -274,7 +274,7 @@ def _of_pairs(pairs: int, log_expected: float) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------- dependence
-def _dependence(drawn: Drawn) -> Iterator[Check]:
+def _dependence(drawn: NoiseDraws) -> Iterator[Check]:
     """Whether signs, or sizes, agree too often, or too seldom, between agents, rounds, vectors and coordinates.
 
     The products of signs that are one distance apart are fair and independent too, since these pairs close no circle.

@@ -45,7 +45,7 @@ class Slip(NamedTuple):
         return f"{self.what} of agent {self.agent}, round {self.round}: {shown}"
 
 
-class Compared(NamedTuple):
+class RemadeFrames(NamedTuple):
     """What was compared.
 
     Attributes:
@@ -57,11 +57,11 @@ class Compared(NamedTuple):
     slips: list[Slip]
 
 
-def compare(run: Transcript, agents: list[Replayed]) -> Compared:
+def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
     """Everything that was said, given the replays of all agents."""
     due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
     slips = [slip for slip in (_differ(run.frames, *one) for one in due) if slip]
-    return Compared(sum(len(row) for *_, row in due), slips)
+    return RemadeFrames(sum(len(row) for *_, row in due), slips)
 
 
 _Due = tuple[str, int, int, int, Vector]  # what it is, agent, round, the first word's place, words

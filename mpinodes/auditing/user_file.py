@@ -32,7 +32,7 @@ TESTS: dict[str, Test] = {
 }
 
 
-class Result(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome.
 
     Attributes:
@@ -62,7 +62,7 @@ class Result(NamedTuple):
         ]
 
 
-def parts_called(word: str) -> list[tuple[registry.Kind, Any]]:
+def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
     """The parts that a word means, each with its kind: one of a file, or all of a name.
 
     Raises:
@@ -77,7 +77,7 @@ def parts_called(word: str) -> list[tuple[registry.Kind, Any]]:
     return found
 
 
-def _in_file(path: str) -> tuple[registry.Kind, Any]:
+def _in_file(path: str) -> tuple[registry.PartKind, Any]:
     """The part of a file, of whichever kind it is."""
     errors = []
     for kind in registry.KINDS:
@@ -88,7 +88,7 @@ def _in_file(path: str) -> tuple[registry.Kind, Any]:
     raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
 
 
-def check(kind: registry.Kind, part: Any, seed: int) -> Result:
+def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
     """All tests of a part."""
     begun, report = time.perf_counter(), Report()
     path = inspect.getsourcefile(part) or ""
@@ -114,4 +114,4 @@ def check(kind: registry.Kind, part: Any, seed: int) -> Result:
                 "files, environment, threads and the interpreter's own books are not an agent's",
             )], 0)  # fmt: skip
     name = f"{kind.section}: {part.__name__} of {Path(path).name}"
-    return Result(name, report.faults, report.tested, report.notes, time.perf_counter() - begun)
+    return Outcome(name, report.faults, report.tested, report.notes, time.perf_counter() - begun)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mpinodes.auditing import recorded_frames as frames
 from mpinodes.auditing.adjacent_replay import SLACK, Finding
-from mpinodes.auditing.draws import Drawn, drawn_again, drawn_in
+from mpinodes.auditing.draws import NoiseDraws, drawn_again, drawn_in
 from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
 from mpinodes.auditing.node_views import proven_toward
 from mpinodes.auditing.noise import NoiseTests, draws_needed, examine, least_found
@@ -24,7 +24,7 @@ FOUND, OFF = 0.999, 0.05  # with this probability a scale off by that is to be f
 REFUTED = "REFUTES THE PROVEN VALUE"
 
 
-class Row(NamedTuple):
+class Verdict(NamedTuple):
     """One line of the table.
 
     Attributes:
@@ -44,14 +44,14 @@ class Row(NamedTuple):
     at_delta: float | None = None
 
 
-def of_summary(loss: dict[str, Any]) -> Row:
+def of_summary(loss: dict[str, Any]) -> Verdict:
     """What the run says of itself."""
     words = (number(loss["claimed"], "none"), number(loss["proven_pure"]), number(loss["proven"]))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
-    return Row("privacy loss", shown, "as reported", False)
+    return Verdict("privacy loss", shown, "as reported", False)
 
 
-def of_replay(findings: list[Finding]) -> Row:
+def of_replay(findings: list[Finding]) -> Verdict:
     """Whether no message moved by more than was accounted for."""
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
@@ -59,29 +59,29 @@ def of_replay(findings: list[Finding]) -> Row:
     tried = f"{sum(f.changes for f in findings)} adjacent data sets"
     shown = f"{tried}: a message moved by {over:.4f} of what was accounted for ({where})"
     if not worst.public:
-        return Row("replay", shown, f"{REFUTED}: a sensitivity depends on the data", True)
+        return Verdict("replay", shown, f"{REFUTED}: a sensitivity depends on the data", True)
     if worst.exceeded:
-        return Row("replay", shown, f"{REFUTED}: a message moves further", True)
-    return Row("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
+        return Verdict("replay", shown, f"{REFUTED}: a message moves further", True)
+    return Verdict("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
 
 
-def of_noise(drawn: Drawn, noise: NoiseTests, alpha: float, what: str) -> Row:
+def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> Verdict:
     """Whether the noise is what the events say, and how little of it would have to be missing to be found."""
     if not noise.checks:
-        return Row(what, "none to test", "no noise, no privacy", False)
+        return Verdict(what, "none to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
     failed = ", ".join(check.name for check in noise.fails(alpha))
     if drawn.broken:
-        return Row(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: no noise is on these", True)
+        return Verdict(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: no noise is on these", True)
     shown = (
         f"{noise.draws:,} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} of "
         f"{len(noise.checks)} tests ({worst.name})\n{'':23}{_power(drawn, alpha / len(noise.checks))}"
     )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
-    return Row(what, shown, verdict, bool(failed))
+    return Verdict(what, shown, verdict, bool(failed))
 
 
-def _power(drawn: Drawn, alpha: float) -> str:
+def _power(drawn: NoiseDraws, alpha: float) -> str:
     """In words."""
     found = least_found(drawn.number, drawn.linear, alpha, FOUND)
     words = f"a scale {found:.1%} too small is found with probability {FOUND}"
@@ -90,18 +90,18 @@ def _power(drawn: Drawn, alpha: float) -> str:
     return f"{words}; {OFF:.0%} would take {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
 
 
-def of_frames(found: frames.Compared) -> Row:
+def of_frames(found: frames.RemadeFrames) -> Verdict:
     """Whether nothing but noised releases can tell."""
     if not found.slips:
-        return Row(
+        return Verdict(
             "frames", f"{found.words:,} words follow, to the bit, from public facts and releases", "holds", False
         )
     shown = f"{len(found.slips)} of {found.words:,} words do not follow from public facts and releases"
     verdict = f"{REFUTED}: something travels without noise"
-    return Row("frames", f"{shown}: {found.slips[0].line}", verdict, True)
+    return Verdict("frames", f"{shown}: {found.slips[0].line}", verdict, True)
 
 
-def of_settings(found: list[Tried]) -> list[Row]:
+def of_settings(found: list[Tried]) -> list[Verdict]:
     """Replays on other data and under other settings, in one row where they hold, and a row for each that does not."""
     what = "other settings"
     replayed = [one for one in found if one.findings]
@@ -110,15 +110,15 @@ def of_settings(found: list[Tried]) -> list[Row]:
         return bad
     left = "".join(f"; left out, {one.what}: {one.why}" for one in found if one.why)
     if not replayed:
-        return [Row(what, f"none could be tried{left}", "not tested", False)]
+        return [Verdict(what, f"none could be tried{left}", "not tested", False)]
     every = [finding for one in replayed for finding in one.findings]
     over = max(max(finding.direct, finding.hidden) for finding in every)
     names = ", ".join(one.what for one in replayed)
     shown = f"{sum(finding.changes for finding in every)} adjacent data sets: moved by {over:.4f} ({names}{left})"
-    return [Row(what, shown, "holds", False)]
+    return [Verdict(what, shown, "holds", False)]
 
 
-def of_run(run: Transcript, seed: int) -> list[Row]:
+def of_run(run: Transcript, seed: int) -> list[Verdict]:
     """A run: what was heard, what was said, replay, noise."""
     try:
         agents = [Replayed(run, agent) for agent in range(run.setup.topology.agents)]
@@ -126,10 +126,10 @@ def of_run(run: Transcript, seed: int) -> list[Row]:
             agent.require_same_run(run)
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from what all receivers are said to have heard"
-        return [Row("one release for all", str(error), verdict, True)]
+        return [Verdict("one release for all", str(error), verdict, True)]
     shown, alpha = "every message follows from the releases recorded", FALSE_ALARM * OF_NOISE / SETS
     rows = [
-        Row("one release for all", shown, "holds", False),
+        Verdict("one release for all", shown, "holds", False),
         of_frames(frames.compare(run, agents)),
         of_replay(replays(run, seed)),
     ]
@@ -142,7 +142,7 @@ def of_run(run: Transcript, seed: int) -> list[Row]:
     return rows
 
 
-def of_probes(ready: list[Ready]) -> list[Row]:
+def of_probes(ready: list[Ready]) -> list[Verdict]:
     """What the probes' own noise and frames show; nothing where they hold."""
     rows = []
     for one in ready:
@@ -174,7 +174,7 @@ def _limit(epsilon: float | None) -> float:
     return inf if epsilon is None else epsilon * SLACK
 
 
-def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Row]:
+def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Verdict]:
     """The rows of one probe; the replay's only where it fails."""
     what, loss = ready.probe.what or "adjacent data, many runs", ready.summary["privacy"]["network"]
     values = loss["claimed"], loss["proven_pure"], loss["proven"]
@@ -188,14 +188,14 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, 
         shown = apart(ready, target, ratios, alpha)
         words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
     verdict, refuted = judge(shown, *values)
-    rows = [Row(what, words, verdict, refuted, *values)]
+    rows = [Verdict(what, words, verdict, refuted, *values)]
     moved = of_replay(replays(ready.run, seed)) if target else None
     if moved and moved.refuted:
         rows.append(moved._replace(what=f"{what}: replay"))
     return rows
 
 
-def table(title: str, own: list[Row], probes: list[Row], alpha: float, view: str = "links") -> str:
+def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, view: str = "links") -> str:
     """All rows as text; view: whose ε the games bound."""
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]

@@ -185,7 +185,7 @@ def _chosen(asked: Tree, defaults: Mapping[str, Any], key: str, chooser: str) ->
     return chooser in asked.get(key, {}) and asked[key][chooser] != defaults.get(key, {}).get(chooser)
 
 
-def _filled(kind: registry.Kind, part: Any, section: Tree, choosers: tuple[str, ...]) -> Tree:
+def _filled(kind: registry.PartKind, part: Any, section: Tree, choosers: tuple[str, ...]) -> Tree:
     given = {k: v for k, v in section.items() if k not in choosers}
     return {k: section[k] for k in choosers if k in section} | registry.fill(kind, part, given, kind.section)
 

@@ -82,7 +82,7 @@ def explained_part(name: str) -> str | None:
     return None
 
 
-def _about(kind: registry.Kind, name: str) -> str:
+def _about(kind: registry.PartKind, name: str) -> str:
     part = registry.find(kind, name)
     lines = [f"{kind.section}.{kind.chooser}={name}", "", _module_doc(part)]
     if issubclass(part, Algorithm):
@@ -124,7 +124,7 @@ def _one_or_each(defaults: dict[str, Any]) -> Any:
     return ", ".join(f"{value} for {name}" for name, value in defaults.items() if not repr(value).startswith("<"))
 
 
-def _settable() -> list[tuple[str, registry.Kind | None, dict[str, Any]]]:
+def _settable() -> list[tuple[str, registry.PartKind | None, dict[str, Any]]]:
     """Sections whose keys are the settings of the part they name, with all such parts by name."""
     kinds = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)
     sections = [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 
-class Kind(NamedTuple):
+class PartKind(NamedTuple):
     """A kind of part.
 
     Attributes:
@@ -52,13 +52,15 @@ class Kind(NamedTuple):
         return self.key if self.chooser == "metrics" else f"{self.section}.path"
 
 
-ALGORITHMS = Kind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
-STREAMS = Kind("streams", "data", "name", parts.Stream, frozenset({"seed", "agents", "make_loss"}))
-TOPOLOGIES = Kind("topology", "topology", "name", parts.Topology, frozenset({"seed"}))
-LOSSES = Kind("losses", "problem", "loss", parts.SampleLoss, frozenset(f.name for f in fields(parts.SampleLoss)))
-MECHANISMS = Kind("mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"}))
-MIXINGS = Kind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
-METRICS = Kind("metrics", "record", "metrics", parts.Metric, frozenset())
+ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
+STREAMS = PartKind("streams", "data", "name", parts.Stream, frozenset({"seed", "agents", "make_loss"}))
+TOPOLOGIES = PartKind("topology", "topology", "name", parts.Topology, frozenset({"seed"}))
+LOSSES = PartKind("losses", "problem", "loss", parts.SampleLoss, frozenset(f.name for f in fields(parts.SampleLoss)))
+MECHANISMS = PartKind(
+    "mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"})
+)
+MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
+METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset())
 # Class attributes without a default, by kind.
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
 PROBLEM = tuple(field.name for field in msgspec.structs.fields(Problem))
@@ -80,11 +82,11 @@ def _public(module: ModuleType) -> Any:
     return part if isinstance(part, type) else None
 
 
-def _fits(kind: Kind, part: Any) -> bool:
+def _fits(kind: PartKind, part: Any) -> bool:
     return isinstance(part, type) and issubclass(part, kind.base) and is_dataclass(part)
 
 
-def _entry_points(kind: Kind) -> EntryPoints:
+def _entry_points(kind: PartKind) -> EntryPoints:
     """The parts of a kind that installed packages bring."""
     from importlib.metadata import entry_points
 
@@ -92,7 +94,7 @@ def _entry_points(kind: Kind) -> EntryPoints:
 
 
 @lru_cache
-def names(kind: Kind) -> tuple[str, ...]:
+def names(kind: PartKind) -> tuple[str, ...]:
     """The names of all parts of a kind that can be had."""
     import pkgutil
 
@@ -103,7 +105,7 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted([name.replace("_", "-") for name in ours] + points))
 
 
-def find(kind: Kind, name: str, others: Sequence[str] = ()) -> Any:
+def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
     """The class of a part.
 
     Args:
@@ -126,7 +128,7 @@ LONGEST_NAME = 100  # a file system has names of 255 bytes, and an error for lon
 
 
 @lru_cache
-def _ours(kind: Kind, name: str) -> Any:
+def _ours(kind: PartKind, name: str) -> Any:
     """The class of one of our own parts; None: there is none of that name."""
     file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
     if not (name.replace("-", "").isalnum() and len(name) <= LONGEST_NAME and file.is_file()):
@@ -135,7 +137,7 @@ def _ours(kind: Kind, name: str) -> Any:
     return part if _fits(kind, part) else None
 
 
-def from_path(kind: Kind, path: str) -> Any:
+def from_path(kind: PartKind, path: str) -> Any:
     """The class of a part in a user's own file.
 
     Raises:
@@ -163,7 +165,7 @@ def _moved(error: BaseException) -> str:
     return ""
 
 
-def _required(kind: Kind, part: Any, where: str) -> Any:
+def _required(kind: PartKind, part: Any, where: str) -> Any:
     """The part, if it is one of its kind.
 
     Raises:
@@ -215,7 +217,7 @@ def abstract_methods(part: type) -> frozenset[str]:
     return names
 
 
-def chosen(kind: Kind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
+def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
     """The class that a section of the experiment names, by its name or its path.
 
     Raises:
@@ -265,14 +267,14 @@ def schedule(section: Mapping[str, Any]) -> Any:
     return schedules.KINDS[kind]
 
 
-def settings(kind: Kind | None, part: Any) -> dict[str, Any]:
+def settings(kind: PartKind | None, part: Any) -> dict[str, Any]:
     """The user's settings of a part: the fields of its dataclass that the run does not fill in, with types."""
     hints = get_type_hints(part, include_extras=True)
     given = kind.given if kind else frozenset()
     return {field.name: hints[field.name] for field in fields(part) if field.name not in given}
 
 
-def fill(kind: Kind | None, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
+def fill(kind: PartKind | None, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
     """All settings of a part: the given ones checked against their types, the others at their defaults.
 
     Raises:

@@ -136,7 +136,7 @@ def require_feedback(algorithm: AlgorithmClass, experiment: Experiment) -> None:
         )
 
 
-def _classes(kind: registry.Kind) -> list[tuple[str, Any]]:
+def _classes(kind: registry.PartKind) -> list[tuple[str, Any]]:
     return [(name, registry.find(kind, name)) for name in registry.names(kind)]
 
 

@@ -29,7 +29,7 @@ SPARSE = (".libsvm", ".svm", ".txt")
 
 
 @dataclass(frozen=True)
-class Stated:
+class FileFacts:
     """What is known of a file without looking at its samples.
 
     Attributes:
@@ -46,10 +46,10 @@ class Stated:
     target: str = ""
 
 
-NOTHING = Stated()
+NOTHING = FileFacts()
 
 
-def read(path: Path, stated: Stated = NOTHING) -> Source:
+def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     """Targets and features of a file, which is told by the end of its name.
 
     `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, perhaps with a
@@ -83,7 +83,7 @@ def read(path: Path, stated: Stated = NOTHING) -> Source:
     )
 
 
-def _npz(path: Path, stated: Stated) -> Arrays:
+def _npz(path: Path, stated: FileFacts) -> Arrays:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if not {"features", "targets"} <= set(file):
@@ -138,7 +138,7 @@ def _entries(place: str, line: str) -> list[str]:
         raise BadInput(f"{place}: {error}") from error
 
 
-def _holds_names(place: str, entries: Sequence[str], stated: Stated) -> bool:
+def _holds_names(place: str, entries: Sequence[str], stated: FileFacts) -> bool:
     """Whether the first line does.
 
     Raises:
@@ -190,7 +190,7 @@ def _column(place: int, at: int, width: int) -> int:
     return at + 1 if place == width - 1 else place + 1 + (place >= at)
 
 
-def _csv(path: Path, stated: Stated) -> Arrays:
+def _csv(path: Path, stated: FileFacts) -> Arrays:
     data = content(path)
     numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
     at, names = -1, np.array([], str)  # the target's place
@@ -231,7 +231,7 @@ def _csv(path: Path, stated: Stated) -> Arrays:
     return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets), names
 
 
-def _parquet(path: Path, stated: Stated) -> Arrays:
+def _parquet(path: Path, stated: FileFacts) -> Arrays:
     if not path.is_file():
         raise BadInput(f"{path}: cannot be read: there is no such file")
     import pandas
@@ -291,4 +291,4 @@ def _column_of(path: Path, name: str, column: Any) -> NDArray[np.float64]:
     return values
 
 
-DENSE: dict[str, Callable[[Path, Stated], Arrays]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+DENSE: dict[str, Callable[[Path, FileFacts], Arrays]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

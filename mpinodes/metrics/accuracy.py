@@ -30,28 +30,28 @@ class _Accuracy(OnASet):
     unit = "share"
 
 
-class Test(_Accuracy):
+class TestAccuracy(_Accuracy):
     """Of the average decision, on test data."""
 
     name, key, of = "accuracy", "accuracy.test", "test"
     label = "accuracy, running mean, test data"
 
 
-class Training(_Accuracy):
+class TrainingAccuracy(_Accuracy):
     """Of the average decision, on training data."""
 
     name, key, of = "accuracy_train", "accuracy.train", "train"
     label = "accuracy, running mean, training data"
 
 
-class TestOfLast(_Accuracy):
+class TestAccuracyOfLast(_Accuracy):
     """Of the last decision, on test data."""
 
     name, key, of, decision = "accuracy_last", "accuracy_last_decision.test", "test", LAST
     label = "accuracy, last decision, test data"
 
 
-class TrainingOfLast(_Accuracy):
+class TrainingAccuracyOfLast(_Accuracy):
     """Of the last decision, on training data."""
 
     name, key, of, decision = "accuracy_train_last", "accuracy_last_decision.train", "train", LAST
@@ -70,14 +70,14 @@ class _OfAgents(Metric):
         return found[:, AVERAGE] if found is not None and found.shape[2] > 1 else None
 
 
-class TestOfAgents(_OfAgents):
+class TestAccuracyOfAgents(_OfAgents):
     """Of each agent's average decision, on test data."""
 
     name, of = "accuracy_agents", "test"
     long_name = "accuracy of an agent, running mean, test data"
 
 
-class TrainingOfAgents(_OfAgents):
+class TrainingAccuracyOfAgents(_OfAgents):
     """Of each agent's average decision, on training data."""
 
     name, of = "accuracy_train_agents", "train"

@@ -39,7 +39,7 @@ class Gap(Metric):
         return run.within
 
 
-class Point(Metric):
+class BestDecision(Metric):
     """The decision itself."""
 
     name = "comparator_point"

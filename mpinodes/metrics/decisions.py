@@ -52,7 +52,7 @@ class Last(Metric):
         return run.last
 
 
-class Mean(Metric):
+class MeanDecision(Metric):
     """The average decision."""
 
     name = "decision_mean"

@@ -6,7 +6,7 @@ from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Judged, Metric, Stretch
 
 
-class Loss(Metric):
+class NetworkLoss(Metric):
     """The summand of network regret."""
 
     name = "loss"

@@ -9,28 +9,28 @@ class _Error(OnASet):
     marks = "rmse"
 
 
-class Test(_Error):
+class TestRmse(_Error):
     """Of the average decision, on test data."""
 
     name, key, of = "rmse", "rmse.test", "test"
     label = "RMSE, running mean, test data"
 
 
-class Training(_Error):
+class TrainingRmse(_Error):
     """Of the average decision, on training data."""
 
     name, key, of = "rmse_train", "rmse.train", "train"
     label = "RMSE, running mean, training data"
 
 
-class TestOfLast(_Error):
+class TestRmseOfLast(_Error):
     """Of the last decision, on test data."""
 
     name, key, of, decision = "rmse_last", "rmse_last_decision.test", "test", LAST
     label = "RMSE, last decision, test data"
 
 
-class TrainingOfLast(_Error):
+class TrainingRmseOfLast(_Error):
     """Of the last decision, on training data."""
 
     name, key, of, decision = "rmse_train_last", "rmse_last_decision.train", "train", LAST

@@ -53,7 +53,7 @@ def _cells(values: Vector, bits: Any) -> Indices:
 
 
 @dataclass(slots=True)
-class State:
+class Places:
     """All that goes on, as plain arrays; n agents, g groups of each, c courses, w columns of a cost.
 
     Attributes:
@@ -78,7 +78,7 @@ class State:
     most: Vector
 
     @classmethod
-    def new(cls, agents: int, groups: int, parts: int, columns: int) -> State:
+    def new(cls, agents: int, groups: int, parts: int, columns: int) -> Places:
         """Before the first round."""
         none = np.zeros(0, np.int64)
         return cls(
@@ -98,11 +98,11 @@ class Agent(NamedTuple):
 class Joined:
     """By which course every group goes on, while courses join: groups stay with the one that they began by.
 
-    `State.course` holds nodes meanwhile, courses that were: what a group has cost more than the course that its own
+    `Places.course` holds nodes meanwhile, courses that were: what a group has cost more than the course that its own
     has joined is added to it when it is looked for, or when all are settled.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: Places) -> None:
         self._state = state
         self._begin(0)
 
@@ -126,7 +126,7 @@ class Joined:
         self._begin(more)
 
     def find(self, group: Indices) -> tuple[Indices, Vector]:
-        """The courses of groups, (m,) places in `State.course`, and what they have cost more: (m, w)."""
+        """The courses of groups, (m,) places in `Places.course`, and what they have cost more: (m, w)."""
         node = self._state.course.ravel()[group]
         more = np.zeros((len(group), self._more.shape[1]))
         while len(moving := np.flatnonzero(self._parent[node] != node)):
@@ -165,7 +165,7 @@ class Courses:
         shifts: for what a Rényi curve is made of; None: none is.
     """
 
-    def __init__(self, state: State, shifts: Shifts | None) -> None:
+    def __init__(self, state: Places, shifts: Shifts | None) -> None:
         self.state, self._shifts = state, shifts
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
@@ -322,7 +322,7 @@ class Followed:
         if facts.is_signed:
             self._courses = Exact(events[:], groups, shifts)
         else:
-            self._courses = Courses(State.new(len(of), groups, events.hidden, columns(shifts)), shifts)
+            self._courses = Courses(Places.new(len(of), groups, events.hidden, columns(shifts)), shifts)
 
     def follow(self, horizon: int) -> None:
         """On to there.

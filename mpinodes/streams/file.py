@@ -175,7 +175,7 @@ class File(LabelledStream):
             raise BadInput("data.file is missing: name the file of samples")
         paths = [str(path) for path in self.source_files]
         header = None if self.header == "inferred" else self.header
-        stated = table.Stated(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
+        stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             raise BadInput(

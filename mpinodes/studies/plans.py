@@ -30,14 +30,14 @@ from mpinodes.runlog.layout_version import require_version
 from mpinodes.runlog.record import write_text
 from mpinodes.running import alone
 from mpinodes.running.setup import kept_in_budget, set_up_again
-from mpinodes.studies.study import Point, word_of
+from mpinodes.studies.study import GridPoint, word_of
 
 FAILED = "failed.txt"  # in the directory of a run that did, why
 LONGEST, SHORT = 90, 8  # letters of a directory's name, and then digits
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedRun:
     """A run that can be.
 
     Attributes:
@@ -74,7 +74,7 @@ class Mistake:
     reason: str
 
 
-def planned(point: Point, runs: Path) -> Plan | Mistake:
+def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
     """A point of a study, composed and checked as `--dry-run` does.
 
     What a budget asks for takes longer to find than all else, and seldom differs between seeds: it is found here for
@@ -89,11 +89,11 @@ def planned(point: Point, runs: Path) -> Plan | Mistake:
         return Mistake(point.settings, f"{in_words(error)}\n{traceback.format_exc()}")
 
 
-def _planned(point: Point, runs: Path) -> Plan:
+def _planned(point: GridPoint, runs: Path) -> PlannedRun:
     setup = compose(point.asked, ranks=None)
     digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
     make = partial(
-        Plan, digits=digits, settings=point.settings, connected_over=setup.connected_over,
+        PlannedRun, digits=digits, settings=point.settings, connected_over=setup.connected_over,
         agents=setup.topology.agents, rounds=setup.experiment.rounds,
     )  # fmt: skip
     words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
@@ -163,7 +163,7 @@ def is_done(place: Path, setup: Setup) -> bool:
     return identity(found) == identity(e)
 
 
-def in_lockstep(plan: Plan, place: Path) -> str:
+def in_lockstep(plan: PlannedRun, place: Path) -> str:
     """Run it in this process; returns why it failed, or nothing."""
     experiment = msgspec.msgpack.decode(plan.experiment, type=Experiment)
     again = replace(experiment, output=Output(str(place)))
@@ -178,12 +178,12 @@ def in_lockstep(plan: Plan, place: Path) -> str:
     return ""
 
 
-def _set_up(experiment: Experiment, plan: Plan) -> Setup:
+def _set_up(experiment: Experiment, plan: PlannedRun) -> Setup:
     setup = set_up_again(experiment, plan.connected_over)
     return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
 
-def performed(plan: Plan, runs: Path, run: Callable[[Plan, Path], str] = in_lockstep) -> str:
+def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
     """Begin it anew, whatever a killed process left of it; returns why it failed, or nothing."""
     place = runs / plan.name
     shutil.rmtree(place, ignore_errors=True)

@@ -22,7 +22,7 @@ import msgspec
 
 from mpinodes.core.experiment import Experiment
 from mpinodes.launch.launching import end_with_parent, mpirun, say
-from mpinodes.studies.plans import Plan, failure
+from mpinodes.studies.plans import PlannedRun, failure
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -133,7 +133,7 @@ def cores() -> int:
 
 
 # -------------------------------------------------------------------------------------------------------------- mpirun
-def by_mpirun(plan: Plan, place: Path) -> str:
+def by_mpirun(plan: PlannedRun, place: Path) -> str:
     """Run it by an mpirun of its own; returns why it failed, or nothing."""
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as there:
         file = Path(there) / "experiment.toml"

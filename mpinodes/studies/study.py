@@ -47,7 +47,7 @@ class Axis(NamedTuple):
     points: tuple[dict[str, Any], ...]
 
 
-class Point(NamedTuple):
+class GridPoint(NamedTuple):
     """One run of a study.
 
     Attributes:
@@ -98,7 +98,7 @@ class Study:
         place = Path(os.path.expanduser(directory)) if directory else where or Path(FOLDER) / name
         return cls(tree, name, place, _axes(tree))
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[GridPoint]:
         """Every run, the last axis varying fastest.
 
         Raises:
@@ -114,7 +114,7 @@ class Study:
             used.update(matching)
             if not matching:
                 setting = repr({key: value for key, value in settings.items() if key != SEED})
-                left.append(Point(settings, merge(base, nested(settings)), setting not in settled))
+                left.append(GridPoint(settings, merge(base, nested(settings)), setting not in settled))
                 settled.add(setting)
         if idle := [k for k in range(len(exclusions)) if k not in used]:
             raise BadInput(f"study.exclude: {_shown(exclusions[idle[0]])} is no run of this study")

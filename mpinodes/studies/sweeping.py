@@ -16,13 +16,13 @@ from mpinodes.finished.runs import RUNS, TABLE, Run, csv_of, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
 from mpinodes.runlog.record import write_text
-from mpinodes.studies.plans import Mistake, Plan, failure, in_lockstep, note_failure, performed, planned
+from mpinodes.studies.plans import Mistake, PlannedRun, failure, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
 from mpinodes.studies.study import FILE, SEED, Study
 
 LOCK = ".lock"
 MOST_NAMED = 20  # mistakes, or failures, that are told one by one
-Perform = Callable[[Plan, Path], str]
+Perform = Callable[[PlannedRun, Path], str]
 
 
 class Part(NamedTuple):
@@ -42,7 +42,7 @@ class Swept(NamedTuple):
         seconds: that the runs took together.
     """
 
-    plans: list[Plan]
+    plans: list[PlannedRun]
     before: int
     failed: dict[str, str]
     seconds: float
@@ -82,7 +82,7 @@ def sweep(study: Study, pool: Pool, runner: Pool, run: Perform = in_lockstep, pa
     return Swept(plans, len(plans) - len(to_do), failed, seconds)
 
 
-def prepared(study: Study, pool: Pool) -> list[Plan]:
+def prepared(study: Study, pool: Pool) -> list[PlannedRun]:
     """The runs of a study, and its directory ready for them.
 
     Raises:
@@ -93,7 +93,7 @@ def prepared(study: Study, pool: Pool) -> list[Plan]:
 
 
 @contextmanager
-def _ready(study: Study, pool: Pool, part: Part) -> Iterator[list[Plan]]:
+def _ready(study: Study, pool: Pool, part: Part) -> Iterator[list[PlannedRun]]:
     """Everything planned, and the directory this command's own; nothing is made where a run cannot be."""
     place, points = study.place.absolute(), study.points()[part.first :: part.of]
     is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
@@ -127,13 +127,13 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
         yield
 
 
-def _plans(study: Study, points: Sequence[Any], pool: Pool, runs: Path) -> list[Plan]:
+def _plans(study: Study, points: Sequence[Any], pool: Pool, runs: Path) -> list[PlannedRun]:
     """Of every point.
 
     Raises:
         BadInput: some cannot be.
     """
-    found: dict[int, Plan | Mistake] = {}
+    found: dict[int, PlannedRun | Mistake] = {}
     with _progress(f"{study.name}: composed", len(points)) as show:
         for k, plan in pool.each(partial(planned, runs=runs), points):
             found[k] = Mistake(points[k].settings, DIED) if isinstance(plan, Died) else plan
@@ -141,22 +141,22 @@ def _plans(study: Study, points: Sequence[Any], pool: Pool, runs: Path) -> list[
     in_order = [found[k] for k in sorted(found)]
     if mistakes := [one for one in in_order if isinstance(one, Mistake)]:
         raise BadInput(_named(study, mistakes, len(points)))
-    plans = [one for one in in_order if isinstance(one, Plan)]
-    by_digits: dict[str, Plan] = {}
+    plans = [one for one in in_order if isinstance(one, PlannedRun)]
+    by_digits: dict[str, PlannedRun] = {}
     for plan in plans:
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
             raise BadInput(f"two runs of the study are one and the same: {_shown(other)}; and {_shown(plan)}")
     return _beside_their_first_seeds(plans)
 
 
-def _beside_their_first_seeds(plans: Sequence[Plan]) -> list[Plan]:
+def _beside_their_first_seeds(plans: Sequence[PlannedRun]) -> list[PlannedRun]:
     """The plans, those whose noise is still to be found with the label of one that differs in its seed alone."""
-    setting: Callable[[Plan], str] = lambda plan: repr({k: v for k, v in plan.settings.items() if k != SEED})  # noqa: E731
+    setting: Callable[[PlannedRun], str] = lambda plan: repr({k: v for k, v in plan.settings.items() if k != SEED})  # noqa: E731
     labels = {setting(plan): plan.near for plan in plans if plan.near}
     return [plan if plan.is_ready else replace(plan, near=labels.get(setting(plan), 0.0)) for plan in plans]
 
 
-def _shown(plan: Plan | Mistake) -> str:
+def _shown(plan: PlannedRun | Mistake) -> str:
     return ", ".join(f"{key}={value}" for key, value in plan.settings.items()) or "the only one"
 
 
@@ -212,7 +212,7 @@ def in_minutes(seconds: float) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- what is left
-def write_table(place: Path, plans: Sequence[Plan]) -> None:
+def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
     """A row for each run: where it is, what came of it, its settings and its results."""
     rows = []
     for plan in plans:
@@ -247,9 +247,9 @@ def text(study: Study, swept: Swept) -> str:
     return "\n".join([*lines, f"  study: {study.place}"])
 
 
-def shared_noise(plans: Sequence[Plan]) -> list[str]:
+def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
     """What is to be said where runs have the same noise, though no key was given for it."""
-    by_noise: dict[str, list[Plan]] = {}
+    by_noise: dict[str, list[PlannedRun]] = {}
     for plan in plans:
         if plan.noise:
             by_noise.setdefault(plan.noise, []).append(plan)

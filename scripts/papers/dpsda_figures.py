@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.rounds.lockstep import simulate
-from mpinodes.studies.study import Point, Study
+from mpinodes.studies.study import GridPoint, Study
 
 PAPER = "dpsda"
 NEEDS = ("mushrooms", "mnist", "cifar10")
@@ -123,7 +123,7 @@ class Runs:
         self._desk, self._below = desk, desk.runs / "dpsda-figures"
         self._sets: dict[str, Sets] = {}
 
-    def outcome(self, point: Point, table: Table) -> Outcome:
+    def outcome(self, point: GridPoint, table: Table) -> Outcome:
         def make() -> dict[str, Any]:
             setup = compose(self._asked(point), ranks=None)
             with threadpool_limits(1):
@@ -141,7 +141,7 @@ class Runs:
             self._sets = {table.item: {n: (sets[n].features(r), sets[n].targets[r]) for n, r in rows.items()}}
         return self._sets[table.item]
 
-    def fitness(self, point: Point) -> np.ndarray:
+    def fitness(self, point: GridPoint) -> np.ndarray:
         """(T,) as Fig. 7 has it: of the assembled decision, or of one agent's for all, in the mean over agents."""
 
         def make() -> dict[str, Any]:
@@ -151,13 +151,13 @@ class Runs:
         return np.asarray(self._desk.arrays(self._path(point, -1), make)["fitness"])
 
     @staticmethod
-    def _asked(point: Point) -> dict[str, Any]:
+    def _asked(point: GridPoint) -> dict[str, Any]:
         """With a noise by all settings but the seed, which is in it anyway, and where the data lie."""
         data = {key: value for key, value in point.asked["data"].items() if key not in ("dir", "file")}
         told = {key: value for key, value in point.asked.items() if key not in ("seed", "output")} | {"data": data}
         return point.asked | {"noise": {"key": digest(told)}}
 
-    def _path(self, point: Point, tested: int) -> Path:
+    def _path(self, point: GridPoint, tested: int) -> Path:
         return self._below / f"{digest([self._asked(point), tested])}.npz"
 
 
@@ -165,7 +165,7 @@ def digest(told: Any) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def points(toml: str, *words: str) -> list[Point]:
+def points(toml: str, *words: str) -> list[GridPoint]:
     return Study.of([str(HERE / toml), *words]).points()
 
 

@@ -20,7 +20,8 @@ from matplotlib.axes import Axes
 
 from mpinodes.auditing.games import canary, pairs, prepare, replays, simulate
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.verdicts import Row, of_probe
+from mpinodes.auditing.verdicts import Verdict as Row
+from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config.compose import compose
 from mpinodes.core.experiment import parse
 

@@ -365,7 +365,7 @@ def test_an_npz_of_ones_own(tmp_path, kind):
 @pytest.mark.parametrize("top", ["", "height, width,target\n", "\ufeffa,b,c\n"])
 def test_a_csv_of_ones_own_with_and_without_names(tmp_path, top):
     source = table.read(
-        put(tmp_path / "own.csv", f"{top}0,1,0.5\n2, 3,-1\n\n4,5,2e0\n"), table.Stated(header=bool(top))
+        put(tmp_path / "own.csv", f"{top}0,1,0.5\n2, 3,-1\n\n4,5,2e0\n"), table.FileFacts(header=bool(top))
     )
     assert source.targets.tolist() == TARGETS.tolist()
     np.testing.assert_array_equal(dense(source), FEATURES)
@@ -473,7 +473,7 @@ def test_an_npz_that_is_sparse_or_single_or_broken(tmp_path):
     assert re.search(r"none.npz: cannot be read: No such file", error(table.read, tmp_path / "none.npz"))
 
 
-NAMED = table.Stated(header=True, target="b, c")
+NAMED = table.FileFacts(header=True, target="b, c")
 
 
 def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
@@ -481,7 +481,9 @@ def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
     source = table.read(put(tmp_path / "own.csv", text), NAMED)
     assert source.targets.tolist() == TARGETS.tolist()
     np.testing.assert_array_equal(dense(source), FEATURES)
-    labelled = table.read(put(tmp_path / "words.csv", "b,a\nno,1\nyes,2\n"), table.Stated(0, ("no", "yes"), True, "b"))
+    labelled = table.read(
+        put(tmp_path / "words.csv", "b,a\nno,1\nyes,2\n"), table.FileFacts(0, ("no", "yes"), True, "b")
+    )
     assert (labelled.targets.tolist(), dense(labelled).tolist()) == ([-1, 1], [[1], [2]])
 
 
@@ -492,7 +494,7 @@ def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
         ('"b, c","b, c"\n1,2\n', NAMED, "line 1: data.target = 'b, c': 2 columns have that name"),
         (
             "1,2\n",
-            table.Stated(header=False, target="b"),
+            table.FileFacts(header=False, target="b"),
             "line 1: data.target = 'b' names a column, and data.header=false",
         ),
         ('a,"b, c",d\n1,2,x\n', NAMED, "line 2, column 3: 'x' is not a finite number"),
@@ -511,11 +513,11 @@ def frame(**columns):
 def test_a_parquet_of_ones_own(tmp_path, kind):
     whole = frame(d=[1, 1, 0])
     whole.astype({"d": kind}).to_parquet(tmp_path / "own.parquet")
-    source = table.read(tmp_path / "own.parquet", table.Stated(2, target="y"))
+    source = table.read(tmp_path / "own.parquet", table.FileFacts(2, target="y"))
     assert source.targets.tolist() == TARGETS.tolist()
     np.testing.assert_array_equal(dense(source), whole[["a", "d"]].to_numpy(float))
     frame(y=["no", "yes", "no"]).to_parquet(tmp_path / "words.parquet")
-    assert table.read(tmp_path / "words.parquet", table.Stated(0, ("no", "yes"), None, "y")).targets.tolist() == [
+    assert table.read(tmp_path / "words.parquet", table.FileFacts(0, ("no", "yes"), None, "y")).targets.tolist() == [
         -1,
         1,
         -1,
@@ -547,7 +549,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
 )
 def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
     frame(**columns).to_parquet(tmp_path / "own.parquet")
-    assert re.search(message, error(table.read, tmp_path / "own.parquet", table.Stated(**stated)))
+    assert re.search(message, error(table.read, tmp_path / "own.parquet", table.FileFacts(**stated)))
 
 
 DATES = pandas.to_datetime(["2020-01-01"] * 3)
@@ -572,7 +574,7 @@ DATES = pandas.to_datetime(["2020-01-01"] * 3)
 )
 def test_a_parquet_target_that_is_no_label_is_named_with_its_row(tmp_path, target, message):
     frame(d=target).to_parquet(tmp_path / "own.parquet")
-    told = error(table.read, tmp_path / "own.parquet", table.Stated(labels=(0.0, 1.0)))
+    told = error(table.read, tmp_path / "own.parquet", table.FileFacts(labels=(0.0, 1.0)))
     assert told == f"{tmp_path / 'own.parquet'}: column 'd', {message}"
 
 
@@ -580,10 +582,12 @@ def test_a_parquet_target_that_is_no_label_is_named_with_its_row(tmp_path, targe
 def test_what_is_missing_is_no_label_whatever_labels_are_called(tmp_path, missing):
     frame(d=["yes", None, "yes"]).to_parquet(tmp_path / "own.parquet")
     assert "row 1 (from 0) is missing" in error(
-        table.read, tmp_path / "own.parquet", table.Stated(labels=(missing, "yes"))
+        table.read, tmp_path / "own.parquet", table.FileFacts(labels=(missing, "yes"))
     )
     file = npz(tmp_path / "own.npz", targets=np.array([1, np.nan, 1]))
-    assert "targets[1] (from 0): label 'nan' is neither" in error(table.read, file, table.Stated(labels=(missing, 1.0)))
+    assert "targets[1] (from 0): label 'nan' is neither" in error(
+        table.read, file, table.FileFacts(labels=(missing, 1.0))
+    )
 
 
 @pytest.mark.parametrize(
@@ -600,7 +604,7 @@ def test_what_is_missing_is_no_label_whatever_labels_are_called(tmp_path, missin
 )
 @pytest.mark.parametrize("columns", [0, 3])
 def test_an_index_that_was_written_along_is_no_feature(tmp_path, text, columns):
-    stated = table.Stated(columns, (0.0, 1.0), True if columns else None)
+    stated = table.FileFacts(columns, (0.0, 1.0), True if columns else None)
     assert "is an index that was written along" in error(table.read, put(tmp_path / "own.csv", text), stated)
 
 
@@ -617,7 +621,7 @@ def test_an_index_by_a_name_that_programs_give_is_no_feature(name, tmp_path, mon
         whole.to_csv("own.csv", index=False)
         whole.to_parquet("own.parquet")
         for file in ("own.csv", "own.parquet", frames.kept({"file": whole})["file"]):
-            message = error(table.read, tmp_path / file, table.Stated(labels=(0.0, 1.0)))
+            message = error(table.read, tmp_path / file, table.FileFacts(labels=(0.0, 1.0)))
             assert f"column {name!r} is an index that was written along: drop it" in message
 
 
@@ -625,7 +629,7 @@ def test_an_index_by_a_name_that_programs_give_is_no_feature(name, tmp_path, mon
 @pytest.mark.parametrize("rows", [[7, 2, 5], [0, 3, 4]])
 def test_an_index_of_chosen_rows_is_no_feature(name, rows, tmp_path):
     pandas.DataFrame({name: rows, "a": [0.5, 0.25, 1.0], "y": [1, 0, 1]}).to_csv(tmp_path / "own.csv", index=False)
-    assert f"column {name!r} is an index" in error(table.read, tmp_path / "own.csv", table.Stated(labels=(0.0, 1.0)))
+    assert f"column {name!r} is an index" in error(table.read, tmp_path / "own.csv", table.FileFacts(labels=(0.0, 1.0)))
 
 
 @pytest.mark.parametrize(
@@ -638,12 +642,12 @@ def test_an_index_of_chosen_rows_is_no_feature(name, rows, tmp_path):
 )  # fmt: skip
 def test_a_feature_with_the_name_or_the_values_of_an_index_alone_stays_a_feature(name, values, tmp_path):
     pandas.DataFrame({name: values, "y": [1, 0, 1]}).to_csv(tmp_path / "own.csv", index=False)
-    assert dense(table.read(tmp_path / "own.csv", table.Stated(labels=(0.0, 1.0))))[:, 0].tolist() == values
+    assert dense(table.read(tmp_path / "own.csv", table.FileFacts(labels=(0.0, 1.0))))[:, 0].tolist() == values
 
 
 def test_an_index_that_the_number_of_columns_counts_is_a_feature(tmp_path):
     file = put(tmp_path / "own.csv", "index,a,y\n0,.5,1\n1,.25,0\n")
-    assert table.read(file, table.Stated(2, (0.0, 1.0))).columns == ("index", "a", "y")
+    assert table.read(file, table.FileFacts(2, (0.0, 1.0))).columns == ("index", "a", "y")
 
 
 @pytest.mark.parametrize(("target", "missing"), [("d", "d"), ("y", "y"), ("", "d"), ("d", "a")])
@@ -665,8 +669,8 @@ def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
 
 def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
     file = put(tmp_path / "own.csv", "a,y\n1,1.00\n2,0\n")
-    assert table.read(file, table.Stated(labels=(0.0, "1"))).targets.tolist() == [1, -1]
-    assert "label '1.00' is none of" in error(table.read, file, table.Stated(labels=("0", "1", "1.0")))
+    assert table.read(file, table.FileFacts(labels=(0.0, "1"))).targets.tolist() == [1, -1]
+    assert "label '1.00' is none of" in error(table.read, file, table.FileFacts(labels=("0", "1", "1.0")))
 
 
 def test_a_csv_that_its_reader_cannot_read_says_where(tmp_path):
@@ -686,7 +690,7 @@ def test_a_data_frames_numbers_keep_all_their_digits(kind, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     whole = frame(d=[0.1, 0.2, 0.3]).astype({"d": kind})
     kept = frames.kept({"file": whole})
-    read = table.read(tmp_path / kept["file"], table.Stated(header=True))
+    read = table.read(tmp_path / kept["file"], table.FileFacts(header=True))
     assert read.targets.tolist() == whole["d"].astype(float).tolist()
 
 
@@ -697,11 +701,11 @@ def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path
     whole.to_parquet(tmp_path / "own.parquet")
     rest = list(whole.columns)
     for target, names in (("", rest), ("d", [*(name for name in rest if name != "d"), "d"])):
-        assert table.read(tmp_path / "own.parquet", table.Stated(0, target=target)).columns == tuple(names)
+        assert table.read(tmp_path / "own.parquet", table.FileFacts(0, target=target)).columns == tuple(names)
         kept = frames.kept({"file": whole, "target": target})
-        assert table.read(tmp_path / kept["file"], table.Stated(header=True, target=target)).columns == tuple(names)
+        assert table.read(tmp_path / kept["file"], table.FileFacts(header=True, target=target)).columns == tuple(names)
     message = "'a' is its index, and no column: reset_index() makes it one"
-    assert message in error(table.read, tmp_path / "own.parquet", table.Stated(0, target="a"))
+    assert message in error(table.read, tmp_path / "own.parquet", table.FileFacts(0, target="a"))
     assert message in error(frames.kept, {"file": whole, "target": "a"})
 
 
@@ -709,7 +713,7 @@ def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path
 def test_what_get_dummies_makes_of_words_is_numbers(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = frames.kept({"file": frame(a=[True, False, True], y=[False, True, True]).astype({"a": kind, "y": kind})})
-    read = table.read(tmp_path / kept["file"], table.Stated(header=True, target="d"))
+    read = table.read(tmp_path / kept["file"], table.FileFacts(header=True, target="d"))
     assert dense(read).tolist() == [[1, 0], [0, 1], [1, 1]]
 
 

@@ -17,7 +17,7 @@ from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 from mpinodes.privacy import recursive
 from mpinodes.privacy.leakage import Norms
 from mpinodes.privacy.ledger import Facts, Uses
-from mpinodes.privacy.recursive import Courses, Recursive, State, open_ledgers
+from mpinodes.privacy.recursive import Courses, Places, Recursive, open_ledgers
 from mpinodes.privacy.shifts import Shifts, columns
 from tests.helpers.accounting import events
 
@@ -155,7 +155,7 @@ def test_agents_side_by_side_cost_what_each_does_alone():
 def costs(chunks: list[int], pause, parts: int) -> list[np.ndarray]:
     """Of all groups, of three agents whose events come chunk by chunk, with a pause after each."""
     of = agents_of(600, 4)[:3] if parts == 1 else [(m, Uses.of(m, by_number)) for m in [of_two_parts(3, 600, 4)] * 2]
-    courses, begun = Courses(State.new(len(of), 1, parts, columns(Shifts())), Shifts()), 0
+    courses, begun = Courses(Places.new(len(of), 1, parts, columns(Shifts())), Shifts()), 0
     for last in chunks:
         events = Events(np.stack([made.data[begun:last] for made, _ in of], axis=1))
         courses.take(events, [uses.between(begun, last) for _, uses in of])
@@ -168,7 +168,7 @@ def test_a_state_that_was_written_down_goes_on_as_if_it_had_not_been(parts, tmp_
     def pause(courses: Courses) -> Courses:
         np.savez(tmp_path / "state.npz", **dataclasses.asdict(courses.state))
         with np.load(tmp_path / "state.npz", allow_pickle=False) as file:
-            return Courses(State(**file), Shifts())
+            return Courses(Places(**file), Shifts())
 
     chunks = [7, 100, 101, 480, 600]
     for one, other in zip(costs(chunks, lambda courses: courses, parts), costs(chunks, pause, parts), strict=True):
@@ -181,7 +181,7 @@ def test_a_state_that_was_written_down_goes_on_as_if_it_had_not_been(parts, tmp_
 def test_what_goes_on_is_small_whatever_the_number_of_rounds():
     """Beside what each group has cost, a few hundred courses."""
     made = made_of("falls ever faster", 4_000, 40, seed=0)
-    uses, courses = Uses.of(made, by_number), Courses(State.new(1, 100, 1, 104), Shifts())
+    uses, courses = Uses.of(made, by_number), Courses(Places.new(1, 100, 1, 104), Shifts())
     for first in range(0, 4_000, 1_000):
         courses.take(made[first : first + 1_000][:, None], [uses.between(first, first + 1_000)])
         held = [getattr(courses.state, field.name) for field in dataclasses.fields(courses.state)]

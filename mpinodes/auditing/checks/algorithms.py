@@ -15,7 +15,7 @@ from mpinodes.auditing.checks.profiler import watch
 from mpinodes.auditing.checks.purity import purity
 from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
-from mpinodes.auditing.checks.walks import Run, made
+from mpinodes.auditing.checks.walks import TriedRun, made
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput
@@ -55,7 +55,7 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
 
 
-def _take(report: Report, what: str, run: Run, test: Callable[[], Iterable[Fault]], times: int) -> None:
+def _take(report: Report, what: str, run: TriedRun, test: Callable[[], Iterable[Fault]], times: int) -> None:
     try:
         report.take(what, list(test()), times)
     except Exception as error:
@@ -76,7 +76,7 @@ def _failed(what: str, error: Exception) -> Fault:
     )
 
 
-def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[Run]:
+def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[TriedRun]:
     """The experiments that fit it, run."""
     for what, asked in experiments(algorithm, path, folder, seed):
         try:
@@ -91,7 +91,7 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
         yield run
 
 
-def _on_some_graph(what: str, asked: Tree) -> Run:
+def _on_some_graph(what: str, asked: Tree) -> TriedRun:
     """On the first graph that it can be run on.
 
     Raises:

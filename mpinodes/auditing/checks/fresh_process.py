@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from mpinodes.auditing.checks.failures import Fault
-from mpinodes.auditing.checks.walks import Run, Walk
+from mpinodes.auditing.checks.walks import TriedRun, Walk
 from mpinodes.config.building import build
 from mpinodes.core.experiment import Experiment
 from mpinodes.launch.threads import ONE_THREAD
@@ -25,7 +25,7 @@ from mpinodes.launch.threads import ONE_THREAD
 Digests = dict[tuple[int, int], list[str]]  # by run and agent, of every round
 
 
-def elsewhere(runs: list[Run], folder: Path) -> Iterator[Fault]:
+def elsewhere(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
     """Agents alone in another process, the last first, against the run that they were recorded in."""
     job, out = folder / "job.pickle", folder / "out.pickle"
     work = [(msgspec.msgpack.encode(run.setup.experiment), run.frames) for run in runs]
@@ -58,7 +58,7 @@ def elsewhere(runs: list[Run], folder: Path) -> Iterator[Fault]:
                     break
 
 
-def digests(setup: object, run: Run, agent: int) -> list[str]:
+def digests(setup: object, run: TriedRun, agent: int) -> list[str]:
     """Of every round of an agent."""
     calls = Walk(setup, run.frames, agent).calls(len(run.frames))  # type: ignore[arg-type]
     return [
@@ -74,7 +74,7 @@ def main(job: str, out: str) -> None:
         experiment = msgspec.msgpack.decode(packed, type=Experiment)
         for agent in reversed(range(frames.shape[1])):
             setup = build(experiment)  # imports the files anew
-            run = Run("", setup, frames[..., :0], frames, None)  # type: ignore[arg-type]
+            run = TriedRun("", setup, frames[..., :0], frames, None)  # type: ignore[arg-type]
             found[k, agent] = digests(setup, run, agent)
     Path(out).write_bytes(pickle.dumps(found))
 

@@ -13,21 +13,21 @@ import msgspec
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, Report
-from mpinodes.auditing.checks.walks import Run, Walk, made, release_of
+from mpinodes.auditing.checks.walks import TriedRun, Walk, made, release_of
 from mpinodes.config.building import rebuilt
 from mpinodes.core import Query
 
 FEW = 6  # rounds over MPI
 
 
-def finite(run: Run) -> list[Fault]:
+def finite(run: TriedRun) -> list[Fault]:
     """Return a fault where a decision is not finite."""
     bad = np.argwhere(~np.isfinite(run.decisions).all(axis=2))
     where = [f"{run.what}: agent {i}, round {t + 1}" for t, i in bad[:1].tolist()]
     return [Fault("a decision that is not finite", place, "decisions are finite numbers") for place in where]
 
 
-def without_noise(run: Run) -> Iterator[Fault]:
+def without_noise(run: TriedRun) -> Iterator[Fault]:
     """Without noise a release is the clean value, and decisions are finite."""
     e = run.setup.experiment
     privacy = msgspec.structs.replace(e.privacy, epsilon="inf")
@@ -47,7 +47,7 @@ def without_noise(run: Run) -> Iterator[Fault]:
                 return
 
 
-def over_mpi(run: Run, folder: Path, report: Report) -> Iterator[Fault]:
+def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
     """A few rounds by the real command, bit for bit those of one process."""
     mpirun = Path(sys.executable).with_name("mpirun")
     command = str(mpirun) if mpirun.exists() else shutil.which("mpirun")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault
-from mpinodes.auditing.checks.walks import Call, Run, Walk
+from mpinodes.auditing.checks.walks import Call, TriedRun, Walk
 from mpinodes.core import Setup
 
 HOUSE = str(Path(__file__).parents[2])
@@ -34,7 +34,7 @@ WORDS = {
 }
 
 
-def watch(run: Run) -> Iterator[Fault]:
+def watch(run: TriedRun) -> Iterator[Fault]:
     """The calls of all methods of an algorithm and its mixing, in every round of every agent."""
     setup = run.fresh()
     yield from holds_chance(setup)

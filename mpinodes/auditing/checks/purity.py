@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, attributes, image, shown
-from mpinodes.auditing.checks.walks import Call, Run, Walk, release_of, scalars_of
+from mpinodes.auditing.checks.walks import Call, TriedRun, Walk, release_of, scalars_of
 from mpinodes.core import Loss, Setup
 from mpinodes.losses.linear import Around, dense
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
 
 
-def purity(run: Run, seed: int) -> Iterator[Fault]:
+def purity(run: TriedRun, seed: int) -> Iterator[Fault]:
     """All of it on one run."""
     setup, rounds = run.fresh(), len(run.frames)
     before = world(setup)
@@ -32,7 +32,7 @@ def purity(run: Run, seed: int) -> Iterator[Fault]:
     yield from _scalars_alone(run)
 
 
-def _as_in_lockstep(run: Run, calls: dict[int, list[Call]]) -> Iterator[Fault]:
+def _as_in_lockstep(run: TriedRun, calls: dict[int, list[Call]]) -> Iterator[Fault]:
     """An agent alone says what it said among the others in one process."""
     for i in run.agents:
         for call in calls[i]:
@@ -50,7 +50,7 @@ def _as_in_lockstep(run: Run, calls: dict[int, list[Call]]) -> Iterator[Fault]:
                 break
 
 
-def _again(run: Run, setup: Setup, calls: dict[int, list[Call]], rng: np.random.Generator) -> Iterator[Fault]:
+def _again(run: TriedRun, setup: Setup, calls: dict[int, list[Call]], rng: np.random.Generator) -> Iterator[Fault]:
     """Every call once more, on copies, in another order, other randomness about."""
     pairs = [(i, t) for i, each in calls.items() for t in range(len(each))]
     saved = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one, which a file may use)
@@ -72,7 +72,7 @@ def _again(run: Run, setup: Setup, calls: dict[int, list[Call]], rng: np.random.
     np.random.set_state(saved[1])  # noqa: NPY002
 
 
-def _once_more(run: Run, setup: Setup, i: int, call: Call) -> Iterator[Fault]:
+def _once_more(run: TriedRun, setup: Setup, i: int, call: Call) -> Iterator[Fault]:
     algorithm, here = setup.algorithm, call.here
     where = f"{run.what}: agent {i}, round {here.t}"
     state = copy.deepcopy(call.state)
@@ -137,7 +137,7 @@ def _lock(value: Any, depth: int = 12) -> None:
             _lock(inner, depth - 1)
 
 
-def _apart(run: Run, calls: dict[int, list[Call]], rng: np.random.Generator) -> Iterator[Fault]:
+def _apart(run: TriedRun, calls: dict[int, list[Call]], rng: np.random.Generator) -> Iterator[Fault]:
     """Each agent, while all others in this process have other data: what it says stays what it is."""
     rounds = len(run.frames)
     for i in run.agents:
@@ -176,7 +176,7 @@ def decoy(loss: Loss) -> Loss:
     return other
 
 
-def _scalars_alone(run: Run) -> Iterator[Fault]:
+def _scalars_alone(run: TriedRun) -> Iterator[Fault]:
     """The mixing, without any algorithm about."""
     setup = run.fresh()
     for i in run.agents:
@@ -189,7 +189,7 @@ def _scalars_alone(run: Run) -> Iterator[Fault]:
             s = setup.mixing.weights(s, here, walk.arrivals(here).scalars)[0]
 
 
-def _scalar(run: Run, i: int, t: int) -> Fault:
+def _scalar(run: TriedRun, i: int, t: int) -> Fault:
     return Fault(
         "data in a public scalar",
         f"{run.what}: outgoing() of the mixing, agent {i}, round {t}: {shown(scalars_of(run, i, t).tolist())} is not "
@@ -224,7 +224,7 @@ def _function(value: Any) -> Any:
     return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
 
 
-def _kept(run: Run, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Fault]:
+def _kept(run: TriedRun, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Fault]:
     for where in before.keys() | after.keys():
         if before.get(where) != after.get(where):
             yield Fault(

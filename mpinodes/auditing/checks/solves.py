@@ -9,7 +9,7 @@ import numpy as np
 
 from mpinodes.auditing.changes import Change, changed
 from mpinodes.auditing.checks.failures import Fault
-from mpinodes.auditing.checks.walks import Run
+from mpinodes.auditing.checks.walks import TriedRun
 from mpinodes.core import Message, Solve, Vector
 
 POINTS, SLACK = 8, 1 + 1e-7
@@ -17,7 +17,7 @@ RIGHT = "l2 and log_volume must hold at every point, for any sample there could 
 
 
 def at_many_points(
-    run: Run, agent: int, messages: list[Message], change: Change, rng: np.random.Generator
+    run: TriedRun, agent: int, messages: list[Message], change: Change, rng: np.random.Generator
 ) -> Iterator[Fault]:
     """The change of step·∇f, and of log det(I + step·∇²f), against `l2` and `log_volume`."""
     own = run.setup.losses(agent)

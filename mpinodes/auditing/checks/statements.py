@@ -8,13 +8,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from mpinodes.auditing.adjacent_replay import SLACK, Compared, compared
 from mpinodes.auditing.changes import ALL as EVERY
 from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
 from mpinodes.auditing.checks.failures import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
-from mpinodes.auditing.checks.walks import Run, Walk, scalars_of
+from mpinodes.auditing.checks.walks import TriedRun, Walk, scalars_of
 from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced
@@ -29,7 +30,7 @@ BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not fo
 RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
 
 
-def statements(run: Run, seed: int, report: Report) -> None:
+def statements(run: TriedRun, seed: int, report: Report) -> None:
     """Every agent, every round, many adjacent data sets."""
     for agent in run.agents:
         faults, tried = [], 0
@@ -60,7 +61,7 @@ class Asked(Around):
         return self.loss.data_grad(x, block)
 
 
-def _outside(run: Run, agent: int) -> Iterator[Fault]:
+def _outside(run: TriedRun, agent: int) -> Iterator[Fault]:
     """Find gradients at points outside the set, of an algorithm that states `gradients_in_set`."""
     setup, points, project = run.fresh(), list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
@@ -74,7 +75,7 @@ def _outside(run: Run, agent: int) -> Iterator[Fault]:
             return
 
 
-def _carried(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault]:
+def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
     """Test `carried_on` by replay: with other messages heard, and with a sample changed but the same messages."""
     setup, moved = run.setup, run.frames.copy()
     if not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
@@ -102,7 +103,7 @@ def _carried(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault]:
         carried = heard.inbox.mix() - own.inbox.mix()
 
 
-def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | None]:
+def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
     """Faults; None for a data set without."""
     recorded = Transcript(run.setup, run.frames.copy(), run.events)
     replayed = Replayed(recorded, agent)
@@ -128,7 +129,7 @@ def _agent(run: Run, agent: int, rng: np.random.Generator) -> Iterator[Fault | N
             yield from _scalars(run, agent, tried[int(rng.integers(len(tried)))])
 
 
-def _first(run: Run, agent: int) -> dict[int, int]:
+def _first(run: TriedRun, agent: int) -> dict[int, int]:
     """By sample, the first round that it is used in."""
     samples = run.setup.stream.samples(agent)
     found: dict[int, int] = {}
@@ -138,7 +139,7 @@ def _first(run: Run, agent: int) -> dict[int, int]:
     return found
 
 
-def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Generator, many: int) -> Iterator[Change]:
+def extreme(run: TriedRun, losses: Any, agent: int, round: int, rng: Generator, many: int) -> Iterator[Change]:
     """Samples at corners of their domain, and within it."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
@@ -153,7 +154,7 @@ def extreme(run: Run, losses: Any, agent: int, round: int, rng: np.random.Genera
         yield Change(round, sample, features[rng.integers(len(features))], float(rng.choice(targets)))
 
 
-def _own(run: Run, agent: int, replayed: Replayed) -> Iterator[Fault]:
+def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """What is said on the agent's own data is finite, and its uses are rounds that were."""
     messages: list[Any] = replayed.messages
     for t, message in enumerate(messages, 1):
@@ -197,7 +198,7 @@ def _vectors(message: Any) -> list[Any]:
     return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
 
 
-def _one(run: Run, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
+def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
     where = f"{run.what}: agent {replayed.agent}"
     try:
         found = compared(recorded, replayed, change, last)
@@ -226,7 +227,7 @@ def _one(run: Run, recorded: Transcript, replayed: Replayed, change: Change, las
     yield None
 
 
-def _not_public(run: Run, replayed: Replayed, change: Change, last: int) -> Fault:
+def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) -> Fault:
     t, one, other = next((t, a, b) for t, a, b in replayed.stated(change, last) if a != b)
     pairs = [(a, b) for a, b in zip(one, other, strict=False) if a != b] or [(one, other)]
     a, b = pairs[0]
@@ -238,7 +239,7 @@ def _not_public(run: Run, replayed: Replayed, change: Change, last: int) -> Faul
     )
 
 
-def _understated(run: Run, agent: int, change: Change, found: Compared, k: int) -> Fault:
+def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: int) -> Fault:
     t, events = change.round + k, run.events[change.round - 1 + k, agent]
     moved, bound = float(found.l2[k].max()), float(found.bound[k].max())
     where = (
@@ -273,7 +274,7 @@ def _understated(run: Run, agent: int, change: Change, found: Compared, k: int) 
     )
 
 
-def _scalars(run: Run, agent: int, change: Change) -> Iterator[Fault]:
+def _scalars(run: TriedRun, agent: int, change: Change) -> Iterator[Fault]:
     """What the mixing says, with the algorithm run on adjacent data."""
     setup = run.fresh()
     losses = changed(setup.losses(agent), setup.stream.samples(agent), change)

@@ -17,7 +17,7 @@ from mpinodes.rounds.lockstep import simulate
 from mpinodes.rounds.step import Arrivals, Releaser
 
 
-class Run(NamedTuple):
+class TriedRun(NamedTuple):
     """A run that was made to be looked at.
 
     Attributes:
@@ -69,11 +69,11 @@ class Call(NamedTuple):
     following: Any
 
 
-def made(what: str, setup: Setup) -> Run:
+def made(what: str, setup: Setup) -> TriedRun:
     """Run an experiment in lockstep."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
-    return Run(what, setup, decisions, frames, events)
+    return TriedRun(what, setup, decisions, frames, events)
 
 
 class Walk:
@@ -123,13 +123,13 @@ class Walk:
         return Arrivals.of_round(self._setup, here, lambda j, s: np.array(self._frames[s - 1, j]))
 
 
-def release_of(run: Run, agent: int, t: int) -> Vector:
+def release_of(run: TriedRun, agent: int, t: int) -> Vector:
     """What was said in a round."""
     end = HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
     return np.asarray(run.frames[t - 1, agent, HEADER:end])
 
 
-def scalars_of(run: Run, agent: int, t: int) -> Vector:
+def scalars_of(run: TriedRun, agent: int, t: int) -> Vector:
     """What its mixing sent."""
     end = HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
     return np.asarray(run.frames[t - 1, agent, end:])
