@@ -8,7 +8,7 @@ the run is refused.
     python scripts/attack/tables.py NEW.json --compare OLD.json      also list rows that differ, the worse ones first
 
 With `--compare` the exit code is 1 if a row that is proven in OLD.json is unproven now or has a larger number. The
-script uses `mpinodes.running.alone.run` and keys of summary.json alone, so that it runs with older checkouts too:
+script uses `mpinodes.simulate` and keys of summary.json alone, so that it runs with older checkouts too:
 `PYTHONPATH=CHECKOUT python scripts/attack/tables.py OLD.json` tabulates another checkout. All rows take two minutes.
 """
 
@@ -23,8 +23,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import mpinodes
 from mpinodes.core.errors import BadInput
-from mpinodes.running.alone import run
 
 Json = dict[str, Any]
 
@@ -93,7 +93,7 @@ def cases(name: str, mechanism: str) -> Iterator[tuple[str, Json]]:
 def row(asked: Json, place: Path) -> Json:
     """Run an experiment in a directory; return what its summary proves of the network, or why it proves nothing."""
     try:
-        _, summary = run(merged(asked, {"output": {"dir": str(place)}, "report": False}))
+        summary = mpinodes.simulate(merged(asked, {"output": {"dir": str(place)}})).summary
     except BadInput as error:
         return {"status": "refused", "reason": str(error)}
     except Exception as error:  # the table shows crashes too

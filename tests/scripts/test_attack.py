@@ -79,11 +79,3 @@ def test_tables_list_rows_that_are_worse(tmp_path, modules, capsys):
     assert report[1:3] == [f"WORSE: {smaller}", "    old: pure 0.5, at delta 1 by pure"]
     assert report[4] == f"differs: {unproven}"
     assert tables.compared(new, old) == 1  # what was proven is not
-
-
-def test_bits_list_configurations_that_differ(tmp_path):
-    old, new = tmp_path / "old.json", tmp_path / "new.json"
-    assert "softmax: dola: " in attack("bits.py", old, "--only", "max")
-    assert attack("bits.py", new, "--only", "max", "--compare", old) == "0 of 1 configurations differ\n"
-    old.write_text('{"softmax: dola": "another"}')
-    assert attack("bits.py", new, "--only", "max", "--compare", old, code=1).endswith("1 of 1 configurations differ\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 import sys
@@ -20,14 +21,14 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "first_hour.py", "gamma_norm_loss.py", "kills.py",
-    "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
+    "net.py", "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
     "bench/plots.py", "bench/rows.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
-ATTACK = {f"attack/{name}.py" for name in ("bits", "generated", "kinds", "replays", "search", "tables", "templates")}
+ATTACK = {f"attack/{name}.py" for name in ("generated", "kinds", "replays", "search", "tables", "templates")}
 NEEDS_A_BROWSER = {"click_page.py"}
 
 
@@ -202,6 +203,29 @@ def test_runs_that_are_killed_go_on_to_the_same_bits(tmp_path):
     out = run("kills.py", "--kills", "2", "--rounds", "400", cwd=tmp_path).out
     assert out.count(": same\n") == 2
     assert "2 runs, 0 differ" in out
+
+
+def test_the_net_lists_what_differs_between_two_checkouts(tmp_path):
+    """Hashes and numbers; regrets and values of the best decision within the sum of both certificates do not."""
+    assert run("net.py", "old.json", "--only", "box", cwd=tmp_path).out == "0 of 1 configurations differ\n"
+    old = json.loads((tmp_path / "old.json").read_text())
+    outputs = old["box: dola"]
+    numbers, name = outputs["numbers"], "summary.comparator.value"
+    numbers[name] += 0.9 * numbers["summary.comparator.certificate"]
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    words = ("net.py", "new.json", "--only", "box", "--compare", "old.json")
+    assert run(*words, cwd=tmp_path).out == "0 of 1 configurations differ\n"
+    numbers[name] += 10 * outputs["slack"][name]
+    numbers["summary.privacy.network.proven"] *= 1 + 1e-8
+    outputs["hashes"] |= {"./transcript": "another", "./only_old": "a hash"}
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    done = command([sys.executable, str(SCRIPTS / words[0]), *words[1:]], tmp_path)
+    assert done.code == 1, done.err
+    title, *lines, last = done.out.splitlines()
+    assert (title, last) == ("box: dola", "1 of 1 configurations differ")
+    names = [line.split(":")[0].strip() for line in lines]
+    assert names == ["./only_old", "./transcript", name, "summary.privacy.network.proven"]
+    assert lines[0] == "    ./only_old: a hash -> missing"
 
 
 def test_random_small_runs_end_with_results_or_are_refused(tmp_path):
