@@ -86,7 +86,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # When they are asked for: MPI is to start before NumPy is imported (see `simulation.launching.find_world`).
+        # When they are asked for: MPI is to start before NumPy is imported (see `launch.launching.find_world`).
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from mpinodes.core import events, messages, parts

@@ -1,4 +1,4 @@
-"""What decisions lose, added up chunk by chunk; `results.regret` has the formulas."""
+"""What decisions lose, added up chunk by chunk; `evaluation.regret` has the formulas."""
 
 from __future__ import annotations
 

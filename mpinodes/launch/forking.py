@@ -38,11 +38,11 @@ KEPT = 3  # descriptor: of the line to mpirun in a fork, of its own socket in th
 STREAMS = range(KEPT)
 COMMON = (
     "config.building",
-    "formats.shelf",
+    "data.shelf",
     "losses.enforced",
     "mechanisms.backends",
-    "simulation.job",
-    "simulation.network",
+    "running.job",
+    "rounds.network",
     "streams.labelled",
     "topology.stored",
 )

@@ -1,4 +1,4 @@
-"""Regrets; `results.regret` has their formulas."""
+"""Regrets; `evaluation.regret` has their formulas."""
 
 from __future__ import annotations
 

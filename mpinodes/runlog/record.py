@@ -1,7 +1,7 @@
 """The record of a run: one HDF5 file that xarray opens, appended and flushed as the run goes on.
 
 netCDF-4 convention by plain h5py: every dimension is a dimension scale with a coordinate. A killed run loses
-at most its last second. `results.reading` reads it, also while the run goes on.
+at most its last second. `runlog.reading` reads it, also while the run goes on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An agent's vectors are (d, s) here, a column for each of s seeds. Algorithms and mixings are the package's own, and so
 are the noise's scale, from each message's own calibration and `privacy.epsilon` as the budget has it, and what is
-proven. What is here is the loop over agents, which the package has for one seed (`simulation.step`), with losses and a
+proven. What is here is the loop over agents, which the package has for one seed (`rounds.step`), with losses and a
 ball for columns. A test holds it against the package's, seed by seed.
 """
 
