@@ -1,66 +1,347 @@
-"""Whether runs will go well here, and what to change: [mpirun -n 8] python -m mpinodes.doctor [DIRECTORY].
+"""Check whether runs will go well on this machine: [mpirun -n 8] python -m mpinodes.doctor [DIRECTORY].
 
-One screen: MPI and its launcher, hosts and cores, BLAS threads, shared memory and what aborted jobs left in it, the
-file system of DIRECTORY (where runs are to be written; default: runs), clocks, versions, and a second of exchanging
-frames. Each line is ok, a note, or to mend, with what to do; it changes nothing itself. Exit code 0: nothing is to be
-mended; 1: something is (or the launcher's own code, where it had to end ranks that hang).
+Print one screen: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (where runs are to be
+written; default: runs), versions, and the rate of a second of rounds on a ring. Each line is `ok`, a `note`, or `mend`,
+which says what to change. The doctor changes nothing itself. Exit code 0: nothing is to be mended; 1: something is, or
+a rank did not answer; another: MPI itself failed.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
+import textwrap
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
-from mpinodes import (
-    __version__,
-    run,  # noqa: F401 (which sets the number of BLAS threads)
-)
+from mpinodes import __version__
 from mpinodes.config.arguments import QuietParser
 from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import BAD_INPUT, command, first_of_host, launcher
+from mpinodes.launch import launching
+from mpinodes.launch.threads import ONE_THREAD
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
+PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
+INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
+HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
+GRACE = 2.0  # seconds for rank 0 to print before others fail: some launchers end all ranks with the first
 
 
-def _arguments() -> QuietParser:
-    parser = QuietParser("doctor", __doc__, add_help=False)
+class Line(NamedTuple):
+    """Hold the result of one check, with what to change."""
+
+    verdict: Literal["ok", "note", "mend"]
+    about: str
+    text: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.verdict:<5}{self.about:<9}"
+        text = launching.plain(f"{self.text}: {self.advice}" if self.advice else self.text)
+        return textwrap.fill(text, 110, initial_indent=head, subsequent_indent=" " * 14, break_on_hyphens=False)
+
+
+class Facts(NamedTuple):
+    """Hold what a rank sees of its host and its process.
+
+    Attributes:
+        host: name of the host.
+        cores: cores that this rank may use.
+        online: number of cores of the host.
+        blas: name, version and architecture of BLAS.
+        threads: number of its threads; 0: unknown.
+        versions: version of each package, by name.
+        memory: the check of the shared memory of the host.
+        output: the check of the output directory, on the last rank, which writes there.
+    """
+
+    host: str
+    cores: frozenset[int]
+    online: int
+    blas: str
+    threads: int
+    versions: Mapping[str, str]
+    memory: Line
+    output: Line | None
+
+
+@launching.command
+def main(argv: list[str]) -> int:
+    """Run the whole command and return its exit code; only rank 0 prints and fails, as far as it can."""
+    os.environ.update(ONE_THREAD)  # before numpy is imported
+    started = launching.launcher()
+    rank = started.rank if started else 0
+    if rank > 0 and {"-h", "--help"} & set(argv):
+        return 0
+    parser = QuietParser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="for all of it; default: 60, and 1 a rank")
-    parser.add_argument(
-        "--leftovers", action="store_true", help="only print what aborted MPI jobs of yours left on this host"
-    )
-    parser.add_argument("--help", action="store_true", help="print this")
-    return parser
-
-
-@command
-def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
-    started = launcher()
-    speaks = started is None or started.rank == 0
     try:
-        options = _arguments().parse_args(argv)
+        options = parser.parse_args(argv)
         if options.limit is not None and not 1 <= options.limit <= 86400:
             raise BadInput("--limit must be from 1 to 86400 seconds")
     except BadInput:
-        if speaks:
+        if rank == 0:
             raise
-        time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
-        return BAD_INPUT
-    if options.help:
-        if speaks:
-            _arguments().print_help()
-        return 0
-    if options.leftovers:
-        from mpinodes.running.doctor.leftovers import leftovers
-
-        if first_of_host():
-            print("".join(f"{path}\n" for path in leftovers()), end="")
-        return 0
-    from mpinodes.running.doctor.examination import examine
-    from mpinodes.running.doctor.supervised import supervised
-
+        time.sleep(GRACE)
+        return launching.BAD_INPUT
     limit = options.limit or 60.0 + (started.size if started else 0)
-    return supervised(lambda stage: examine(options.directory, __version__, limit, stage), limit, started)
+    # mpi4py holds the lock of Python while MPI starts, so no thread of Python could end a start that hangs. This timer
+    # can, and stays until the process is gone, because MPI can hang as it ends, too.
+    faulthandler.dump_traceback_later(limit + GRACE * (rank > 0), exit=True)
+    if rank == 0:
+        print(f"mpinodes {__version__} on {platform.node()}", flush=True)
+    code = 0
+    for line in examine(options.directory, started, limit):
+        if rank == 0:
+            print(line, flush=True)
+            code = max(code, int(line.verdict == "mend"))
+    return code
+
+
+def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
+    """Yield the result of each check, for rank 0 to print; a collective call.
+
+    What can be seen without MPI comes first, because an MPI that cannot start may end its process.
+    """
+    yield shared_memory()
+    if launching.shared_memory_lacks():
+        return
+    try:
+        import mpi4py
+
+        mpi4py.rc(initialize=False, finalize=True)
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        yield Line("mend", "MPI", f"no MPI library ({launching.in_words(error).splitlines()[0]})", INSTALL)
+        yield from about_ranks([look_around(folder)])
+        return
+    vendor, numbers = MPI.get_vendor()
+    library = f"{vendor} {'.'.join(map(str, numbers))}"
+    yield Line("ok", "MPI", f"{library}, by mpi4py {mpi4py.__version__}")
+    if started and started.size > 1:
+        agree = family(name_of(started)) in ("", family(library))
+        yield Line("note", "start", "if no line follows", HANGS if agree else how_to_start(library, started.size))
+    MPI.Init_thread()
+    world = MPI.COMM_WORLD
+    if world.size == 1 and started and started.rank > 0:
+        return  # rank 0 reports that each process believes it is alone
+    yield from about_launcher(started, world.size, library)
+    ranks = gather(world, look_around(folder if world.rank == world.size - 1 else None, library), limit / 3)
+    if world.rank == 0:
+        yield from about_ranks(ranks)
+    if world.size > 1:
+        yield time_rounds(world, limit / 3)
+
+
+def abort(world: MPI.Comm, text: str) -> NoReturn:
+    """Print what this rank, whichever it is, waited for in vain, and end all ranks."""
+    print(Line("mend", "ranks", text, HANGS), flush=True)
+    world.Abort(1)
+
+
+def shared_memory() -> Line:
+    """Check the shared memory of this host, through which its ranks exchange messages."""
+    if warning := launching.shared_memory_lacks():
+        return Line("mend", "memory", warning)
+    stat = os.statvfs(launching.SHM)
+    size, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
+    text = f"{launching.SHM}: {size / 1e6:,.0f} MB, {free / 1e6:,.0f} free"
+    if free < 16e6:
+        return Line("mend", "memory", text, "remove what aborted MPI jobs left, or give it more (--shm-size=1g)")
+    return Line("ok", "memory", text)
+
+
+def family(text: str) -> str:
+    """Return whose library or launcher a text is about: "MPICH" or "Open MPI"; "": another's."""
+    if re.search("HYDRA|MPICH|MVAPICH|Intel|pmi2", text):
+        return "MPICH"
+    return "Open MPI" if re.search("Open MPI|prte|pmix", text) else ""
+
+
+def name_of(started: launching.Launcher) -> str:
+    """Return the name of the launcher; MPICH's PMI looks the same under mpirun and under srun."""
+    by_srun = "SLURM_STEP_ID" in os.environ and not {"HYDI_CONTROL_FD", "OMPI_TOOL_NAME"} & os.environ.keys()
+    return f"srun --mpi={os.environ.get('SLURM_MPI_TYPE', '?')}" if by_srun else started.name
+
+
+def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
+    """Check that launcher and library agree: then the world has as many ranks as the launcher started."""
+    name = name_of(started) if started else "a launcher that mpinodes does not know"
+    if started and started.size > 1 == size:
+        text = f"{name} started {started.size} processes, but each believes it is alone, for mpi4py uses another MPI"
+        yield Line("mend", "launcher", text, how_to_start(library, started.size))
+    elif size > 1:
+        advice = "give it -K1, or it waits for the others where a rank is killed" if name.startswith("srun") else ""
+        yield Line("ok", "launcher", f"{name}, which fits", advice)
+    else:
+        yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
+        path = shutil.which("mpirun")
+        if path and family_of_launcher(path) not in ("", family(library)):
+            text = f"mpirun is {path} of {family_of_launcher(path)}, but mpi4py uses {library}"
+            yield Line("mend", "launcher", text, "take the mpirun of that one, by its path or first on PATH")
+
+
+def how_to_start(library: str, ranks: int) -> str:
+    """Return the command that starts processes of this Python's MPI on this machine."""
+    words, mine = f"{sys.executable} -m mpinodes.doctor", family(library)
+    if "SLURM_JOB_ID" in os.environ and mine in PMI:
+        return f"start it with srun -K1 --mpi={PMI[mine]} {words}"
+    mpirun = launching.mpirun()
+    if mine and family_of_launcher(mpirun[0]) != mine:
+        return f"no mpirun of {mine} is at hand: {INSTALL}"
+    return f"start it with {' '.join(mpirun)} -n {ranks} {words}"
+
+
+def family_of_launcher(path: str) -> str:
+    """Return whose an mpirun is, by its own word."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return family(done.stdout)
+
+
+def look_around(folder: Path | None, library: str = "") -> Facts:
+    """Return what this rank sees; the rank that has a `folder` tries to write there."""
+    import numpy.linalg  # noqa: F401 (loads BLAS)
+    from threadpoolctl import threadpool_info
+
+    versions = {"mpinodes": __version__, "Python": platform.python_version(), "MPI": library}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "missing"
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    names = {f"{pool['internal_api']} {pool['version']} for {pool.get('architecture', '?')}" for pool in pools}
+    blas, threads = ", ".join(sorted(names)), max((pool["num_threads"] for pool in pools), default=0)
+    cores, output = frozenset(os.sched_getaffinity(0)), try_folder(folder) if folder else None
+    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, versions, shared_memory(), output)
+
+
+def try_folder(asked: Path) -> Line:
+    """Write a file to the directory where runs are to be written, or to where that would be made."""
+    folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
+            trial.write(bytes(10**6))
+            os.fsync(trial.fileno())
+    except OSError as error:
+        return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")
+    return Line("ok", "output", f"{folder} can be written, {shutil.disk_usage(folder).free / 1e6:,.0f} MB free")
+
+
+def gather(world: MPI.Comm, facts: Facts, limit: float) -> list[Facts]:
+    """Return the facts of all ranks on rank 0, and nothing on the others; abort if a rank does not answer in time."""
+    if world.rank > 0:
+        world.send(facts, 0)
+        return []
+    answers: list[Any] = [facts]
+    deadline = time.monotonic() + limit
+    for rank in range(1, world.size):
+        request = world.irecv(1 << 16, rank)
+        while not (answer := request.test())[0]:
+            if time.monotonic() > deadline:
+                abort(world, f"no answer from rank {rank} in time")
+            time.sleep(1e-3)
+        answers.append(answer[1])
+    return answers
+
+
+def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
+    """Yield checks of what all ranks see: cores, memory of other hosts, BLAS, output directory, versions."""
+    hosts = {host: [rank for rank in ranks if rank.host == host] for host in dict.fromkeys(rank.host for rank in ranks)}
+    cores = {host: about_cores(on_host) for host, on_host in hosts.items()}
+    for line in dict.fromkeys(cores.values()):
+        alike = ", ".join(host for host in hosts if cores[host] == line)
+        yield line._replace(text=f"{alike}: {line.text}") if len(hosts) > 1 else line
+    for host, memory in {rank.host: rank.memory for rank in ranks if rank.memory.verdict == "mend"}.items():
+        yield memory._replace(text=f"{host}: {memory.text}")
+    yield about_blas(ranks)
+    yield from (rank.output for rank in ranks if rank.output)
+    yield about_versions(ranks)
+
+
+def about_cores(ranks: Sequence[Facts]) -> Line:
+    """Check how the ranks of one host share its cores."""
+    n, online = len(ranks), ranks[0].online
+    cores = frozenset().union(*(rank.cores for rank in ranks))
+    text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
+    most = max(sum(1 / len(rank.cores) for rank in ranks if core in rank.cores) for core in cores)
+    if most > -(-n // online) + 1e-9:
+        advice = "ask the batch system or container for more, or bind no ranks (--bind-to none; MPICH: -bind-to none)"
+        return Line("mend", "cores", f"{text}, {most:.3g} of them on one while other cores are free", advice)
+    if n > len(cores):
+        advice = "on one host, mpinodes run --lockstep gives the same bits in one process"
+        return Line("note", "cores", f"{text} and take turns, which is slow", advice)
+    return Line("ok", "cores", text)
+
+
+def about_blas(ranks: Sequence[Facts]) -> Line:
+    """Check that BLAS has one thread in each rank, and is the same on all hosts."""
+    kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
+    text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
+    if threads[-1] > 1:
+        return Line("mend", "threads", f"{text}, though mpinodes asked for one", "set it to 1 in the environment")
+    if len(kinds) > 1:
+        return Line("note", "threads", f"{text}; hosts round differently", "set OPENBLAS_CORETYPE to one for all")
+    return Line("ok", "threads", text)
+
+
+def about_versions(ranks: Sequence[Facts]) -> Line:
+    """Check that no package is missing, and that all ranks have the same versions."""
+    first = ranks[0].versions
+    for number, rank in enumerate(ranks):
+        if others := [f"{name} {v} (rank 0: {first[name]})" for name, v in rank.versions.items() if v != first[name]]:
+            text = f"rank {number} on {rank.host} has {', '.join(others)}"
+            return Line("mend", "versions", text, "give all hosts the same environment: results depend on it")
+    text = ", ".join(f"{name} {version}" for name, version in first.items() if name != "MPI")
+    return Line("mend", "versions", text, INSTALL) if "missing" in first.values() else Line("ok", "versions", text)
+
+
+def time_rounds(world: MPI.Comm, limit: float) -> Line:
+    """Time a second of rounds, in which each rank exchanges a frame with the rank before and after it on a ring.
+
+    Abort if a frame does not come within `limit` seconds.
+    """
+    import numpy as np
+    from mpi4py import MPI
+
+    neighbors = sorted({(world.rank - 1) % world.size, (world.rank + 1) % world.size})
+    frame = np.zeros(64)
+    requests = [world.Recv_init(np.empty_like(frame), source=j) for j in neighbors]
+    requests += [world.Send_init(frame, dest=j) for j in neighbors]
+
+    def seconds_per_round(rounds: int) -> float:
+        begun = time.perf_counter()
+        for _ in range(rounds):
+            MPI.Prequest.Startall(requests)
+            started = time.perf_counter()
+            while not MPI.Request.Testall(requests):
+                waited = time.perf_counter() - started
+                if waited > limit:
+                    abort(world, f"rank {world.rank} waits in vain for rank {' or '.join(map(str, neighbors))}")
+                if waited > 3e-5:
+                    time.sleep(0)  # another rank may need the core
+        return float(world.allreduce((time.perf_counter() - begun) / rounds, MPI.MAX))
+
+    rate = 1 / seconds_per_round(1 + int(1 / seconds_per_round(50)))
+    for request in requests:
+        request.Free()
+    return Line("ok", "exchange", f"{world.size} ranks on a ring, 64 numbers a frame: {rate:,.0f} rounds/s")
 
 
 if __name__ == "__main__":

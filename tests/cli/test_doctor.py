@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from mpinodes.running.doctor import host
 from mpinodes.running.doctor.host import Host, Rank
 from mpinodes.running.doctor.launchers import library
+
 from tests.helpers.running import Done, command, mpirun, run_alone, run_mpi
 
 SCREEN = 24  # lines

@@ -7,10 +7,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from mpinodes.running.doctor.launchers import library
 
 from mpinodes.launch import launching
 from mpinodes.launch.launching import mpirun
-from mpinodes.running.doctor.launchers import library
 from tests.helpers.parts import run_of
 from tests.helpers.records import same_bits
 from tests.helpers.running import command

@@ -1,1 +1,0 @@
-"""What python -m mpinodes.doctor looks at."""
