@@ -19,6 +19,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
@@ -32,11 +33,9 @@ from mpinodes.launch.threads import ONE_THREAD
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
-GRACE = 2.0  # seconds for rank 0 to print before others fail: some launchers end all ranks with the first
 
 
 class Line(NamedTuple):
@@ -87,24 +86,24 @@ def main(argv: list[str]) -> int:
         return 0
     parser = QuietParser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
-    parser.add_argument("--limit", type=float, metavar="SECONDS", help="for all of it; default: 60, and 1 a rank")
+    limit = 60.0 + (started.size if started else 0)
+    parser.add_argument("--limit", type=float, default=limit, metavar="SECONDS", help="default: 60, and 1 a rank")
     try:
         options = parser.parse_args(argv)
-        if options.limit is not None and not 1 <= options.limit <= 86400:
+        if not 1 <= options.limit <= 86400:
             raise BadInput("--limit must be from 1 to 86400 seconds")
     except BadInput:
         if rank == 0:
             raise
-        time.sleep(GRACE)
+        time.sleep(2)  # rank 0 prints first: some launchers end all ranks with the first that fails
         return launching.BAD_INPUT
-    limit = options.limit or 60.0 + (started.size if started else 0)
     # mpi4py holds the lock of Python while MPI starts, so no thread of Python could end a start that hangs. This timer
     # can, and stays until the process is gone, because MPI can hang as it ends, too.
-    faulthandler.dump_traceback_later(limit + GRACE * (rank > 0), exit=True)
+    faulthandler.dump_traceback_later(options.limit + 2 * (rank > 0), exit=True)
     if rank == 0:
         print(f"mpinodes {__version__} on {platform.node()}", flush=True)
     code = 0
-    for line in examine(options.directory, started, limit):
+    for line in examine(options.directory, started, options.limit):
         if rank == 0:
             print(line, flush=True)
             code = max(code, int(line.verdict == "mend"))
@@ -119,6 +118,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
     yield shared_memory()
     if launching.shared_memory_lacks():
         return
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")  # about_launcher says more
     try:
         import mpi4py
 
@@ -220,7 +220,7 @@ def look_around(folder: Path | None, library: str = "") -> Facts:
     from threadpoolctl import threadpool_info
 
     versions = {"mpinodes": __version__, "Python": platform.python_version(), "MPI": library}
-    for name in PACKAGES:
+    for name in ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -236,8 +236,9 @@ def try_folder(asked: Path) -> Line:
     """Write a file to the directory where runs are to be written, or to where that would be made."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
+        with tempfile.TemporaryFile(dir=folder) as trial:
             trial.write(bytes(10**6))
+            trial.flush()
             os.fsync(trial.fileno())
     except OSError as error:
         return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")
@@ -306,8 +307,9 @@ def about_versions(ranks: Sequence[Facts]) -> Line:
     first = ranks[0].versions
     for number, rank in enumerate(ranks):
         if others := [f"{name} {v} (rank 0: {first[name]})" for name, v in rank.versions.items() if v != first[name]]:
-            text = f"rank {number} on {rank.host} has {', '.join(others)}"
-            return Line("mend", "versions", text, "give all hosts the same environment: results depend on it")
+            return Line(
+                "mend", "versions", f"rank {number} on {rank.host}: {', '.join(others)}", "make all hosts alike"
+            )
     text = ", ".join(f"{name} {version}" for name, version in first.items() if name != "MPI")
     return Line("mend", "versions", text, INSTALL) if "missing" in first.values() else Line("ok", "versions", text)
 

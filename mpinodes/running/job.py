@@ -237,7 +237,7 @@ class Job:
 
     def _prepare_to_log(self, setup: Setup) -> None:
         """What the logger needs, while the agents read their samples."""
-        from mpinodes.runlog import record  # noqa: F401
+        from mpinodes.runlog import record
         from mpinodes.running import repeats  # noqa: F401
         from mpinodes.running.setup import rehearse
 
