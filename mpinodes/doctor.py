@@ -307,9 +307,7 @@ def about_versions(ranks: Sequence[Facts]) -> Line:
     first = ranks[0].versions
     for number, rank in enumerate(ranks):
         if others := [f"{name} {v} (rank 0: {first[name]})" for name, v in rank.versions.items() if v != first[name]]:
-            return Line(
-                "mend", "versions", f"rank {number} on {rank.host}: {', '.join(others)}", "make all hosts alike"
-            )
+            return Line("mend", "versions", f"rank {number} on {rank.host}: {', '.join(others)}", "make hosts alike")
     text = ", ".join(f"{name} {version}" for name, version in first.items() if name != "MPI")
     return Line("mend", "versions", text, INSTALL) if "missing" in first.values() else Line("ok", "versions", text)
 

@@ -18,10 +18,10 @@ python=${PYTHON:-python}
 run=runs/$SLURM_JOB_ID
 
 # MPICH names its shared memory after Slurm's job and step: what the attempt before left there when it was killed would
-# make this one hang as it starts.
+# make this one hang as it starts. fuser (of psmisc) tells what another job of yours still uses.
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
   srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
-    sh -c '"$0" -m mpinodes.doctor --leftovers | xargs -rd "\n" rm -r' "$python"
+    sh -c 'for file in /dev/shm/mpich_shm_*; do [ -O "$file" ] && ! fuser -s "$file" && rm "$file"; done; true'
 fi
 
 # A requeued job goes on where its last checkpoint was made.

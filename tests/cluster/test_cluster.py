@@ -70,9 +70,9 @@ def test_the_wrong_way_to_start_is_an_error_and_no_run(mpich, openmpi, slurm, tm
         assert slurm.wait(job) == "FAILED"
         assert words in output(tmp_path)
         found = slurm.run("srun", f"--mpi={wrong}", "-n", "4", env["PYTHON"], "-m", "mpinodes.doctor", env=env)
-        assert found.code == 1
+        assert found.code != 0  # MPI's own, where it fails as it starts
         assert "Traceback" not in found.out + found.err
-        assert f"srun -K1 --mpi={environment.pmi}" in " ".join(found.out.split()) or "srun --mpi=pmi2" in found.out
+        assert f"srun -K1 --mpi={environment.pmi}" in " ".join(found.out.split())
     assert not (tmp_path / "runs").exists()
 
 
@@ -231,9 +231,9 @@ def test_the_doctor_over_three_hosts(environment, hosts, tmp_path):
     file = lines([one, two, two, three], tmp_path / "hosts.txt")
     env = environment.variables | {"MODULE": "mpinodes.doctor"}
     done = hosts.run([str(TEMPLATES / "hosts.sh"), str(file)], tmp_path, env)
-    assert "3: h1: 1 rank, h2: 2 ranks, h3: 1 rank" in done.out, done.out + done.err
-    assert "hosts differ by" in done.out
-    assert done.out.count(" MB/s") == 2
+    assert re.search(r"cores +h1, h3: 1 rank may use", done.out), done.out + done.err
+    assert re.search(r"cores +h2: 2 ranks may use", done.out), done.out
+    assert re.search(rf"output +{tmp_path} can be written", done.out), done.out
     assert "rounds/s" in done.out
     assert len(done.out.splitlines()) <= 24
 
