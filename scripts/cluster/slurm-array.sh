@@ -18,7 +18,7 @@ run=runs/$SLURM_ARRAY_JOB_ID/seed-$seed
 
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # see slurm-srun.sh
   srun --mpi=none --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
-    sh -c 'for file in /dev/shm/mpich_shm_*; do [ -O "$file" ] && ! fuser -s "$file" 2> /dev/null && rm "$file"; done; true'
+    sh -c 'for f in /dev/shm/mpich_shm_*; do [ -O "$f" ] && ! fuser -s "$f" 2> /dev/null && rm "$f"; done; true'
 fi
 
 # A requeued job goes on where its last checkpoint was made.
