@@ -139,11 +139,11 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
     if world.size == 1 and started and started.rank > 0:
         return  # rank 0 reports that each process believes it is alone
     yield from about_launcher(started, world.size, library)
-    ranks = gather(world, look_around(folder if world.rank == world.size - 1 else None, library), limit / 3)
+    ranks = gather(world, look_around(folder if world.rank == world.size - 1 else None, library), limit / 4)
     if world.rank == 0:
         yield from about_ranks(ranks)
     if world.size > 1:
-        yield time_rounds(world, limit / 3)
+        yield time_rounds(world, limit / 2)  # longer, because rank 0 begins when it has gathered all
 
 
 def abort(world: MPI.Comm, text: str) -> NoReturn:

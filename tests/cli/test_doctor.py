@@ -144,8 +144,8 @@ sys.exit(doctor.main(["--limit", "{limit}"]))
     ("planted", "limit", "words"),
     [
         ("sleep()", 9, "a rank or its host hangs"),
-        ("doctor.look_around = sleep", 9, "no answer from rank 1 in time"),
-        ("doctor.time_rounds = sleep", 45, "waits in vain for rank"),
+        ("doctor.look_around = sleep", 40, "no answer from rank 1 in time"),
+        ("doctor.time_rounds = sleep", 32, "waits in vain for rank"),
     ],
     ids=["before MPI starts", "before it answers", "on the ring"],
 )
