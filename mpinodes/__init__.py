@@ -79,9 +79,10 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 def runs(directory: str | Path) -> pandas.DataFrame:
     """The finished runs of a study's directory, or of any directory that holds some: one row each.
 
-    Columns: `run`, its directory; the keys in which the runs differ; what each was worth and what it cost, by the names
-    that its summary prints; `warnings`, the codes of what it warns of. Where each agent has losses of its own, losses
-    and regrets are divided by the number of agents, so that they read as where all agents share one.
+    Columns: `run`, its directory; the keys in which the runs differ; what each was worth and what it cost, by short
+    names (`accuracy_test`, `regret_per_round`, `epsilon_proven`), whose labels are in `attrs["labels"]` and units in
+    `attrs["units"]`; `warnings`, the codes of what it warns of. Where each agent has losses of its own, losses and
+    regrets are divided by the number of agents, so that they read as where all agents share one.
 
     Raises:
         mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes made it.

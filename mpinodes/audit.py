@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import sys
 import tempfile
 import tomllib
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from mpinodes.auditing.verdicts import Verdict
     from mpinodes.core import Vector
     from mpinodes.running.job import Job
+    from mpinodes.summary.summary import Summary
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -225,7 +225,7 @@ def report(
     name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
     again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
     view = read.setup.experiment.audit.view
-    told = json.loads((directory / "summary.json").read_text("utf-8"))["privacy"]["network"]
+    told = Summary.read(directory).privacy.network
     print(
         table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own, *left_out], rows, alpha, view),
         flush=True,

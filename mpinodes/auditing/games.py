@@ -20,6 +20,7 @@ from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
 from mpinodes.rounds import lockstep
 from mpinodes.running import alone
+from mpinodes.summary.summary import Summary
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
 World: TypeAlias = list[list[Loss]]  # by agent, by round
@@ -47,7 +48,7 @@ class Ready(NamedTuple):
 
     probe: Probe
     run: Recorded
-    summary: dict[str, Any]
+    summary: Summary
 
     @property
     def shared(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpinodes.auditing import recorded_frames as frames
 from mpinodes.auditing.adjacent_replay import SLACK, Finding
@@ -16,6 +16,7 @@ from mpinodes.auditing.statistics import Shown
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
 from mpinodes.core import Vector
 from mpinodes.presentation.privacy_words import number
+from mpinodes.summary.summary import LossSummary
 
 FALSE_ALARM = 0.001  # of a whole audit, at most
 OF_NOISE = 0.5  # the noise tests' part of it, in three: of the run, of noise drawn again, of the probes' runs
@@ -44,9 +45,9 @@ class Verdict(NamedTuple):
     at_delta: float | None = None
 
 
-def of_summary(loss: dict[str, Any]) -> Verdict:
+def of_summary(loss: LossSummary) -> Verdict:
     """What the run says of itself."""
-    words = (number(loss["claimed"], "none"), number(loss["proven_pure"]), number(loss["proven"]))
+    words = (number(loss.claimed, "none"), number(loss.proven_pure), number(loss.proven))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
     return Verdict("privacy loss", shown, "as reported", False)
 
@@ -176,10 +177,10 @@ def _limit(epsilon: float | None) -> float:
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Verdict]:
     """The rows of one probe; the replay's only where it fails."""
-    what, loss = ready.probe.what or "adjacent data, many runs", ready.summary["privacy"]["network"]
-    values = loss["claimed"], loss["proven_pure"], loss["proven"]
+    what, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
+    values = loss.claimed, loss.proven_pure, loss.proven
     if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
-        values = loss["claimed"], None, toward
+        values = loss.claimed, None, toward
     if target is None:
         found: Guesses = guess(ready)
         shown = found.shown(alpha)

@@ -15,7 +15,6 @@ from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.config.noise_key import files_behind
-from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
@@ -129,23 +128,6 @@ def _untried(e: Experiment, key: str) -> list[str]:
         and not isinstance(section[name], (int, float))
         and not registry.options(of)
     ]
-
-
-def condition(checked: list[dict[str, Any]] | None) -> str:
-    """What stands beside every proven number; empty: nothing is conditional.
-
-    Raises:
-        BadInput: a summary was changed by hand.
-    """
-    if not checked:
-        return ""
-    if not isinstance(checked, list) or not all(
-        isinstance(file, dict) and {"tested", "sha256"} <= file.keys() for file in checked
-    ):
-        raise BadInput("summary.json: what it says of files that were checked is not what a run writes")
-    if any(not file["tested"] for file in checked):
-        return NOT_TESTED
-    return TESTED.format(", ".join(str(file["sha256"])[:SHORT] for file in checked))
 
 
 def digest_of(path: Path) -> str:

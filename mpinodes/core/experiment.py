@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -447,6 +447,25 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
             below = merged.get(key)
             merged[key] = merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return merged
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of nested dictionaries, dotted, with its value; the value of the key `whole` stays as it is."""
+    for name, value in tree.items():
+        if isinstance(value, dict) and f"{prefix}{name}" != whole:
+            yield from flat(value, f"{prefix}{name}.", whole)
+        else:
+            yield f"{prefix}{name}", value
+
+
+def nested(settings: Mapping[str, Any]) -> Tree:
+    """Return dotted keys as dictionaries within each other."""
+    tree: Tree = {}
+    for key, value in settings.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        tree = merge(tree, value)
+    return tree
 
 
 def utf8(data: bytes) -> bytes:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
@@ -21,9 +20,7 @@ from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, Views, views_of
 from mpinodes.runlog.reading import Variable
 from mpinodes.runlog.record import Variables
-from mpinodes.summary.combining import Rules, first_words, largest, least, longest, mean, same, total, worst
-
-Json = dict[str, Any]
+from mpinodes.summary import summary as typed
 
 
 class Accounting:
@@ -116,32 +113,27 @@ class Accounting:
             "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
         }
 
-    def summary(self, sharing: list[str]) -> Json:
-        """The sections `privacy` and `solver`; sharing: runs that have the same noise, on other data."""
+    def solver(self) -> typed.SolverSummary | None:
+        """Return how the local solves went; None: the algorithm has none."""
+        return self._solver.summary() if self._setup.algorithm.solves else None
+
+    def summary(self, sharing: list[str]) -> typed.PrivacySummary:
+        """Return what the run cost in privacy.
+
+        Args:
+            sharing: runs that have the same noise, on other data.
+        """
         (claimed, agents, network), e = self._losses, self._setup.experiment
-        solver = self._solver.summary() if self._setup.algorithm.solves else None
-        return {
-            "privacy": {
-                "delta": e.privacy.delta,
-                "adjacency": e.privacy.adjacency,
-                "agents": [_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
-                "network": _loss(claimed[-1].max(), network[-1]),
-                "together": None,
-                "noise": self._noise.summary(self._setup),
-                "key": self._key,
-                "shares_noise_with": sharing,
-                "budget": _budget(e),
-                "samples": _samples(self._setup),
-                "public": self._setup.stream.public,
-                "unproven_because": _unproven_because(self._setup, solver, self._key),
-                "uses_ceiling": self._accountant.uses_ceiling,
-                "exact_minimizers": self._setup.algorithm.exact_minimizers,
-                "against_colluders": _against_colluders(self._setup, network[-1]),
-                "views": _of_views(self._views, e.privacy.delta),
-                "views_left_out": self._too_many,
-            },
-            "solver": solver,
-        }
+        return typed.PrivacySummary(
+            delta=e.privacy.delta, adjacency=e.privacy.adjacency,
+            agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
+            network=_loss(claimed[-1].max(), network[-1]), noise=self._noise.summary(self._setup), key=self._key,
+            shares_noise_with=sharing, budget=_budget(e), samples=_samples(self._setup),
+            public=self._setup.stream.public, unproven_because=_unproven_because(self._setup, self.solver(), self._key),
+            uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=self._setup.algorithm.exact_minimizers,
+            against_colluders=_against_colluders(self._setup, network[-1]),
+            views=_of_views(self._views, e.privacy.delta), views_left_out=self._too_many,
+        )  # fmt: skip
 
 
 def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
@@ -152,33 +144,30 @@ def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | Non
     return lambda t: algorithm.claimed_epsilon(t, passes(t))
 
 
-def _loss(claimed: float, loss: PrivacyLoss) -> Json:
-    return {"claimed": _number(claimed), **proven(loss)}
+def proven(loss: PrivacyLoss) -> typed.ProvenSummary:
+    """Return what is proven of a loss, as the summary holds it."""
+    pure, epsilon, spent = _number(loss.pure), _number(loss.epsilon), loss.delta_spent or UNSET
+    return typed.ProvenSummary(proven_pure=pure, proven=epsilon, rule=loss.rule, delta_spent=spent)
 
 
-def proven(loss: PrivacyLoss) -> Json:
-    """As summary.json has it."""
-    return {
-        "proven_pure": _number(loss.pure),
-        "proven": _number(loss.epsilon),
-        "rule": loss.rule,
-    } | ({"delta_spent": loss.delta_spent} if loss.delta_spent else {})
+def _loss(claimed: float, loss: PrivacyLoss) -> typed.LossSummary:
+    return typed.LossSummary(claimed=_number(claimed), **structs.asdict(proven(loss)))
 
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def together_section(together: Together, delta: float) -> Json:
-    """What it costs to publish all runs: `privacy.together`."""
+def together_section(together: Together, delta: float) -> typed.TogetherSummary:
+    """Return what it costs to publish all runs."""
     network, agents = together.losses(delta)
-    return {
-        "runs": together.runs,
-        "by": together.by,
-        "network": proven(network),
-        "agents": [proven(loss) for loss in agents],
-        "unproven_because": together.unproven_because,
-    }
+    return typed.TogetherSummary(
+        runs=together.runs,
+        by=together.by,
+        network=proven(network),
+        agents=[proven(loss) for loss in agents],
+        unproven_because=together.unproven_because,
+    )
 
 
 class _Scales:
@@ -213,27 +202,19 @@ class _Noise:
         each = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
         self._rounding = max(self._rounding, float(each.max(initial=0.0)))
 
-    def summary(self, setup: Setup) -> Json | None:
-        """As summary.json has it."""
+    def summary(self, setup: Setup) -> typed.NoiseSummary | None:
+        """Return what the noise was; None: messages carry none."""
         e = setup.experiment
         if not e.private:
             return None
         of = self._of_data if self._of_data.number else self._of_all
         needed = of.l1 / e.epsilon
-        return {
-            "mechanism": e.privacy.mechanism,
-            "backend": e.noise.backend,
-            "entropy": e.noise.entropy,
-            "key": e.noise.key,
-            "rounding": self._rounding,
-            "epsilon": e.epsilon,
-            "scale": of.largest,
-            "least_scale": of.least,
-            "calibrated_scale": None if math.isinf(needed) else needed,
-            "calibrated": e.privacy.scale == "calibrated",
-            "release": None if math.isinf(of.release) else of.release,
-            "remark": setup.stream.remark if _is_default(e) else "",
-        }
+        return typed.NoiseSummary(
+            mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
+            rounding=self._rounding, epsilon=e.epsilon, scale=of.largest, least_scale=of.least, calibrated_scale=needed,
+            calibrated=e.privacy.scale == "calibrated", release=of.release,
+            remark=setup.stream.remark if _is_default(e) else "",
+        )  # fmt: skip
 
 
 def _is_default(experiment: Experiment) -> bool:
@@ -241,11 +222,11 @@ def _is_default(experiment: Experiment) -> bool:
     default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
     same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
-    return msgspec.structs.replace(experiment, **same) == default
+    return structs.replace(experiment, **same) == default
 
 
-def _of_views(seen: Views | None, delta: float) -> Json | None:
-    """The largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+def _of_views(seen: Views | None, delta: float) -> typed.ViewsSummary | None:
+    """Return the largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
     if seen is None:
         return None
     epsilon = seen.epsilon(delta)
@@ -254,22 +235,21 @@ def _of_views(seen: Views | None, delta: float) -> Json | None:
         return _number(epsilon[seen.distance == at].max())
 
     hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
-    return {"relayed_from": seen.start, "distance": hops, "largest": [most(at) for at in hops]}
+    return typed.ViewsSummary(relayed_from=seen.start, distance=hops, largest=[most(at) for at in hops])
 
 
-def _budget(experiment: Experiment) -> Json | None:
-    """What the run was allowed to lose, and in which round each agent stopped to tell of its data."""
+def _budget(experiment: Experiment) -> typed.BudgetSummary | None:
+    """Return what the run was allowed to lose, and in which round each agent stopped to tell of its data."""
     budget = experiment.privacy.budget
     if budget is None:
         return None
-    delta = experiment.privacy.budget_delta
-    return {
-        "epsilon": budget.epsilon,
-        "delta": delta,
-        "kept_by": budget.kept_by,
-        "covers": budget.covers,
-        "stops": list(budget.stops),
-    }
+    return typed.BudgetSummary(
+        epsilon=budget.epsilon,
+        delta=experiment.privacy.budget_delta,
+        kept_by=budget.kept_by,
+        covers=budget.covers,
+        stops=list(budget.stops),
+    )
 
 
 def _samples(setup: Setup) -> int | None:
@@ -282,7 +262,7 @@ def _samples(setup: Setup) -> int | None:
     return len(shares[0]) if setup.experiment.data["partition"] == "shared" else sum(map(len, shares))
 
 
-def _key(setup: Setup) -> str | None:
+def _key(setup: Setup) -> typed.KeyState | None:
     """Return what is known of the key of the noise: "secret", "rehearsal" or "unknown"; None: there is no noise.
 
     A mechanism of the user's draws some noise under several keys, and once more under the first.
@@ -304,14 +284,14 @@ def _key(setup: Setup) -> str | None:
     return "secret" if e.secret else "rehearsal"
 
 
-def _unproven_because(setup: Setup, solver: Json | None, key: str | None) -> str:
+def _unproven_because(setup: Setup, solver: typed.SolverSummary | None, key: str | None) -> str:
     """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
     reasons = [setup.stream.unproven_because]
     if key == "unknown":
         reasons.append("whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)")
     if solver and math.isinf(setup.run.sample_sensitivity):
         reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
-    elif solver and solver["unsolved"]:
+    elif solver and solver.unsolved:
         reasons.append("a local solver ended short of its tolerance")
     return "; ".join(filter(None, reasons))
 
@@ -338,47 +318,12 @@ class _Solver:
         self._number, self._steps = self._number + steps.size, self._steps + float(steps.sum())
         self._most = max(self._most, float(steps.max(initial=0)))
 
-    def summary(self) -> Json:
-        """As summary.json has it."""
-        return {
-            "tolerance": self._tolerance,
-            "largest_residual": self._largest,
-            "unsolved": self._unsolved,
-            "steps": self._steps / self._number if self._number else 0.0,
-            "most_steps": int(self._most),
-        }
-
-
-def worst_loss(found: Sequence[Json]) -> Json:
-    """A privacy loss of the repeats, each for itself: the worst proven, and the largest of the rest."""
-    proven = max(found, key=lambda loss: math.inf if loss["proven"] is None else loss["proven"])
-    spent = max(loss.get("delta_spent", 0.0) for loss in found)
-    return {
-        "claimed": largest([loss["claimed"] for loss in found]),
-        "proven_pure": worst([loss["proven_pure"] for loss in found]),
-        "proven": proven["proven"],
-        "rule": proven["rule"],
-    } | ({"delta_spent": spent} if spent else {})
-
-
-def _worst_of_each(found: Sequence[list[Json]]) -> list[Json]:
-    return [worst_loss(of_agent) for of_agent in zip(*found, strict=True)]
-
-
-RULES: Rules = {
-    "privacy": {
-        "delta": same, "adjacency": same, "agents": _worst_of_each, "network": worst_loss, "samples": same,
-        "unproven_because": first_words, "uses_ceiling": largest, "exact_minimizers": same, "against_colluders": least,
-        "key": same, "shares_noise_with": longest, "public": same, "views": same, "views_left_out": same,
-        "budget": {"epsilon": same, "delta": same, "kept_by": same, "covers": same, "stops": same},
-        "together": same,  # of one run null: `repeats` says it of them all
-        "noise": {
-            "mechanism": same, "backend": same, "entropy": same, "key": same, "epsilon": same,
-            "calibrated": same, "remark": same,
-            "rounding": largest, "scale": largest, "least_scale": least, "calibrated_scale": worst, "release": worst,
-        },
-    },
-    "solver": {
-        "tolerance": same, "largest_residual": largest, "unsolved": total, "steps": mean, "most_steps": largest,
-    },
-}  # fmt: skip
+    def summary(self) -> typed.SolverSummary:
+        """Return the solves of all rounds taken."""
+        return typed.SolverSummary(
+            tolerance=self._tolerance,
+            largest_residual=self._largest,
+            unsolved=self._unsolved,
+            steps=self._steps / self._number if self._number else 0.0,
+            most_steps=int(self._most),
+        )

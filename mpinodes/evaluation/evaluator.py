@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
@@ -18,9 +19,8 @@ from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.progress import write_stderr
 from mpinodes.runlog.reading import Variable
 from mpinodes.runlog.record import Variables
-from mpinodes.summary.combining import RULES, Rules, longest, mean, nested, same
-
-Json = dict[str, Any]
+from mpinodes.summary.merging import RULES, Rule
+from mpinodes.summary.summary import BaselinesSummary, ShownMetric, StartSummary, WorthSummary
 
 
 class Evaluator:
@@ -33,7 +33,7 @@ class Evaluator:
         self._last: dict[str, Vector] = {}
         self._done = 0
         self._judged: Judged
-        self._baselines: Json = {}
+        self._baselines: BaselinesSummary
         self._variables: Variables = {}
 
     def take(self, estimates: Vector) -> Variables:
@@ -60,12 +60,12 @@ class Evaluator:
         by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
-    def state(self) -> Json:
+    def state(self) -> dict[str, Any]:
         """All that it needs to go on, and what metrics remember: plain data."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
         return {"meter": self._meter.state(), "last": self._last, "done": self._done, "metrics": metrics}
 
-    def restore(self, state: Json) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._meter.restore(state["meter"])
         self._last, self._done = state["last"], state["done"]
@@ -103,65 +103,53 @@ class Evaluator:
         self._variables = {name: variable for name, variable in told if variable is not None}
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
-    def _without_learning(self) -> Json:
-        """What is had for nothing: by naming the largest class or the mean target, and by staying at the start."""
+    def _without_learning(self) -> BaselinesSummary:
+        """Return what naming the largest class or the mean target, and staying at the start, are worth."""
         meter, start = self._meter, self._judged.last[0]
         accuracy, rmse = (
-            {name: float(found[0, 1].mean()) for name, found in sets.items()} for sets in (meter.accuracy, meter.rmse)
+            {name: float(values[0, 1].mean()) for name, values in sets.items()} for sets in (meter.accuracy, meter.rmse)
         )
         lost = float(meter.everything.upto(self._done).value(start)) / self._done
-        return {
-            "majority": meter.majorities() or None,
-            "mean_target": meter.means() or None,
-            "start": {"average_fitness": lost, "accuracy": accuracy or None, "rmse": rmse or None},
-        }
+        return BaselinesSummary(
+            majority=meter.majorities() or None,
+            mean_target=meter.means() or None,
+            start=StartSummary(average_fitness=lost, accuracy=accuracy or None, rmse=rmse or None),
+        )
 
     def variables(self) -> Variables:
         """What is told by horizon."""
         return self._variables
 
-    def summary(self) -> Json:
-        """The last value of every metric and what it comes to per round and over agents, and `metrics`: what is shown.
-
-        A metric that a run has no value of has null.
-        """
-        found: Json = {}
+    def summary(self) -> WorthSummary:
+        """Return the last value of every metric, what it comes to per round and over agents, and what is shown."""
+        values: dict[str, Any] = {}
         for metric in self._metrics:
             if metric.summarized:
                 last = self._last.get(metric.name)
-                found |= _told(metric, None if last is None else last.tolist(), self._done)
+                values |= _values(metric, None if last is None else last.tolist(), self._done)
         extra = self._metrics[len(BUILT_IN) :]
         shown = [
-            {
-                "variable": metric.name, "key": shown_key(metric), "label": label(metric), "unit": metric.unit,
-                "per_round": metric.per_round, "figure": metric in extra,
-            }
+            ShownMetric(
+                variable=metric.name, key=shown_key(metric), label=label(metric), unit=metric.unit,
+                per_round=metric.per_round, figure=metric in extra,
+                sums_agents=(metric in extra and metric.sums_agents) or UNSET,
+            )
             for metric in self._metrics
             if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
         ]  # fmt: skip
         kind = self._meter.kind.__name__
-        no_mark = None if self._meter.predicts else f"{kind} predicts no target, as far as it says"
-        told = {
-            "comparator_left_out": self._left_out or None,
-            "accuracy_left_out": no_mark,
-            "baselines": self._baselines,
-            "metrics": shown,
-        }
-        return _without_empty(nested(found)) | told
+        return WorthSummary(
+            values=values,
+            comparator_left_out=self._left_out or None,
+            accuracy_left_out=None if self._meter.predicts else f"{kind} predicts no target, as far as it says",
+            baselines=self._baselines,
+            metrics=shown,
+        )
 
 
-def rules(metrics: Sequence[type[Metric]]) -> Rules:
-    """How the keys of metrics combine over repeats."""
-    found = {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _told(metric, None, 1)}
-    of_sets = {"train": mean, "test": mean}
-    start = {"average_fitness": mean, "accuracy": of_sets, "rmse": of_sets}
-    baselines = {"majority": of_sets, "mean_target": of_sets, "start": start}
-    return nested(found) | {
-        "comparator_left_out": same,
-        "accuracy_left_out": same,
-        "baselines": baselines,
-        "metrics": longest,
-    }
+def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
+    """Return how the values of metrics merge over repeats, by dotted key."""
+    return {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _values(metric, None, 1)}
 
 
 def key(metric: type[Metric] | Metric) -> str:
@@ -179,24 +167,14 @@ def shown_key(metric: type[Metric] | Metric) -> str:
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
 
-def _told(metric: Metric | type[Metric], last: Any, rounds: int) -> Json:
-    """A metric's dotted keys and values: of its last value, per round, over agents."""
-    found = {key(metric): last}
+def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, Any]:
+    """Return a metric's last value, that value per round, and the means over agents, by dotted key."""
+    values = {key(metric): last}
     if metric.per_round:
-        each = None if last is None else (np.array(last) / rounds).tolist()
-        found[f"{key(metric)}_per_round"] = each
+        values[f"{key(metric)}_per_round"] = None if last is None else (np.array(last) / rounds).tolist()
     if "agent" in metric.dims:
-        found |= {f"{name}_mean": None if x is None else float(np.mean(x)) for name, x in found.items()}
-    return found
-
-
-def _without_empty(tree: Json) -> Json:
-    """Where all within a dictionary is null, it is null; else it has no null."""
-    filled = {name: inner for name, inner in tree.items() if not isinstance(inner, dict)}
-    for name, inner in tree.items():
-        if isinstance(inner, dict):
-            filled[name] = {k: v for k, v in inner.items() if v is not None} or None
-    return filled
+        values |= {f"{name}_mean": None if x is None else float(np.mean(x)) for name, x in values.items()}
+    return values
 
 
 def _worth(metric: Metric, judged: Judged) -> Variable | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from mpinodes.config import own_files as sources
 from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
@@ -21,13 +19,12 @@ from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
 from mpinodes.core.parts import Stream
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
-from mpinodes.presentation.privacy_words import number
+from mpinodes.presentation.privacy_words import condition, number
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
-from mpinodes.runlog.layout_version import read_object, require_version
 from mpinodes.runlog.reading import Reader, events_in
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import FILE, ProvenSummary, Summary
 
 FIXED_BEFOREHAND = (
     "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
@@ -49,7 +46,7 @@ class Finished:
     place: Path
     job: str
     experiment: Experiment
-    summary: Json
+    summary: Summary
 
     @cached_property
     def stream(self) -> type[Stream]:
@@ -60,12 +57,12 @@ class Finished:
     @property
     def unproven_because(self) -> str | None:
         """Why nothing is proven of it, as far as it says; None: it is."""
-        privacy = self.summary["privacy"]
+        privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
-        if privacy["network"]["proven"] is not None:
+        if privacy.network.proven is not None:
             return None
-        return privacy["unproven_because"] or "nothing is proven of it alone"
+        return privacy.unproven_because or "nothing is proven of it alone"
 
     @property
     def noise(self) -> Hashable:
@@ -101,23 +98,23 @@ class Finished:
 
     def _require_found(self, found: PrivacyLoss) -> None:
         """Refuse what does not come to what the run itself came to."""
-        recorded = self.summary["privacy"]["network"]
-        same = [(found.pure, recorded["proven_pure"])]
-        if found.rule == recorded["rule"] == "GDP":
-            same.append((found.epsilon, recorded["proven"]))
+        recorded = self.summary.privacy.network
+        same = [(found.pure, recorded.proven_pure)]
+        if found.rule == recorded.rule == "GDP":
+            same.append((found.epsilon, recorded.proven))
         now, then = np.array(same, float).T  # None is nan
         if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
             raise BadInput("its data are not those that it was run on")
 
     def _by_summary(self, error: Exception) -> Cost:
         """By the numbers that it came to."""
-        privacy = self.summary["privacy"]
-        network, curve = privacy["network"], None
-        if network["proven_pure"] is not None and not network.get("delta_spent"):
-            pure = np.array([network["proven_pure"]])
+        privacy = self.summary.privacy
+        network, curve = privacy.network, None
+        if network.proven_pure is not None and not network.delta_spent:
+            pure = np.array([network.proven_pure])
             rho, curve = pure_rho(pure), pure_rdp(pure)
-        elif network["rule"] == "GDP" and not network.get("delta_spent"):
-            pure, rho = np.full(1, np.inf), np.full(1, gdp_mu(network["proven"], privacy["delta"]) ** 2 / 2)
+        elif network.proven is not None and network.rule == "GDP" and not network.delta_spent:
+            pure, rho = np.full(1, np.inf), np.full(1, gdp_mu(network.proven, privacy.delta) ** 2 / 2)
             curve = rho[:, None] * ORDERS
         if curve is None:
             raise Unproven(
@@ -145,35 +142,28 @@ def read(places: Sequence[Path]) -> list[Finished]:
     return list(found.values())
 
 
-def _require_all(place: Path, found: int) -> None:
+def _require_all(place: Path, there: int) -> None:
     """Refuse a job of which repeats are missing."""
-    summary = read_object(place / "summary.json") or {}  # one that is not there is refused, or a repeat, below
-    wanted = summary.get("repeats", 0)
-    if found < wanted:
-        raise BadInput(f"{place}: {found} of its {wanted} repeats are there; name those that are to count")
+    if not (place / FILE).exists():
+        return  # refused below, or a directory of repeats
+    wanted = Summary.read(place).repeats or 0
+    if there < wanted:
+        raise BadInput(f"{place}: {there} of its {wanted} repeats are there; name those that are to count")
 
 
 def _finished(place: Path) -> Finished:
-    try:
-        summary = json.loads((place / "summary.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{place}: not a finished run ({error}); a run directory holds record.h5 and summary.json"
-        ) from error
-    if not isinstance(summary, dict) or not isinstance(summary.get("privacy", {}), dict):
-        raise BadInput(f"{place}/summary.json: not that of a run")
-    require_version(summary.get("version"), str(place))
+    summary = Summary.read(place)
     try:
         with Reader(place) as record:
             rounds = record.rounds
     except OSError as error:
         raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
-    if summary.get("partial"):
+    if summary.partial:
         raise BadInput(
             f"{place}: ended before its time: what it said after the last round of its record is not known; "
             "go on with it (python -m mpinodes.run --resume), and count it then"
         )
-    if "privacy" not in summary or rounds != summary.get("rounds"):
+    if rounds != summary.rounds:
         raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
     try:
         experiment = Experiment.read(place / "experiment.toml")
@@ -286,13 +276,13 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
         BadInput: the runs mean different things by privacy.
     """
     found, said, delta = in_all(runs, delta)
-    rows = [(str(run.place), run.summary["privacy"]["network"]) for run in runs]
+    rows: list[tuple[str, ProvenSummary]] = [(str(run.place), run.summary.privacy.network) for run in runs]
     rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
     width = max(28, *(len(who) for who, _ in rows))
     lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
     for who, p in rows:
-        rule = f"   by {p['rule']}" if p["rule"] != "unproven" else ""
-        lines.append(f"{who:{width}} {number(p['proven_pure']):>12} {number(p['proven']):>12}{rule}")
+        rule = f"   by {p.rule}" if p.rule != "unproven" else ""
+        lines.append(f"{who:{width}} {number(p.proven_pure):>12} {number(p.proven):>12}{rule}")
     remarks = " ".join([f"δ = {delta:g} of all together.", *said])
     return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
@@ -326,9 +316,9 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     except Unproven as error:
         found = UNPROVEN
         said.append(f"Nothing is proven: {error}.")
-    if any(run.summary["privacy"].get("key") == "rehearsal" for run in runs):
+    if any(run.summary.privacy.key == "rehearsal" for run in runs):
         said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
-    conditions = {sources.condition(run.summary.get("checked")) for run in runs} - {""}
+    conditions = {condition(run.summary.checked) for run in runs} - {""}
     said += [f"What is proven is {condition}." for condition in sorted(conditions)]
     return found, [*said, FIXED_BEFOREHAND], delta
 

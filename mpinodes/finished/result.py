@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
 from mpinodes.presentation import terminal as words
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import FILE, Summary
 
 if TYPE_CHECKING:
     import xarray
@@ -32,13 +32,12 @@ class Result:
 
     def __repr__(self) -> str:
         """The summary, as a run prints it."""
-        return words.text(self.summary, self.directory)
+        return words.text(Summary.read(self.directory), self.directory)
 
     @cached_property
-    def summary(self) -> Json:
+    def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
-        found: Json = json.loads((self.directory / "summary.json").read_text("utf-8"))
-        return found
+        return dict(json.loads((self.directory / FILE).read_text("utf-8")))
 
     @cached_property
     def record(self) -> xarray.Dataset:
@@ -112,12 +111,11 @@ class Plots:
         from mpinodes.presentation import graph
         from mpinodes.presentation import plots as drawing
         from mpinodes.presentation import run_figures as figures
-        from mpinodes.presentation.draw import noise_free
         from mpinodes.presentation.figure_data import Drawn
 
-        draw: Callable[[Drawn, Json], Figure | None] = getattr(graph if name == "topology" else figures, name)
+        draw: Callable[[Drawn, Summary], Figure | None] = getattr(graph if name == "topology" else figures, name)
         with Drawn(self._result.directory) as data, drawing.style():
-            figure = draw(data, self._result.summary | {"noise_free": noise_free(self._result.directory)})
+            figure = draw(data, Summary.read(self._result.directory))
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook without pyplot shows a figure by nothing else

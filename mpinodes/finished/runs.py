@@ -1,4 +1,4 @@
-"""Finished runs as one table: a row each, with the keys in which they differ and their results as they are printed.
+"""Finished runs as one table: a row each, with the keys in which they differ and their results by short names.
 
 Where each agent has losses of its own, a round's loss is the sum over agents; where all share one, it is that one. To
 be read side by side, losses and regrets are divided by how many losses a round has: the agents, or one.
@@ -7,31 +7,27 @@ be read side by side, losses and regrets are divided by how many losses a round 
 from __future__ import annotations
 
 import csv
-import json
 import tomllib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
-from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.core.experiment import flat
 from mpinodes.presentation import run_warnings
-from mpinodes.presentation.terminal import at
-from mpinodes.runlog.layout_version import VERSION, read_object, require_version
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import FILE, Column, Summary, columns
 
 if TYPE_CHECKING:
     import pandas
 
 
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
-SUMS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
+COLUMNS = "columns.csv"  # beside a table: its columns, what people call them, and their units
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
-CLAIMED, PURE, PROVEN, RULE, DELTA = "claimed ε", "proven pure ε", "proven ε at δ", "rule", "δ"
-WARNINGS = "warnings"  # codes of `run_warnings.MEANINGS`, with a space between two
-FACTS = {"agents": "agents", "rounds": "rounds", "bytes_sent": "bytes sent", "seconds": "seconds"}
+CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
+WARNINGS = Column("codes of what a run warns of", "", "warnings")  # with a space between two
 
 
 @dataclass(frozen=True)
@@ -40,11 +36,11 @@ class Run:
 
     Attributes:
         place: its directory.
-        summary: summary.json.
+        summary: of the run.
     """
 
     place: Path
-    summary: Json
+    summary: Summary
 
     @cached_property
     def keys(self) -> dict[str, Any]:
@@ -52,36 +48,52 @@ class Run:
         tree = tomllib.loads((self.place / "experiment.toml").read_text("utf-8"))
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
-    def normalized(self, variable: str, values: Any) -> Any:
-        """Values of a metric, as if each round had one loss."""
-        return values / self.summary["agents"] if variable in SUMS and self.summary["decomposable"] else values
+    @cached_property
+    def table(self) -> list[tuple[Column, Any]]:
+        """What the run was worth and what it cost: columns and values."""
+        s, cells = self.summary, []
+        for metric in s.metrics:
+            losses, value = s.losses_in_a_round(metric), s.value(metric.key)
+            label = f"{metric.label}{', per loss' * (losses > 1)}"
+            cells.append((Column(label, metric.unit, short(metric.key)), None if value is None else value / losses))
+        cells += [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
+        return [*cells, (WARNINGS, " ".join(run_warnings.of(s)))]
+
+    def losses(self, variable: str) -> int:
+        """Return how many losses a round sums in a metric, given its variable."""
+        metrics = [metric for metric in self.summary.metrics if metric.variable == variable]
+        return self.summary.losses_in_a_round(metrics[0]) if metrics else 1
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """What it was worth and what it cost, by printed names."""
-        found: dict[str, Any] = {}
-        for metric in self.summary["metrics"]:
-            value = at(self.summary, metric["key"])
-            found[metric["label"]] = None if value is None else self.normalized(metric["variable"], value)
-        privacy = self.summary["privacy"]
-        network = privacy["network"]
-        found |= {CLAIMED: network["claimed"], PURE: network["proven_pure"], PROVEN: network["proven"]}
-        found |= {RULE: network["rule"], DELTA: privacy["delta"]}
-        found |= {label: self.summary.get(key) for key, label in FACTS.items()}
-        return found | {WARNINGS: " ".join(run_warnings.of(self.summary))}
+        """The values of the table, by names of columns."""
+        return {column.name: value for column, value in self.table}
 
     @cached_property
     def bits(self) -> Hashable:
         """Equal for one run done twice: all that can change what it says, and what it said."""
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
-        apart = (FACTS["seconds"], WARNINGS)  # another run beside it may warn of shared noise
+        apart = ("seconds", WARNINGS.name)  # another run beside it may warn of shared noise
         return repr((asked, [result for result in self.results.items() if result[0] not in apart]))
 
 
-def summary_of(place: Path) -> Json | None:
-    """The summary of a run that is done; None: it is not, or another version of mpinodes did it."""
-    summary = read_object(place / "summary.json") or {}
-    return summary if summary.get("version") == VERSION and not summary.get("partial") else None
+def short(key: str) -> str:
+    """Return the column of a metric, given its dotted key in summary.json: `accuracy_test`, `regret_per_round`."""
+    return key.replace(".", "_").removeprefix("network_")
+
+
+def labels(runs: Sequence[Run]) -> dict[str, Column]:
+    """Return the columns of results by name, with what people call them."""
+    return {column.name: column for run in reversed(runs) for column, _ in run.table}
+
+
+def summary_of(place: Path) -> Summary | None:
+    """Return the summary of a run that is done; None: it is not, or another version of mpinodes did it."""
+    try:
+        summary = Summary.read(place)
+    except BadInput:
+        return None
+    return None if summary.partial else summary
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run]:
@@ -109,16 +121,16 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run
 
 
 def _below(place: Path) -> Iterator[Path]:
-    repeats = sorted(one.parent for one in place.glob("repeat-*/summary.json"))
+    repeats = sorted(one.parent for one in place.glob(f"repeat-*/{FILE}"))
     if repeats:
         yield from repeats
-    elif (place / "summary.json").is_file():
+    elif (place / FILE).is_file():
         yield place
     elif named := members(place):
-        yield from (one for one in named if (one / "summary.json").is_file())
+        yield from (one for one in named if (one / FILE).is_file())
     elif not place.name.startswith("repeat-"):
         for parent in (place / RUNS, place):
-            for one in sorted(parent.glob("*/summary.json")):
+            for one in sorted(parent.glob(f"*/{FILE}")):
                 yield from _below(one.parent)
 
 
@@ -141,22 +153,16 @@ def members(study: Path) -> list[Path]:
 
 
 def _read(place: Path) -> Run:
-    if not (place / "summary.json").is_file():
-        raise BadInput(f"{place}: there is no finished run in it (no summary.json)")
+    run = Run(place, s := Summary.read(place))
+    if s.partial:
+        raise BadInput(
+            f"{place}: ended before its time, after {s.rounds} of {s.rounds_asked} rounds: not to be compared; go on "
+            f"with it: python -m mpinodes.run --resume {place}"
+        )
     try:
-        summary = json.loads((place / "summary.json").read_text("utf-8"))
-        require_version(summary["version"], str(place))
-        if summary.get("partial"):
-            raise BadInput(
-                f"{place}: ended before its time, after {summary['rounds']} of {summary['rounds_asked']} rounds: not "
-                f"to be compared; go on with it: python -m mpinodes.run --resume {place}"
-            )
-        run = Run(place, summary)
-        _ = run.results, run.keys["name"]
-    except BadInput:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BadInput(f"{place}: not a finished run: {type(error).__name__}: {error}") from error
+        _ = run.keys["name"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{place}: not a finished run: experiment.toml: {type(error).__name__}: {error}") from error
     return run
 
 
@@ -180,13 +186,24 @@ def frozen(value: Any) -> Hashable:
 
 
 def table(place: str | Path) -> pandas.DataFrame:
-    """Return a row for each run of a directory: the run's own directory, its keys that differ, its results."""
+    """Return a row for each run of a directory: the run's own directory, its keys that differ, its results.
+
+    `attrs["labels"]` has what people call the columns of results, and `attrs["units"]` their units.
+    """
     import pandas
 
     runs = found([Path(place)])
     keys = differing(runs)
     rows = [{"run": str(run.place), **{key: run.keys.get(key) for key in keys}, **run.results} for run in runs]
-    return pandas.DataFrame(rows)
+    frame = pandas.DataFrame(rows)
+    frame.attrs["labels"] = {name: column.label for name, column in labels(runs).items()}
+    frame.attrs["units"] = {name: column.unit for name, column in labels(runs).items() if column.unit}
+    return frame
+
+
+def columns_of(runs: Sequence[Run]) -> str:
+    """Return as CSV what people call the columns of results, and their units."""
+    return csv_of([{"column": name, "label": c.label, "unit": c.unit} for name, c in labels(runs).items()])
 
 
 def warned(runs: Sequence[Run]) -> dict[str, str]:
@@ -194,17 +211,8 @@ def warned(runs: Sequence[Run]) -> dict[str, str]:
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])
 
 
-def csv_of(rows: Sequence[Json]) -> str:
+def csv_of(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as CSV with a head of all their keys."""
     import pandas
 
     return str(pandas.DataFrame(list(rows), dtype=object).to_csv(index=False))
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every key of nested dictionaries, dotted, with its value; that of the key `whole` stays as it is."""
-    for name, value in tree.items():
-        if isinstance(value, dict) and f"{prefix}{name}" != whole:
-            yield from flat(value, f"{prefix}{name}.", whole)
-        else:
-            yield f"{prefix}{name}", value

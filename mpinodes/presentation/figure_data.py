@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings
@@ -11,6 +12,7 @@ from warnings import catch_warnings
 import numpy as np
 
 from mpinodes.runlog.reading import Reader
+from mpinodes.summary.summary import NoiseFree
 
 Axes = str | Sequence[str]
 
@@ -68,7 +70,7 @@ class Values:
 
 
 class Drawn:
-    """The variables of a record, each read when it is asked for.
+    """The variables of a record, each read when it is asked for, and what was made of the same run without noise.
 
     Raises:
         OSError: there is none.
@@ -76,8 +78,13 @@ class Drawn:
     """
 
     def __init__(self, run: Path) -> None:
-        self._record = Reader(run)
+        self._run, self._record = run, Reader(run)
         self.attrs = self._record.attrs
+
+    @cached_property
+    def noise_free(self) -> NoiseFree | None:
+        """What the same run is worth without noise; None: that was not made."""
+        return NoiseFree.read(self._run)
 
     def __contains__(self, name: str) -> bool:
         return name in self._record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,17 +12,17 @@ from matplotlib.figure import Figure
 
 from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.plots import NETWORK
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import Summary
 
 INK = "#444444"
 
 
-def topology(data: Drawn, summary: Json) -> Figure:
+def topology(data: Drawn, summary: Summary) -> Figure:
     """The graph, one picture for each round of its period."""
     return draw_topology(json.loads(data.attrs["topology"]))
 
 
-def draw_topology(graph: Json) -> Figure:
+def draw_topology(graph: dict[str, Any]) -> Figure:
     """A graph given as {title, agents, period, rounds: [[(j, i), ...], ...]}."""
     rounds = graph["rounds"]
     columns = min(4, len(rounds))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpinodes.presentation.figure_data import Drawn
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import NoiseFree
 
 MOST = 30  # agents that have curves of their own
 
@@ -50,14 +50,14 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-def live(data: Drawn, silent: Json | None) -> Json:
-    """Of a record, and of the same run without noise where that was made."""
+def live(data: Drawn) -> dict[str, Any]:
+    """Return the curves of a record, and of the same run without noise where that was made."""
     rounds = data["horizon"].values.tolist()
     found = []
     for quantity in QUANTITIES:
         curves = [curve for name, variable in quantity.curves for curve in _curves(data, quantity, name, variable)]
-        if silent and silent["horizon"] == rounds:
-            curves += _silent(silent, quantity)
+        if data.noise_free and data.noise_free.horizon == rounds:
+            curves += _silent(data.noise_free, quantity)
         if curves:
             found.append({"name": quantity.name, "rounds": rounds, "curves": curves})
     agents = len(data["agent"].values)
@@ -65,7 +65,7 @@ def live(data: Drawn, silent: Json | None) -> Json:
     return {"quantities": found, "note": note, "topology": json.loads(data.attrs["topology"])}
 
 
-def _curves(data: Drawn, quantity: Quantity, name: str, variable: str) -> list[Json]:
+def _curves(data: Drawn, quantity: Quantity, name: str, variable: str) -> list[dict[str, Any]]:
     if variable not in data:
         return []
     values = data[variable]
@@ -80,11 +80,11 @@ def _curves(data: Drawn, quantity: Quantity, name: str, variable: str) -> list[J
     return [{"name": f"{name} {i}", "agent": i, "values": _plain(column)} for i, column in columns]
 
 
-def _silent(silent: Json, quantity: Quantity) -> list[Json]:
+def _silent(silent: NoiseFree, quantity: Quantity) -> list[dict[str, Any]]:
     (name, variable), *_ = quantity.curves
-    if variable not in silent:
+    if not (curve := getattr(silent, variable, None)):
         return []
-    values = np.array(silent[variable]) / (np.array(silent["horizon"]) if quantity.per_round else 1.0)
+    values = np.array(curve, float) / (np.array(silent.horizon) if quantity.per_round else 1.0)
     return [{"name": f"{name}, without noise", "agent": None, "values": _plain(quantity.factor * values)}]
 
 

@@ -17,8 +17,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.presentation.figure_data import Values
+from mpinodes.presentation.terminal import agents
 from mpinodes.runlog.record import write_bytes
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import Summary
 
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
@@ -102,13 +103,12 @@ def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -
         )  # fmt: skip
 
 
-def finished(axes: Axes, summary: Json, what: str) -> Figure:
+def finished(axes: Axes, summary: Summary, what: str) -> Figure:
     """Return the figure of some axes, with a title of what they show and of which run, and a legend below them."""
     figure = axes.figure
     assert isinstance(figure, Figure)
-    repeats = f", {summary['repeats']} seeds" if "repeats" in summary else ""
-    agents = "1 agent" if summary["agents"] == 1 else f"{summary['agents']} agents"
-    axes.set_title(f"{what}\n{summary['algorithm']} on {summary['data']}, {agents}{repeats}", fontsize=9)
+    repeats = f", {summary.repeats} seeds" if summary.repeats else ""
+    axes.set_title(f"{what}\n{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", fontsize=9)
     curves, words = axes.get_legend_handles_labels()
     if curves:
         columns = 1 if max(map(len, words)) > WIDE else 2

@@ -14,15 +14,16 @@ from matplotlib.ticker import MaxNLocator
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
 from mpinodes.presentation.figure_data import Drawn, Values
+from mpinodes.presentation.findings import naive
 from mpinodes.presentation.graph import topology
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
-from mpinodes.presentation.terminal import BOUNDED, estimated
-from mpinodes.summary.combining import Json
+from mpinodes.presentation.terminal import bounded, estimated
+from mpinodes.summary.summary import ShownMetric, Summary
 
 SILENT = "running mean, same run without noise"
 
 
-def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str, Path]:
+def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
     """Draw every figure that the run has the numbers for, as PNG; returns titles and files.
 
     Args:
@@ -31,7 +32,7 @@ def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str
         target: where the files go.
         vector: whether SVG and PDF are written beside each, which takes as long again.
     """
-    drawers: dict[str, tuple[str, Callable[[Drawn, Json], Figure | None]]] = {
+    drawers: dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]] = {
         "accuracy": ("Accuracy", accuracy),
         "rmse": ("Root mean squared error", rmse),
         "regret": ("Regret per round", regret),
@@ -47,10 +48,10 @@ def draw_all(data: Drawn, summary: Json, target: Path, vector: bool) -> dict[str
         for name, (title, drawer) in drawers.items():
             if (figure := drawer(data, summary)) is not None:
                 drawn[title] = _saved(figure, target / f"{name}.png", vector)
-        for metric in summary["metrics"]:
-            if metric["figure"] and metric["variable"] in data:
-                path = target / f"{metric['variable']}.png"
-                drawn[metric["label"].capitalize()] = _saved(_of_metric(data, metric, summary), path, vector)
+        for metric in summary.metrics:
+            if metric.figure and metric.variable in data:
+                path = target / f"{metric.variable}.png"
+                drawn[metric.label.capitalize()] = _saved(_of_metric(data, metric, summary), path, vector)
     return drawn
 
 
@@ -62,33 +63,33 @@ def _saved(figure: Figure, path: Path, vector: bool) -> Path:
     return path
 
 
-def _of_metric(data: Drawn, metric: Json, summary: Json) -> Figure:
+def _of_metric(data: Drawn, metric: ShownMetric, summary: Summary) -> Figure:
     """A metric that was asked for, by round or horizon; of agents their range and mean."""
     axes = drawing.axes()
-    values = data[metric["variable"]]
+    values = data[metric.variable]
     along = data["horizon" if "horizon" in values.dims else "round"]
     t = along.values
-    if metric["per_round"]:
+    if metric.per_round:
         values = values / along
-    if metric["unit"] == "share":
+    if metric.unit == "share":
         values = 100 * values
     if "agent" in values.dims:
         drawing.band(axes, t, values, label="agents, least to most")
         values = values.mean("agent")
-    drawing.line(axes, t, values, NETWORK, label=metric["label"])
+    drawing.line(axes, t, values, NETWORK, label=metric.label)
     drawing.log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
-    axes.set(xlabel="rounds", ylabel=metric["label"] + " (%)" * (metric["unit"] == "share"))
-    return drawing.finished(axes, summary, metric["label"])
+    axes.set(xlabel="rounds", ylabel=metric.label + " (%)" * (metric.unit == "share"))
+    return drawing.finished(axes, summary, metric.label)
 
 
-def regret(data: Drawn, summary: Json) -> Figure | None:
+def regret(data: Drawn, summary: Summary) -> Figure | None:
     """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
     if "network_regret" not in data:
         return None
     axes = drawing.axes()
     t = data["horizon"].values
     least = np.inf
-    if "agent_regret" in data and summary["agents"] > 1:
+    if "agent_regret" in data and summary.agents > 1:
         agents = data["agent_regret"] / data["horizon"]
         drawing.band(axes, t, agents, label=f"agents, least to most{estimated(summary)}")
         least = float(agents.min())
@@ -100,8 +101,8 @@ def regret(data: Drawn, summary: Json) -> Figure | None:
         drawing.line(
             axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"
         )
-    if silent := summary.get("noise_free"):
-        t0, values = np.array(silent["horizon"]), np.array(silent["network_regret"])
+    if data.noise_free and data.noise_free.network_regret:
+        t0, values = np.array(data.noise_free.horizon), np.array(data.noise_free.network_regret, float)
         axes.plot(t0, values / t0, color="black", ls="-.", lw=1, label="network, same run without noise")
     shown = np.concatenate([np.asarray(curve.get_ydata(), float) for curve in axes.lines])
     least = min(least, float(np.nanmin(shown)))
@@ -113,18 +114,18 @@ def regret(data: Drawn, summary: Json) -> Figure | None:
     return drawing.finished(axes, summary, f"Regret per round, against the best fixed decision{' (0)' * plain}")
 
 
-def _bounds(axes: Axes, data: Drawn, summary: Json) -> None:
+def _bounds(axes: Axes, data: Drawn, summary: Summary) -> None:
     """The theorems' bounds that apply and end within the figure."""
     low, top = axes.get_ylim()
-    for bound in summary["bounds"]:
-        values = data[bound["variable"]] / data["horizon"]
-        if "regret" in bound["of"] and bound["applies"] and float(values.last("horizon").max()) <= top:
-            label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
+    for bound in summary.bounds:
+        values = data[bound.variable] / data["horizon"]
+        if "regret" in bound.of and bound.applies and float(values.last("horizon").max()) <= top:
+            label = f"{bound.name}: {bounded(summary, bound)}"
             drawing.line(axes, data["horizon"].values, values, CLAIM, ls="--", label=label)
     axes.set_ylim(low, top)
 
 
-def gap(data: Drawn, summary: Json) -> Figure | None:
+def gap(data: Drawn, summary: Summary) -> Figure | None:
     """Optimality gap of the agents' average or last decisions, of offline methods."""
     if "optimality_gap" not in data:
         return None
@@ -133,11 +134,11 @@ def gap(data: Drawn, summary: Json) -> Figure | None:
     drawing.band(axes, t, found, label="agents, least to most")
     drawing.line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
     drawing.log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
-    axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary['judged']} decision")
+    axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary.judged} decision")
     return drawing.finished(axes, summary, "Optimality gap")
 
 
-def error(data: Drawn, summary: Json) -> Figure | None:
+def error(data: Drawn, summary: Summary) -> Figure | None:
     """Squared distance to the best fixed decision, of the mean decision and of each agent's, with its bounds."""
     if "decision_error" not in data or not float(data["decision_error"].max()) > 0:
         return None
@@ -145,16 +146,16 @@ def error(data: Drawn, summary: Json) -> Figure | None:
     t, each = data["horizon"].values, data["agent_decision_error"]
     drawing.band(axes, t, each, label="agents, least to most")
     drawing.line(axes, t, data["decision_error"], NETWORK, marker="o", ms=3, label="mean decision")
-    applicable = [b for b in summary["bounds"] if "error" in b["of"] and b["applies"]]
+    applicable = [b for b in summary.bounds if "error" in b.of and b.applies]
     for bound, line in zip(applicable, ("--", ":", "-.", (0, (1, 3))), strict=False):
-        label = f"{bound['name']}: {BOUNDED.get(bound['of'], bound['label'])}"
-        drawing.line(axes, t, data[bound["variable"]], CLAIM, ls=line, label=label)
+        label = f"{bound.name}: {bounded(summary, bound)}"
+        drawing.line(axes, t, data[bound.variable], CLAIM, ls=line, label=label)
     drawing.log(axes, "x", "y")
-    axes.set(xlabel="rounds", ylabel=f"‖{summary['judged']} decision − best‖²")
+    axes.set(xlabel="rounds", ylabel=f"‖{summary.judged} decision − best‖²")
     return drawing.finished(axes, summary, "Distance to the best decision")
 
 
-def training(data: Drawn, summary: Json) -> Figure | None:
+def training(data: Drawn, summary: Summary) -> Figure | None:
     """Training loss of every round, of losses that stay the same."""
     if "training_loss" not in data:
         return None
@@ -165,9 +166,9 @@ def training(data: Drawn, summary: Json) -> Figure | None:
     return drawing.finished(axes, summary, "Training loss of every round")
 
 
-def privacy(data: Drawn, summary: Json) -> Figure | None:
+def privacy(data: Drawn, summary: Summary) -> Figure | None:
     """ε against rounds, of the network and of the worst agent's share: claimed, proven pure, proven at δ."""
-    t, delta = data["horizon"].values, summary["privacy"]["delta"]
+    t, delta = data["horizon"].values, summary.privacy.delta
     kinds = [("claimed", "epsilon_claimed", CLAIM, 8.0), ("proven, pure", "epsilon_proven_pure", AVERAGE, 4.5)]
     kinds.append((f"proven at δ = {delta:g}", "epsilon_proven", NETWORK, 1.5))
     found = {
@@ -196,17 +197,17 @@ def privacy(data: Drawn, summary: Json) -> Figure | None:
         unproven = "" if np.isfinite(curves[-1][1][-1]) else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
         axes.set(xlabel="rounds", ylabel="privacy loss ε")
-    figure.suptitle(f"Privacy loss: {summary['algorithm']} on {summary['data']}", fontsize=10)
+    figure.suptitle(f"Privacy loss: {summary.algorithm} on {summary.data}", fontsize=10)
     return figure
 
 
-def views(data: Drawn, summary: Json) -> Figure | None:
+def views(data: Drawn, summary: Summary) -> Figure | None:
     """ε of every agent toward every other: against distance, and as a heat map."""
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
     hops, before = data["distance"].values, float(data["epsilon_before_relaying"].max())
-    total = f"in all, at δ = {summary['privacy']['delta']:g}"
+    total = f"in all, at δ = {summary.privacy.delta:g}"
     drawn = [
         (data["epsilon_node"], NETWORK, total),
         (data["epsilon_node_relayed"], AVERAGE, "from then on, given all before"),
@@ -217,7 +218,7 @@ def views(data: Drawn, summary: Json) -> Figure | None:
         left.fill_between(far, [v.min() for v in found], [v.max() for v in found], color=colour, alpha=0.2, lw=0)
         left.plot(far, [v.max() for v in found], color=colour, marker="o", ms=4, label=label)
     if before > 0:
-        since = summary["privacy"]["views"]["relayed_from"]
+        since = summary.privacy.views.relayed_from if summary.privacy.views else 1
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
     links = float(_worst(data["epsilon_proven_network"])[-1])
     left.axhline(links, color="black", ls=":", label="in all, on all links")
@@ -234,7 +235,7 @@ def views(data: Drawn, summary: Json) -> Figure | None:
     shown = right.imshow(data[name].values, vmin=0, cmap="viridis")
     right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
     figure.colorbar(shown, ax=right, shrink=0.8, label=what)
-    figure.suptitle(f"{summary['algorithm']}, {summary['topology']}: what one node learns of another", fontsize=10)
+    figure.suptitle(f"{summary.algorithm}, {summary.topology}: what one node learns of another", fontsize=10)
     return figure
 
 
@@ -243,16 +244,15 @@ def _worst(epsilon: Values) -> np.ndarray:
     return epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False).values
 
 
-def accuracy(data: Drawn, summary: Json) -> Figure | None:
+def accuracy(data: Drawn, summary: Summary) -> Figure | None:
     """Accuracy of the running mean and of the last decision against rounds, on test data where there are some."""
-    naive = ("majority", "always the largest class")
-    return _marks(data, summary, Marks("accuracy", "Accuracy", "accuracy (%)", *naive, factor=100.0))
+    return _marks(data, summary, Marks("accuracy", "Accuracy", "accuracy (%)", "always the largest class", 100.0))
 
 
-def rmse(data: Drawn, summary: Json) -> Figure | None:
+def rmse(data: Drawn, summary: Summary) -> Figure | None:
     """The same of the error, where targets are real."""
-    naive = ("mean_target", "always the mean target")
-    return _marks(data, summary, Marks("rmse", "Root mean squared error", "root mean squared error", *naive))
+    title = "Root mean squared error"
+    return _marks(data, summary, Marks("rmse", title, title.lower(), "always the mean target"))
 
 
 class Marks(NamedTuple):
@@ -261,20 +261,18 @@ class Marks(NamedTuple):
     Attributes:
         name: of the variable.
         title, label: of the figure and its ordinate.
-        baseline: what is had for nothing, by its name in summary.json.
-        naive: what people call that.
+        naive: what people call the best prediction of one value.
         factor: from what is recorded to what is drawn.
     """
 
     name: str
     title: str
     label: str
-    baseline: str
     naive: str
     factor: float = 1.0
 
 
-def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
+def _marks(data: Drawn, summary: Summary, of: Marks) -> Figure | None:
     test, train = of.name, f"{of.name}_train"
     if test not in data and train not in data:
         return None
@@ -288,12 +286,13 @@ def _marks(data: Drawn, summary: Json, of: Marks) -> Figure | None:
         drawing.line(
             axes, t, of.factor * data[train], NETWORK, ls=":" if test in data else "-", label="running mean, training"
         )
-    if silent := (summary.get("noise_free") or {}).get(test if test in data else train):
-        without = of.factor * np.array(silent)
-        axes.plot(summary["noise_free"]["horizon"], without, color="black", ls="-.", lw=1, label=SILENT)
-    naive = ((summary.get("baselines") or {}).get(of.baseline) or {}).get("test" if test in data else "train")
-    if naive is not None:
-        axes.axhline(of.factor * naive, color=AGENT, ls=":", label=of.naive)
+    silent = data.noise_free
+    if silent and (curve := getattr(silent, test if test in data else train)):
+        without = of.factor * np.array(curve, float)
+        axes.plot(silent.horizon, without, color="black", ls="-.", lw=1, label=SILENT)
+    guessed = naive(summary.baselines, of.name).get("test" if test in data else "train")
+    if guessed is not None:
+        axes.axhline(of.factor * guessed, color=AGENT, ls=":", label=of.naive)
     drawing.log(axes, "x")
     axes.set(xlabel="rounds", ylabel=of.label)
     return drawing.finished(axes, summary, of.title)

@@ -12,12 +12,14 @@ A new code needs a line in `MEANINGS`, and one in docs/studies.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from math import exp, inf, isfinite
+from collections.abc import Iterable, Iterator, Sequence
+from math import exp, inf
 
-from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks
+from msgspec.structs import replace
+
+from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import FileSummary, PrivacySummary, Summary
 
 PRIVACY = {  # whose sentences stand in what a run says of privacy
     "no-noise": "messages carry no noise: nothing is kept private",
@@ -44,67 +46,65 @@ MEANINGS = PRIVACY | {
 }
 
 
-def add(summary: Json, code: str, sentence: str = "") -> None:
+def add(summary: Summary, code: str, sentence: str = "") -> None:
     """Add a warning to the summary of a run; without a sentence it has the meaning of its code.
 
     Raises:
         KeyError: `MEANINGS` has no such code.
     """
     meaning = MEANINGS[code]
-    warnings = summary["warnings"] = summary.get("warnings") or {}
-    warnings[code] = sentence or f"{meaning[0].upper()}{meaning[1:]}."
+    summary.warnings = (summary.warnings or {}) | {code: sentence or f"{meaning[0].upper()}{meaning[1:]}."}
 
 
-def of(summary: Json) -> Json:
+def of(summary: Summary) -> dict[str, str]:
     """Return the sentences of a run's warnings by code; those of an older run follow from its numbers."""
-    return summary["warnings"] if isinstance(summary.get("warnings"), dict) else of_numbers(summary)
+    return of_numbers(summary) if summary.warnings is None else summary.warnings
 
 
-def sentences(summary: Json) -> list[str]:
+def sentences(summary: Summary) -> list[str]:
     """Return the sentences of a run's warnings but those of privacy."""
     return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
 
 
-def of_some(warnings: Sequence[Json | None]) -> Json:
-    """Combine the warnings of repeats; `of_numbers` then has better sentences for those that hold for all together."""
-    return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for of_repeat in warnings for code in of_repeat or {}}
+def of_some(codes: Iterable[str]) -> dict[str, str]:
+    """Return sentences for warnings that some repeats have; `of_numbers` has better ones where all together have it."""
+    return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
 
-def counted(of_runs: Sequence[Json]) -> dict[str, str]:
+def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
     """Return by code, the most frequent first, how many runs have the warning and what the code means."""
     numbers, runs = Counter(code for codes in of_runs for code in codes).most_common(), len(of_runs)
     return {code: f"{code}: {number} of {runs} runs: {MEANINGS.get(code, code)}" for code, number in numbers}
 
 
-def of_numbers(s: Json) -> Json:
+def of_numbers(s: Summary) -> dict[str, str]:
     """Return the warnings that follow from the numbers of a summary: sentences by code."""
-    made: Json = {}
-    for code, sentence in (*_of_worth(s), *_of_privacy(s["privacy"], s.get("checked") or [])):
+    made = replace(s, warnings=None)
+    for code, sentence in (*_of_worth(s), *_of_privacy(s.privacy, s.checked or [])):
         add(made, code, sentence)
-    return dict(made.get("warnings", {}))
+    return made.warnings or {}
 
 
-def _of_worth(s: Json) -> Iterator[tuple[str, str]]:
+def _of_worth(s: Summary) -> Iterator[tuple[str, str]]:
     """Look at the rounds, and compare accuracy, error and loss with what is had without learning."""
-    fitness, unsolved = s.get("average_fitness", 0.0), (s.get("solver") or {}).get("unsolved")
-    if s.get("partial"):
-        yield "partial", f"The run ended before its time: {s['rounds']} of {s['rounds_asked']} rounds are recorded."
-    if fitness is None or not isfinite(fitness):
+    fitness = s.value("average_fitness")
+    if s.partial:
+        yield "partial", f"The run ended before its time: {s.rounds} of {s.rounds_asked} rounds are recorded."
+    if fitness is None:
         yield "diverged", ""
-    if unsolved:
-        yield "unsolved", f"{unsolved} local solves ended short of their tolerance."
-    baselines = s.get("baselines")
-    if not baselines:  # a partial or an older run
+    if s.solver and s.solver.unsolved:
+        yield "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance."
+    if s.baselines is None:  # an older run
         return
-    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), baselines["start"]
-    majority, mean = (baselines["majority"] or {}).get(which), (baselines.get("mean_target") or {}).get(on)
-    first, off = (start["accuracy"] or {}).get(which), (start.get("rmse") or {}).get(on)
+    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
+    majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
+    first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
     lost, losses = fitness, "{:.4g} lost per round, against {:.4g} by staying"
-    stayed = start["average_fitness"]
-    if s.get("judged") and s["comparator"]:
-        best, owners = s["comparator"]["value"], s["agents"] if s["decomposable"] else 1
-        lost, losses = s.get("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
-        stayed = None if stayed is None or best is None else (stayed - best / s["rounds"]) / owners
+    stayed = start.average_fitness
+    if s.judged and "comparator.value" in s.values:
+        best, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
+        lost, losses = s.value("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
+        stayed = None if stayed is None or best is None else (stayed - best / s.rounds) / owners
     shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
     errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
     for code, than, sentence, high, low in (  # there is a warning where `high` is higher than `low`
@@ -118,24 +118,24 @@ def _of_worth(s: Json) -> Iterator[tuple[str, str]]:
             yield code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}."
 
 
-def _of_privacy(privacy: Json, checked: Sequence[Json]) -> Iterator[tuple[str, str]]:
+def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> Iterator[tuple[str, str]]:
     """Look at what is proven, and at the noise."""
-    noise, together = privacy["noise"], privacy.get("together") or privacy
+    noise, network, together = privacy.noise, privacy.network, privacy.together
     if noise is None:
         yield "no-noise", ""
         return
-    proven, claimed, release = privacy["network"]["proven"], privacy["network"]["claimed"], noise["release"]
-    label = noise["epsilon"] if noise["mechanism"] != "gaussian" else inf  # a Gaussian release has no pure ε
+    proven, claimed, unproven = network.proven, network.claimed, together and together.network.proven is None
+    label = noise.epsilon if noise.mechanism != "gaussian" else inf  # a Gaussian release has no pure ε
     holds = {
-        "unproven": privacy["unproven_because"] or None in (proven, together["network"]["proven"]),
-        "not-tested": any(not file["tested"] for file in checked),
+        "unproven": privacy.unproven_because or proven is None or unproven,
+        "not-tested": any(not file.tested for file in checked),
         "epsilon-too-large": proven is not None and exp(min(proven, 700)) >= LARGEST_ODDS,
         "above-claim": proven is not None and claimed is not None and proven > 1.01 * claimed,
-        "label-not-kept": label < inf and (release is None or release > label * (1 + 1e-9)),
-        "delta-too-large": privacy["delta"] * (privacy["samples"] or 0) > LARGE_DELTA,
-        "budget-spent": any((privacy["budget"] or {}).get("stops") or []),
-        "shared-noise": privacy["shares_noise_with"],
-        "noise-key": noise.get("key") is not None,
-        "floating-point-noise": noise.get("backend") == "numpy" and privacy["key"] == "secret",
+        "label-not-kept": label < inf and (noise.release is None or noise.release > label * (1 + 1e-9)),
+        "delta-too-large": privacy.delta * (privacy.samples or 0) > LARGE_DELTA,
+        "budget-spent": privacy.budget and any(privacy.budget.stops or []),
+        "shared-noise": privacy.shares_noise_with,
+        "noise-key": noise.key is not None,
+        "floating-point-noise": noise.backend == "numpy" and privacy.key == "secret",
     }
     yield from ((code, "") for code, there in holds.items() if there)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mpinodes.evaluation import feedback
-from mpinodes.evaluation import message_faults as faults
 from mpinodes.presentation import run_warnings
 from mpinodes.presentation.privacy_words import lines
 from mpinodes.runlog.warning import warn
-from mpinodes.summary.timing import in_words
-
-Json = dict[str, Any]
+from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummary, ShownMetric, SolverSummary, Summary
+from mpinodes.summary.timing import PARTS
 
 NOT_REPRODUCIBLE = "Not reproducible: no seed gives this noise again."
 BOUNDED = {
@@ -27,7 +24,7 @@ BOUNDED = {
 JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # by what an offline method is
 
 
-def text(summary: Json, directory: Path) -> str:
+def text(summary: Summary, directory: Path) -> str:
     """Return what a person wants to read when a run is over, or where to read it if putting it into words fails."""
     try:
         return _text(summary, directory)
@@ -36,43 +33,86 @@ def text(summary: Json, directory: Path) -> str:
         return f"  run: {directory}"
 
 
-def _text(s: Json, directory: Path) -> str:
-    found = [
-        f"{s['name']}: {s['algorithm']} on {s['data']}{partition(s)}",
-        f"  {s['agents']} agent{'s' * (s['agents'] != 1)}, {graph(s)}, {rounds(s)}, d = {s['dimension']}, "
-        f"{seeds(s)}: {s['seconds']:.2f} s, {s['rounds_per_second']:.3g} rounds/s",
-        *([f"  {faults.in_words(s['faults'])}"] if s.get("faults") else []),
-        *([f"  {feedback.in_words(s['feedback'])}"] if s.get("feedback") else []),
-        f"  {in_words(s['timing'])}",
+def _text(s: Summary, directory: Path) -> str:
+    timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
+    felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
+    page = [
+        f"{s.name}: {headline(s)}",
+        f"  {setting(s)}: {speed(s)}",
+        *(f"  {words}" for words in conditions(s)),
+        *([f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []),
         "",
         *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
-        *(f"  WARNING: {said}" for said in run_warnings.sentences(s)),
+        *(f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)),
         "",
-        *lines(s["privacy"], s.get("checked")),
+        *lines(s.privacy, s.checked),
         "",
-        *([] if s["reproducible"] else [f"  {NOT_REPRODUCIBLE}"]),
+        *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"]),
         f"  run: {directory}",
     ]
-    return "\n".join(found)
+    return "\n".join(page)
 
 
-def seeds(s: Json) -> str:
-    """The seed, or those of the repeats."""
-    return f"seeds {s['seeds'][0]} to {s['seeds'][-1]}" if "seeds" in s else f"seed {s['seed']}"
+# ------------------------------------------------------------------------------------------------ what was run, and how
+def headline(s: Summary) -> str:
+    """Return algorithm and data."""
+    return f"{s.algorithm} on {s.data}{'' if s.partition == 'shared' else f', {s.partition} shares'}"
 
 
-def rounds(s: Json) -> str:
-    """How many there were, and whether they ended before their time."""
-    why = "ended before their time" if s.get("partial") else "all agents had settled"
-    early = f" (of {s['rounds_asked']}: {why})" if s["rounds"] < s["rounds_asked"] else ""
-    return f"{s['rounds']} rounds{early}"
+def agents(s: Summary) -> str:
+    """Return the number of agents."""
+    return f"{s.agents} agent{'s' * (s.agents != 1)}"
 
 
-def partition(s: Json) -> str:
-    """How the samples are dealt out, where they are."""
-    return "" if s["partition"] == "shared" else f", {s['partition']} shares"
+def setting(s: Summary) -> str:
+    """Return agents, graph, rounds, dimension and seeds."""
+    over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
+    why = "ended before their time" if s.partial else "all agents had settled"
+    early = f" (of {s.rounds_asked}: {why})" if s.rounds < s.rounds_asked else ""
+    seeds = f"seeds {s.seeds[0]} to {s.seeds[-1]}" if s.seeds else f"seed {s.seed}"
+    return f"{agents(s)}, {s.topology} (connected {over}), {s.rounds} rounds{early}, d = {s.dimension}, {seeds}"
 
 
+def speed(s: Summary) -> str:
+    """Return seconds and rounds per second."""
+    return f"{nan if s.seconds is None else s.seconds:.2f} s, {s.rounds_per_second or nan:.3g} rounds/s"
+
+
+def conditions(s: Summary) -> list[str]:
+    """Say what befell messages, and what agents were told of their losses, where that is not the usual."""
+    return [*([_faults(s.faults)] if s.faults else []), *([_feedback(s.feedback)] if s.feedback else [])]
+
+
+def _faults(faults: FaultsSummary) -> str:
+    arrived = max(1, faults.sent - faults.lost)
+    parts = []
+    if faults.asked.loss:
+        parts.append(f"{faults.lost / max(1, faults.sent):.1%} of {faults.sent} messages lost")
+    if faults.late:
+        mean = faults.rounds_late / arrived
+        parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds in the mean")
+    if faults.asked.churn:
+        parts.append(f"agents away {faults.rounds_away / faults.agent_rounds:.1%} of the time")
+    return f"faults: {', '.join(parts) or 'none befell it'}; {faults.weights}"
+
+
+def _feedback(feedback: FeedbackSummary) -> str:
+    parts = []
+    if feedback.points:
+        falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
+        parts.append(
+            f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the one "
+            "between them; losses and regret are those of the points played, in public directions"
+        )
+    if late := feedback.delay:
+        parts.append(
+            f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round that it comes in, which "
+            "the noise is for"
+        )
+    return f"{'; '.join(parts)}; no theorem here has it so"
+
+
+# ---------------------------------------------------------------------------------------------------- what it was worth
 class Row(NamedTuple):
     """A result.
 
@@ -87,103 +127,92 @@ class Row(NamedTuple):
     key: str
 
 
-def results(s: Json, why: bool) -> list[Row]:
-    """What the run was worth, and why a bound does not apply."""
-    return [*measured(s), *(_bound(s, bound, k, why) for k, bound in enumerate(s["bounds"]))]
+def results(s: Summary, why: bool) -> list[Row]:
+    """Return what the run was worth, and why a bound does not apply."""
+    return [*measured(s), *(_bound(s, bound, k, why) for k, bound in enumerate(s.bounds))]
 
 
-def measured(s: Json) -> list[Row]:
-    """What the run was worth, and what it took to solve."""
-    rows = [_row(s, metric) for metric in s["metrics"]]
+def measured(s: Summary) -> list[Row]:
+    """Return what the run was worth, and what it took to solve."""
+    rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
-        if why := s.get(key):
+        if why := getattr(s, key):
             rows.append(Row(label, f"      none: {why}", key))
-    return [*rows, *_solver(s["solver"])]
+    return [*rows, *([_solver(s.solver)] if s.solver else [])]
 
 
-def bounds(s: Json, applies: bool) -> list[Row]:
-    """The theorems' bounds that apply, or those that do not, and why."""
-    return [_bound(s, bound, k, True) for k, bound in enumerate(s["bounds"]) if bool(bound["applies"]) == applies]
+def bounds(s: Summary, applies: bool) -> list[Row]:
+    """Return the theorems' bounds that apply, or those that do not, and why."""
+    return [_bound(s, bound, k, True) for k, bound in enumerate(s.bounds) if bound.applies == applies]
 
 
-def at(tree: Json | None, key: str) -> Any:
-    """What stands at a dotted key; None where nothing does."""
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree
-
-
-def _row(s: Json, metric: Json) -> Row:
-    key, share = metric["key"], metric["unit"] == "share"
+def _row(s: Summary, metric: ShownMetric) -> Row:
+    key, variable, share = metric.key, metric.variable, metric.unit == "share"
 
     def number(value: float | None) -> str:
         return "none" if value is None else f"{value:.1%}" if share else f"{value:.4g}"
 
-    spread, each = at(s.get("spread"), key), at(s, key.removesuffix("_mean")) if key.endswith("_mean") else None
-    shown = f"{number(at(s, key)):>10}"
-    if spread and spread["std"] is not None:
-        shown += f" ± {spread['std']:.1%}" if share else f" ± {spread['std']:.2g}"
-    if each and None not in each:
-        shown += f"    (agents {number(min(each))} to {number(max(each))})"
-    if "regret" in metric["variable"] and _is_nothing(s, metric["variable"]):
+    value, by_agent = s.value(key), s.value(key.removesuffix("_mean")) if key.endswith("_mean") else None
+    shown = f"{number(value):>10}"
+    if (std := (s.spread or {}).get(f"{key}.std")) is not None:
+        shown += f" ± {std:.1%}" if share else f" ± {std:.2g}"
+    if by_agent and None not in by_agent:
+        shown += f"    (agents {number(min(by_agent))} to {number(max(by_agent))})"
+    if value is not None and (losses := s.losses_in_a_round(metric)) > 1:
+        shown += f"    ({number(value / losses)} per loss)"
+    if "regret" in variable and _is_nothing(s, variable):
         shown += "    (0, as far as the comparator's certificate tells)"
-    if metric["variable"] == "agent_regret":
+    if variable == "agent_regret":
         shown += estimated(s)
-    if metric["variable"] in JUDGED:
-        shown += f"    of the {s['judged']} decision"
-    if metric["variable"] == "decision_norm" and not s["decomposable"] and s["agents"] > 1:
+    if variable in JUDGED:
+        shown += f"    of the {s.judged} decision"
+    if variable == "decision_norm" and not s.decomposable and s.agents > 1:
         shown += "    (blocks of different agents, together in no set; each one's estimate is)"
-    if metric["variable"] == "comparator_value":
-        within = at(s, "comparator.certificate_per_round")
+    if variable == "comparator_value":
+        within = s.value("comparator.certificate_per_round")
         if within is None:
             shown += "    (no certificate: nothing known bounds the loss from below)"
-        elif within >= (at(s, "comparator.value_per_round") or inf):
+        elif within >= (s.value("comparator.value_per_round") or inf):
             shown += "    (its certificate is its own value: known is only that no loss is below 0)"
         else:
             shown += f"    (within {number(within)})"
-    return Row(metric["label"], shown, key)
+    return Row(metric.label, shown, key)
 
 
-def estimated(s: Json) -> str:
-    """What to add where agent regret is told of that was not found in every round."""
-    every = s.get("agent_regret_every", 1)  # older runs do not say
-    return f" (estimated from one round in {every})" if every > 1 else ""
+def estimated(s: Summary) -> str:
+    """Return what to add where agent regret was not found in every round."""
+    return f" (estimated from one round in {s.agent_regret_every})" if s.agent_regret_every > 1 else ""
 
 
-def _is_nothing(s: Json, key: str) -> bool:
-    """Whether a regret of the network is no larger than what the comparator may be off."""
-    regret, certificate = s.get(key), s["comparator"].get("certificate")
+def _is_nothing(s: Summary, key: str) -> bool:
+    """Return whether a regret of the network is no larger than the comparator's certificate."""
+    regret, certificate = s.value(key), s.value("comparator.certificate")
     return isinstance(regret, float) and certificate is not None and abs(regret) <= certificate
 
 
-def _bound(s: Json, bound: Json, place: int, why: bool) -> Row:
-    """As a multiple of what it bounds."""
-    if bound["value"] is None or not isfinite(bound["value"]):
+def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
+    """Return a bound as a multiple of what it bounds."""
+    if bound.value is None:
         shown = f"{'inf':>10}    no bound on"
-    elif bound["times"] is not None:
-        shown = f"{bound['times']:10.3g}    times"
-    elif bound["measured"] is None or not isfinite(bound["measured"]):
-        shown = f"{bound['value']:10.3g}    on"
+    elif bound.times is not None:
+        shown = f"{bound.times:10.3g}    times"
+    elif bound.measured is None:
+        shown = f"{bound.value:10.3g}    on"
     else:
-        shown = f"{bound['value']:10.3g}    where 0 or less was measured:"
-    rest = "" if bound["applies"] else f"; does not apply{': ' + bound['why_not'] if why else ''}"
-    of = f"{BOUNDED.get(bound['of'], bound['label'])}{estimated(s) if bound['of'] == 'agent_regret' else ''}"
-    key = f"bounds[{place}].{'value' if bound['times'] is None else 'times'}"
-    return Row(bound["name"], f"{shown} the {of}{rest}", key)
+        shown = f"{bound.value:10.3g}    where 0 or less was measured:"
+    rest = "" if bound.applies else f"; does not apply{f': {bound.why_not}' if why else ''}"
+    key = f"bounds[{place}].{'value' if bound.times is None else 'times'}"
+    return Row(bound.name, f"{shown} the {bounded(s, bound)}{rest}", key)
 
 
-def _solver(solver: Json | None) -> list[Row]:
-    """How the agents' local solves went."""
-    if solver is None:
-        return []
-    residual = solver["largest_residual"]
+def bounded(s: Summary, bound: BoundSummary) -> str:
+    """Return what people call that which a theorem bounds."""
+    return f"{BOUNDED.get(bound.of, bound.label)}{estimated(s) if bound.of == 'agent_regret' else ''}"
+
+
+def _solver(solver: SolverSummary) -> Row:
+    residual = solver.largest_residual
     reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"
-    shown = f"{solver['steps']:10.3g}    (at most {solver['most_steps']}, {reached})"
-    failed = f"; {solver['unsolved']} short of the tolerance {solver['tolerance']:g}" if solver["unsolved"] else ""
-    return [Row("steps of a local solve", shown + failed, "solver.steps")]
-
-
-def graph(s: Json) -> str:
-    """The topology and how often it is connected."""
-    b = s["connectivity"]
-    return f"{s['topology']} (connected {'in every round' if b == 1 else f'over any {b} rounds'})"
+    shown = f"{solver.steps:10.3g}    (at most {solver.most_steps}, {reached})"
+    failed = f"; {solver.unsolved} short of the tolerance {solver.tolerance:g}" if solver.unsolved else ""
+    return Row("steps of a local solve", shown + failed, "solver.steps")

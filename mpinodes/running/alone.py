@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -25,9 +24,10 @@ from mpinodes.runlog.record import held, make_directory, unmake_directory
 from mpinodes.running import repeats
 from mpinodes.running.resuming import load_all, reopen, tell
 from mpinodes.running.setup import rehearse, set_up
+from mpinodes.summary.summary import Summary
 
 
-def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> tuple[Path, dict[str, Any]]:
+def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> tuple[Path, Summary]:
     """Run an experiment given as nested dictionaries; returns the run directory and the summary.
 
     Args:
@@ -44,7 +44,7 @@ def run(asked: Tree, begun: float | None = None, signals: Signals | None = None)
 
 def run_set_up(
     make_setup: Callable[[], Setup], begun: float | None = None, signals: Signals | None = None
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, Summary]:
     """Run what is to be set up; returns the run directory and the summary.
 
     Args:
@@ -71,7 +71,7 @@ def run_set_up(
             raise
 
 
-def go_on(directory: Path, words: list[str], begun: float, signals: Signals) -> tuple[Path, dict[str, Any]]:
+def go_on(directory: Path, words: list[str], begun: float, signals: Signals) -> tuple[Path, Summary]:
     """The same for a run that was ended before its time.
 
     Args:
@@ -90,7 +90,7 @@ def go_on(directory: Path, words: list[str], begun: float, signals: Signals) -> 
         return directory, _logged(setup, directory, _Rounds(signals, done, found, goes_on=True), begun)
 
 
-def _logged(setup: Setup, directory: Path, rounds: _Rounds, begun: float) -> dict[str, Any]:
+def _logged(setup: Setup, directory: Path, rounds: _Rounds, begun: float) -> Summary:
     """Run what is set up; what goes wrong stands in the log."""
     try:
         return repeats.log(setup, directory, "none (lockstep)", rounds, begun)

@@ -26,7 +26,7 @@ from mpinodes.runlog.progress import Progress
 from mpinodes.runlog.reading import Reader, Variable, events_in
 from mpinodes.runlog.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
 from mpinodes.running import closing
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
 
 
@@ -159,7 +159,7 @@ class Logger:
                 found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
         return found
 
-    def finish(self, beside: Callable[[], None]) -> Json:
+    def finish(self, beside: Callable[[], None]) -> Summary:
         """Complete record, summary and report; returns the summary.
 
         Args:
@@ -175,14 +175,10 @@ class Logger:
         proven = bounds(self._setup, judged.horizons, judged.best)
         self._watch.lap("bounds")
         self._record.finish(judged.horizons, {**told, **self.accounting.variables(), **theorems.variables(proven)})
-        summary = {
-            **closing.facts(self._setup, self._done, self._seconds, self._versions),
-            **self._evaluator.summary(),
-            "bounds": theorems.section(proven, told),
-            **self.accounting.summary(self._sharing),
-        }
-        closing.conclude(self._setup.experiment, self._directory, summary, self._watch, beside)
-        return summary
+        known: dict[str, Any] = {"seconds": self._seconds, "versions": self._versions}
+        known["privacy"] = self.accounting.summary(self._sharing)
+        summary = closing.summed_up(self._setup, self._done, self._evaluator, proven, self.accounting, **known)
+        return closing.conclude(self._setup.experiment, self._directory, summary, self._watch, beside)
 
 
 def _rewrite(path: Path, text: str) -> None:
@@ -193,7 +189,7 @@ def _rewrite(path: Path, text: str) -> None:
         os.utime(path, (began, began))
 
 
-def _drawing(setup: Setup) -> Json:
+def _drawing(setup: Setup) -> dict[str, Any]:
     """As much of the topology as a picture needs."""
     graph = setup.topology
     rounds = min(graph.period or setup.experiment.rounds, DRAWN_ROUNDS)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import inf, isnan, nan
 from pathlib import Path
 from threading import Thread
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.runlog.layout_version import read_object
 from mpinodes.runlog.record import is_held
 from mpinodes.running.budget import dry_events
-from mpinodes.summary.combining import Json
 
 SECONDS = 0.5  # between two looks at a directory
 SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
@@ -91,7 +90,7 @@ class Watched:
 
     def __init__(self, directory: Path) -> None:
         self._directory, self._run = directory, directory
-        self._line: Json = {}
+        self._line: dict[str, Any] = {}
         self._read = 0
         self._heard = self._held = time.monotonic()
         self._worked: Worked | None = None
@@ -182,7 +181,7 @@ class Watched:
         self._again = time.monotonic() + (time.monotonic() - begun) / SHARE
 
 
-def _result(summary: Json, directory: Path) -> str:
+def _result(summary: dict[str, Any], directory: Path) -> str:
     network = (summary.get("privacy") or {}).get("network") or {}
     regret = summary.get("network_regret_per_round")
     seconds = summary.get("timing", {}).get("total", nan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,13 +17,12 @@ from mpinodes.core.experiment import parse, single_run
 from mpinodes.core.messages import Diverged
 from mpinodes.evaluation.comparator import Comparator
 from mpinodes.evaluation.evaluator import Evaluator, rules
-from mpinodes.presentation.draw import NOISE_FREE
 from mpinodes.rounds.lockstep import simulate
 from mpinodes.runlog.checkpoints import places
 from mpinodes.runlog.reading import Reader
 from mpinodes.runlog.record import write_text
-from mpinodes.running.closing import without_infinity
-from mpinodes.summary.combining import Json, combine
+from mpinodes.summary.merging import merged
+from mpinodes.summary.summary import NOISE_FREE, NoiseFree, WorthSummary
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
 SHORT, LIGHT = 2000, 1e6  # rounds of agents, and numbers of the samples that these look at: half a second
@@ -60,26 +58,26 @@ def make(directory: Path) -> None:
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
         e = setup.experiment
-        found = [
+        done = [
             _evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup, place)
             for r, place in enumerate(places(directory, e.repeats))
         ]
-    horizons = found[0][0]
-    if any(other != horizons for other, *_ in found):
+    horizons = done[0][0]
+    if any(other != horizons for other, *_ in done):
         raise BadInput(f"{directory}: without noise its repeats end in different rounds: there is no mean of them")
-    curves = {name: np.mean([each[name] for _, each, _ in found], axis=0).tolist() for name in found[0][1]}
-    summary = without_infinity(combine(rules(setup.metrics), [whole for *_, whole in found]))
-    write_text(directory / NOISE_FREE, json.dumps({"horizon": horizons, **curves, "summary": summary}) + "\n")
+    curves = {name: np.mean([curves[name] for _, curves, _ in done], axis=0).tolist() for name in done[0][1]}
+    summary, _ = merged([worth for *_, worth in done], rules(setup.metrics))
+    write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())
 
 
-def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], Json, Json]:
-    """Its horizons, curves and summary; `place`: of the run with noise."""
+def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
+    """Return horizons, curves and summary of a run without noise; `place`: of the run with noise."""
     evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
     evaluator.close(lambda done, of: None, _comparators(place))
-    told = evaluator.variables()
-    curves = {name: told[name].values.tolist() for name in CURVES if name in told}
+    variables = evaluator.variables()
+    curves = {name: variables[name].values.tolist() for name in CURVES if name in variables}
     return evaluator.judged.horizons.tolist(), curves, evaluator.summary()
 
 

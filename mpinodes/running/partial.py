@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,15 +21,14 @@ from mpinodes.finished.siblings import sharing
 from mpinodes.runlog.reading import Reader, events_in
 from mpinodes.runlog.record import Record
 from mpinodes.running import closing
+from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
-
-Json = dict[str, Any]
 
 ROUNDS_AT_ONCE = 1000
 
 
-def sum_up(setup: Setup, run: Path) -> Json:
-    """Write summary and report of the rounds that the record of a run holds, and returns the summary.
+def sum_up(setup: Setup, run: Path) -> Summary:
+    """Write summary and report of the rounds that the record of a run holds; return the summary.
 
     Raises:
         BadInput: it holds none, or cannot be read.
@@ -56,16 +54,11 @@ def sum_up(setup: Setup, run: Path) -> Json:
     proven = bounds(setup, judged.horizons, judged.best)
     variables = {**told, **accounting.variables(), **theorems.variables(proven)}
     Record.reopen(run / "record.h5", rounds, attributes).finish(judged.horizons, variables)
-    summary = {
-        **closing.facts(setup, rounds, _seconds(run, rounds), json.loads(attributes["versions"])),
-        **evaluator.summary(),
-        "bounds": theorems.section(proven, told),
-        **accounting.summary(sharing(setup, run)),
-        "partial": True,
-    }
-    summary["privacy"]["recorded"] = rounds
-    closing.conclude(setup.experiment, run, summary, watch, lambda: None)
-    return summary
+    known = {"seconds": _seconds(run, rounds), "versions": json.loads(attributes["versions"]), "partial": True}
+    privacy = accounting.summary(sharing(setup, run))
+    privacy.recorded = rounds
+    summary = closing.summed_up(setup, rounds, evaluator, proven, accounting, privacy=privacy, **known)
+    return closing.conclude(setup.experiment, run, summary, watch, lambda: None)
 
 
 def _silent(done: int, of: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from mpinodes.runlog.reading import RECORD, Reader, Variable, events_in, write_w
 from mpinodes.runlog.record import add_dimension, add_variable, draft_of, fresh_file, write_text
 from mpinodes.running.closing import combined, conclude
 from mpinodes.running.logger import Logger
-from mpinodes.summary.combining import Json
+from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
 
 
@@ -46,7 +45,7 @@ class Rounds(Protocol):
         """The same run, done again without noise, in its directory: where that takes no time to speak of."""
 
 
-def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Json:
+def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Summary:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
 
     Args:
@@ -65,7 +64,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
     all_places = places(directory, e.repeats)
     done, kept = rounds.first(all_places, setup.topology.agents)
 
-    def follow(run: Setup, place: Path, watch: Stopwatch, kept: Kept | None) -> Json:
+    def follow(run: Setup, place: Path, watch: Stopwatch, kept: Kept | None) -> Summary:
         logger = Logger(run, place, mpi, watch, kept)
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
@@ -77,13 +76,13 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
             discard(place)
         return summary
 
-    def followed(run: Setup, place: Path) -> Json:
+    def followed(run: Setup, place: Path) -> Summary:
         """One that was done before."""
-        summary: Json = json.loads((place / "summary.json").read_text("utf-8"))
+        summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)
             accounting.take(events_in(place, run.layout))
-            accounting.close(np.array([summary["rounds"]]), lambda done, of: None)
+            accounting.close(np.array([summary.rounds]), lambda done, of: None)
             accounting.publish(together, files_mark_of(place / "experiment.toml"))
         return summary
 
@@ -91,7 +90,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
     if e.repeats == 1:
         return follow(setup, directory, Stopwatch(begun), kept)
     write_text(directory / "experiment.toml", e.toml())
-    summaries: list[Json] = []
+    summaries: list[Summary] = []
     for r, place in enumerate(all_places):
         alone = build(replace(single_run(e, r), report=False))
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
@@ -106,11 +105,11 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
     _combine_records(directory / RECORD, records, {metric.name for metric in setup.metrics})
     summary = combined(setup.metrics, summaries)
     if same_data:
-        summary["privacy"]["together"] = together_section(together, e.privacy.delta)
-    watch.add(summary["timing"])
+        summary.privacy.together = together_section(together, e.privacy.delta)
+    assert summary.timing is not None
+    watch.add(summary.timing)
     watch.lap("report")
-    conclude(e, directory, summary, watch, lambda: rounds.without_noise(setup, directory))
-    return summary
+    return conclude(e, directory, summary, watch, lambda: rounds.without_noise(setup, directory))
 
 
 def _without_budget(run: Setup) -> Setup:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import fingerprint
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SOURCES, Experiment, Tree, parse, single_run
+from mpinodes.core.experiment import SOURCES, Experiment, Tree, flat, parse, single_run
 from mpinodes.core.parts import Setup, files_of
-from mpinodes.finished.runs import flat, summary_of
+from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
 from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
 from mpinodes.runlog.journal import entries, rounds_in

@@ -72,7 +72,7 @@ class Difference(NamedTuple):
     Attributes:
         at: values of the other axes.
         one, other: of the axis.
-        result: its printed name.
+        result: its column.
         estimate: of `one` less `other`, seed by seed.
     """
 
@@ -167,9 +167,14 @@ class Comparison:
 
     @cached_property
     def results(self) -> list[str]:
-        """Printed names of all results that are numbers."""
+        """Columns of all results that are numbers."""
         names = dict.fromkeys(name for run in self.runs for name in run.results)
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What people call the results, by their columns."""
+        return {name: column.label for name, column in tables.labels(self.runs).items()}
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
         """Of a result, by group; None: some run has none."""
@@ -300,16 +305,15 @@ def _inferred(runs: Sequence[Run], candidates: Sequence[str]) -> list[str]:
 def chosen_results(comparison: Comparison) -> list[str]:
     """What tables and figures for people show: regret or gap, accuracy or error, disagreement, privacy, bytes."""
     wanted = (
-        "network regret per round, R(T)/T", "optimality gap, mean over agents", "training loss L(T)",
-        "accuracy, running mean, test data", "RMSE, running mean, test data", "consensus error", tables.CLAIMED,
-        tables.PROVEN, "bytes sent",
+        "regret_per_round", "optimality_gap_mean", "training_loss", "accuracy_test", "rmse_test", "consensus_error",
+        tables.CLAIMED, tables.PROVEN, "bytes_sent",
     )  # fmt: skip
-    there = [name for name in ("average fitness F(T)/T", *wanted) if name in comparison.results]
+    there = [name for name in ("average_fitness", *wanted) if name in comparison.results]
     there = [name for name in there if any(run.results.get(name) is not None for run in comparison.runs)]
     return there if {*there}.isdisjoint(wanted[:3]) else [name for name in there if name in wanted]
 
 
 def compared_results(comparison: Comparison) -> list[str]:
     """Those of them that a difference is told of."""
-    others = (tables.CLAIMED, tables.PROVEN, "bytes sent")
+    others = (tables.CLAIMED, tables.PROVEN, "bytes_sent")
     return [name for name in chosen_results(comparison) if name not in others]

@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from mpinodes.finished.runs import PROVEN, Run, warned
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.figure_data import Drawn
+from mpinodes.presentation.findings import naive
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
-from mpinodes.presentation.terminal import at
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
 
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", "#E69F00", "#56B4E9", AGENT, "#000000"]  # Okabe and Ito's
@@ -139,7 +139,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
     """Make a plot of every curve against rounds, and of the main results against every axis of numbers."""
     guesses: dict[tuple[Any, ...], float] = {}
     for group, runs in comparison.groups.items():
-        shares = [share for run in runs if (share := at(run.summary, "baselines.majority.test")) is not None]
+        shares = [share for run in runs if (share := naive(run.summary.baselines, "accuracy").get("test")) is not None]
         guesses |= {group: 100 * float(np.mean(shares))} if shares else {}
     read = {id(run): _curves(run) for run in comparison.runs}
     for curve in CURVES:
@@ -166,7 +166,7 @@ def _curves(run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
             if curve.variable in record:
                 read = record[curve.variable]
                 values = (read.mean("agent") if "agent" in read.dims else read).values
-                values = curve.factor * run.normalized(curve.variable, values) / (t if curve.per_round else 1)
+                values = curve.factor * values / (run.losses(curve.variable) * (t if curve.per_round else 1))
                 # Privacy that is lost without bound in the end has no curve, as where nothing is proven.
                 if np.isfinite(values[-1:] if curve.file == "privacy" else values).any():
                     curves[curve.file] = t, values
@@ -189,7 +189,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
     file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
     ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
     others = [other for other in comparison.axes if other != axis]
-    return Plot(file, axis, name + " (%)" * (share > 1), others, lines, beside, ticks)
+    return Plot(file, axis, comparison.labels[name] + " (%)" * (share > 1), others, lines, beside, ticks)
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:

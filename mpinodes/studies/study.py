@@ -22,13 +22,13 @@ import tomli_w
 
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge, parse
-from mpinodes.finished import runs as tables
+from mpinodes.core.experiment import Tree, merge, nested, parse
+from mpinodes.core.experiment import flat as every_key
 
 FILE = "study.toml"
 FOLDER = "studies"
 KEYS = ("seeds", "grid", "zip", "cases", "exclude")
-flat = partial(tables.flat, whole="problem.preset")  # whose value may be a table
+flat = partial(every_key, whole="problem.preset")  # whose value may be a table
 SEED, NAME = "seed", "name"
 MOST_RUNS = 100_000  # each is composed before the first begins
 
@@ -125,16 +125,6 @@ class Study:
     def toml(self) -> str:
         """The study as a file that takes it up again."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
-
-
-def nested(settings: Mapping[str, Any]) -> Tree:
-    """Dotted keys as sections within each other."""
-    tree: Tree = {}
-    for key, value in settings.items():
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        tree = merge(tree, value)
-    return tree
 
 
 def _base(tree: Tree) -> Tree:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.core.errors import BadInput
-from mpinodes.finished.runs import RUNS, TABLE, Run, csv_of, summary_of
+from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, Run, columns_of, csv_of, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
 from mpinodes.runlog.record import write_text
@@ -213,15 +213,17 @@ def in_minutes(seconds: float) -> str:
 
 # --------------------------------------------------------------------------------------------------------- what is left
 def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
-    """A row for each run: where it is, what came of it, its settings and its results."""
-    rows = []
+    """Write a row for each run: where it is, what came of it, its settings and its results; and the columns' labels."""
+    rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name
         summary = summary_of(directory)
         reason = "" if summary else failure(directory)
         row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
-        rows.append(row | (Run(directory, summary).results if summary else {"reason": reason}))
+        done += [Run(directory, summary)] if summary else []
+        rows.append(row | (done[-1].results if summary else {"reason": reason}))
     write_text(place / TABLE, csv_of(rows))
+    write_text(place / COLUMNS, columns_of(done))
 
 
 def text(study: Study, swept: Swept) -> str:

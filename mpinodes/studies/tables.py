@@ -7,7 +7,7 @@ from math import floor, isfinite, isnan, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpinodes.finished.runs import PROVEN, PURE, WARNINGS, csv_of, warned
+from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, csv_of, warned
 from mpinodes.runlog.record import write_text
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 
@@ -42,7 +42,8 @@ def of_means(comparison: Comparison, names: Sequence[str]) -> Table:
     for values, runs in comparison.groups.items():
         cells = [in_words(column[values], none) for column, none in zip(columns, nothing, strict=True)]
         rows.append([*map(shown, values), *cells, " ".join(warned(runs))])
-    return Table([*comparison.axes, *names, WARNINGS], rows, len(comparison.axes))
+    heads = [comparison.labels[name] for name in names]
+    return Table([*comparison.axes, *heads, WARNINGS.name], rows, len(comparison.axes))
 
 
 def of_differences(comparison: Comparison, differences: Sequence[Difference]) -> Table:
@@ -52,7 +53,7 @@ def of_differences(comparison: Comparison, differences: Sequence[Difference]) ->
         low, high = d.estimate.ends
         within = "" if low is None else f"[{low:.4g}, {high:.4g}]"
         numbers = [f"{d.estimate.mean:.4g}", within, str(d.estimate.number)]
-        rows.append([*map(shown, d.at), f"{shown(d.one)} − {shown(d.other)}", d.result, *numbers])
+        rows.append([*map(shown, d.at), f"{shown(d.one)} − {shown(d.other)}", comparison.labels[d.result], *numbers])
     head = [*comparison.axes[1:], "difference", "result", "mean", "95 % interval", "seeds"]
     return Table(head, rows, len(comparison.axes) + 1)
 
@@ -99,17 +100,17 @@ def escaped(text: str) -> str:
 
 
 def numbers(comparison: Comparison) -> list[dict[str, Any]]:
-    """A row for each setting: of every result its mean, standard deviation and 95 % interval."""
+    """Return a row for each setting: of every result its mean, standard deviation and 95 % interval."""
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
     for values, runs in comparison.groups.items():
         row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True))
-        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS: " ".join(warned(runs))}
+        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS.name: " ".join(warned(runs))}
         for name, column in columns.items():
             e = column[values]
             both = (None, None) if e is None else e.ends
-            row |= {name: e and e.mean, f"{name}, std": None if e is None or isnan(e.std) else e.std}
-            row |= {f"{name}, 95 % from": both[0], f"{name}, 95 % to": both[1]}
+            row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
+            row |= {f"{name}_low": both[0], f"{name}_high": both[1]}
         rows.append(row)
     return rows
 
@@ -118,8 +119,8 @@ def of_all_differences(comparison: Comparison, differences: Sequence[Difference]
     """Return a row for each difference."""
     return [
         dict(zip(comparison.axes[1:], d.at, strict=True))
-        | {"one": d.one, "other": d.other, "result": d.result, "mean of one - other": d.estimate.mean}
-        | {"95 % from": d.estimate.ends[0], "95 % to": d.estimate.ends[1], "seeds": d.estimate.number}
+        | {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
+        | {"difference_low": d.estimate.ends[0], "difference_high": d.estimate.ends[1], "seeds": d.estimate.number}
         for d in differences
     ]
 
@@ -142,7 +143,8 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
 def write(comparison: Comparison, differences: Sequence[Difference], names: Sequence[str], target: Path) -> list[str]:
     """All tables; returns what could not be written, and why."""
     rows, means = numbers(comparison), of_means(comparison, names)
-    write_text(target / "table.csv", csv_of(rows))
+    write_text(target / TABLE, csv_of(rows))
+    write_text(target / COLUMNS, columns_of(comparison.runs))
     write_text(target / "differences.csv", csv_of(of_all_differences(comparison, differences)))
     write_text(target / "table.md", markdown(means))
     write_text(target / "table.tex", latex(means))

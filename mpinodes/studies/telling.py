@@ -80,7 +80,7 @@ def _tell(comparison: Comparison, line: str) -> None:
 
 def _regretless(comparison: Comparison) -> list[str]:
     """Return why some runs have no regret, a line for each reason."""
-    reasons = Counter(why for run in comparison.runs if (why := run.summary.get("comparator_left_out")))
+    reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
     return [f"{count} runs have no regret: {why}." for why, count in reasons.most_common()]
 
 
@@ -93,8 +93,8 @@ def _cost(comparison: Comparison) -> str:
     except BadInput as error:
         return f"To publish all {len(comparison.runs)} runs costs what nobody can tell: {error}"
     total = proven(loss)
-    told = f"pure ε {number(total['proven_pure'])}, ε {number(total['proven'])} at δ = {delta:g}"
-    by = f" by {total['rule']}" if total["rule"] != "unproven" else ""
+    told = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
+    by = f" by {total.rule}" if total.rule != "unproven" else ""
     return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {told}{by}.", *said])
 
 
@@ -103,7 +103,7 @@ def _aligned(table: tables.Table) -> list[str]:
     heads = [textwrap.wrap(head, 16, break_long_words=False) or [""] for head in table.head]
     stacked = zip(*([""] * (max(map(len, heads)) - len(head)) + head for head in heads), strict=True)
     lines = [*stacked, *table.rows[:MOST_ROWS]]
-    left = [k < table.words or head == WARNINGS for k, head in enumerate(table.head)]
+    left = [k < table.words or head == WARNINGS.name for k, head in enumerate(table.head)]
     columns = list(zip((max(map(len, column)) for column in zip(*lines, strict=True)), left, strict=True))
     padded = [[f"{x:{'<' if left else '>'}{n}}" for x, (n, left) in zip(line, columns, strict=True)] for line in lines]
     said = ["  ".join(cells).rstrip() for cells in padded]

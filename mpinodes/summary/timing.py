@@ -6,13 +6,10 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from mpinodes.summary.combining import Rules, total
+from mpinodes.summary.summary import RanksSummary, TimingSummary
 
 PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
-RANKS = ("working", "waiting")
-RULES: Rules = {**dict.fromkeys((*PARTS, "total"), total), "ranks": dict.fromkeys(RANKS, total)}
 
 
 class Stopwatch:
@@ -25,7 +22,7 @@ class Stopwatch:
     def __init__(self, begun: float | None = None) -> None:
         self._last = time.perf_counter() if begun is None else begun
         self._seconds = dict.fromkeys(PARTS, 0.0)
-        self._ranks: dict[str, list[float]] | None = None
+        self._ranks: RanksSummary | None = None
 
     def lap(self, part: str) -> None:
         """What was done since the last lap was this part."""
@@ -34,19 +31,19 @@ class Stopwatch:
         self._last = now
 
     def of_ranks(self, times: Sequence[Sequence[float]] | None) -> None:
-        """What the rounds took of every rank, the logger last: seconds at work, and waiting; None: there is one."""
-        self._ranks = {name: list(of) for name, of in zip(RANKS, times, strict=True)} if times else None
+        """Take the seconds that every rank worked and waited in the rounds, the logger last; None: one rank."""
+        self._ranks = RanksSummary(working=list(times[0]), waiting=list(times[1])) if times else None
 
-    def add(self, seconds: dict[str, Any]) -> None:
-        """What others have shown, up to now."""
+    def add(self, timing: TimingSummary) -> None:
+        """Add the seconds of other stopwatches, and begin the next lap now."""
         for part in PARTS:
-            self._seconds[part] += seconds[part]
-        self._ranks = seconds.get("ranks")
+            self._seconds[part] += getattr(timing, part)
+        self._ranks = timing.ranks
         self._last = time.perf_counter()
 
-    def seconds(self) -> dict[str, Any]:
-        """By part, and in all; of ranks, of the rounds."""
-        return {**self._seconds, "total": sum(self._seconds.values()), "ranks": self._ranks}
+    def timing(self) -> TimingSummary:
+        """Return the seconds by part and in all, and those of the ranks."""
+        return TimingSummary(**self._seconds, total=sum(self._seconds.values()), ranks=self._ranks)
 
 
 def process_began(process: int | str = "self") -> float:
@@ -59,9 +56,3 @@ def process_began(process: int | str = "self") -> float:
     except (OSError, ValueError, AttributeError):
         return now
     return now - age if 0 <= age < 1e6 else now
-
-
-def in_words(seconds: dict[str, float]) -> str:
-    """The whole, and what parts of it can be felt."""
-    felt = [f"{part.replace('_', '-')} {seconds[part]:.1f}" for part in PARTS if seconds[part] >= 0.05]
-    return f"{seconds['total']:.1f} s in all: {', '.join(felt)}"

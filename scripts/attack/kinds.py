@@ -359,12 +359,12 @@ def keys(rng: Random, folder: Path, sets: int) -> Result:
         with importable(folder):
             place, summary = run(merged(asked, {"output": {"dir": str(folder / f"run-{k}")}}))
             replay = Replayed(Recorded(place), 0)
-        if summary["privacy"]["network"]["proven"] is None:
+        if summary.privacy.network.proven is None:
             return Result(result.title, "unproven")
         noise = [(replay.said(t) - vectors(replay.messages[t - 1])[0]) / replay.scale[t - 1] for t in (2, 3)]
         for other_beta, other in seen:
             result.sets += 1
-            shared = np.allclose(noise, other, rtol=1e-6) and not summary["privacy"]["shares_noise_with"]
+            shared = np.allclose(noise, other, rtol=1e-6) and not summary.privacy.shares_noise_with
             result.see(2.0 * shared, 1.0, f"momenta {other_beta} and {beta} share their noise, and no word says so")
         seen.append((beta, noise))
     return result

@@ -6,6 +6,7 @@ adjacent data sets at the edges of the domain, and goes on from the worst of the
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,12 +156,12 @@ def ran(case: Case, tables: Tables, folder: Path) -> Ran:
     kind = {"labels": [-1, 1]} if case.spec.labels else {"targets": "real"}
     data = {"source": file} if case.key == "source" else {"file": file, "bound": 1.0, "columns": case.spec.d, **kind}
     for k in range(case.runs):
-        place, summary = run(merged(case.asked, {
+        place, _ = run(merged(case.asked, {
             "data": data, "seed": case.asked["seed"] + 1000 * k, "output": {"dir": str(folder / f"run-{k}")},
             "record": {"transcript": True}, "report": False, "noise": {"key": f"run {k}"},
         }))  # fmt: skip
         places.append(place)
-    privacy = summary["privacy"]
+    privacy = json.loads((place / "summary.json").read_text())["privacy"]
     result.delta, result.has_views = privacy["delta"], "epsilon_node" in mpinodes.load(places[0])
     parts = [part for place in places for part in sorted(place.glob("repeat-*")) or [place]]
     together = privacy.get("together") if case.asked.get("repeats", 1) > 1 else None

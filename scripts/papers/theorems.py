@@ -8,7 +8,7 @@ that a recorded run would then have sent are made again; 1 is what the lemma all
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from desk import NOT, ORDER, REPRODUCED, UNCONFIRMED, Desk, Verdict, judged, not_done
@@ -18,6 +18,7 @@ from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.changes import adjacent
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.finished.runs import Run
+from mpinodes.summary.summary import BoundSummary
 
 NEEDS: tuple[str, ...] = ()
 SETTINGS = ("theorems.toml",)
@@ -96,13 +97,11 @@ def redraw(desk: Desk) -> list[Verdict]:
 
 def private(claim: Privacy, runs: list[Run]) -> Verdict:
     """What is claimed and proven of the worst agent, and of the network together."""
-    agents: list[dict[str, Any]] = runs[0].summary["privacy"]["agents"]
-    network = runs[0].summary["privacy"]["network"]
+    agents, network = runs[0].summary.privacy.agents, runs[0].summary.privacy.network
     key = "proven" if claim.paper == "two-stage" else "proven_pure"
-    claimed = max(agent["claimed"] or np.inf for agent in agents)
-    proven = max(agent[key] if agent[key] is not None else np.inf for agent in agents)
-    together = network[key] if network[key] is not None else np.inf
-    rounds = runs[0].summary["rounds"]
+    claimed = max(agent.claimed or np.inf for agent in agents)
+    losses = [np.inf if (loss := getattr(part, key)) is None else float(loss) for part in (*agents, network)]
+    proven, together, rounds = max(losses[:-1]), losses[-1], runs[0].summary.rounds
     holds, moved = proven <= claimed * (1 + ROUNDING), 0.0 if np.isfinite(proven) else bare(runs[0])
     because = f"its proof does not cover it: {claim.because}" if claim.because else ""
     if not holds:
@@ -148,20 +147,20 @@ def sensitivities(by: By, desk: Desk) -> Iterator[Verdict]:
 def bounds(by: By) -> Iterator[Verdict]:
     for paper, item, case, theorem in BOUNDS:
         runs = by[case]
-        own = [bound for bound in runs[0].summary["bounds"] if bound["name"].startswith(f"{theorem},")]
+        own = [bound for bound in runs[0].summary.bounds if bound.name.startswith(f"{theorem},")]
         for k, bound in enumerate(own):
-            same = [[b for b in run.summary["bounds"] if b["name"].startswith(f"{theorem},")][k] for run in runs]
-            yield beside(paper, item, case, same, bound["name"].removeprefix(f"{theorem}, "))
+            same = [[b for b in run.summary.bounds if b.name.startswith(f"{theorem},")][k] for run in runs]
+            yield beside(paper, item, case, same, bound.name.removeprefix(f"{theorem}, "))
 
 
-def beside(paper: str, item: str, case: str, same: list[dict[str, Any]], form: str) -> Verdict:
+def beside(paper: str, item: str, case: str, same: list[BoundSummary], form: str) -> Verdict:
     """One bound and what it bounds, both in the mean over the seeds: the theorem is of an expectation."""
-    value, measured = (np.mean([np.nan if b[key] is None else b[key] for b in same]) for key in ("value", "measured"))
-    applies = all(b["applies"] for b in same)
-    claim = f"bound on {same[0]['label']}, {form}"
-    print(f"{case:26} {same[0]['name']:34} {same[0]['of']:32} {value:10.3g} measured {measured:10.3g}")
+    value, measured = np.array([[b.value, b.measured] for b in same], float).mean(axis=0)  # None is nan
+    applies = all(b.applies for b in same)
+    claim = f"bound on {same[0].label}, {form}"
+    print(f"{case:26} {same[0].name:34} {same[0].of:32} {value:10.3g} measured {measured:10.3g}")
     if not applies:
-        return not_done(paper, item, f"{claim} ({case})", f"the run is not what it assumes: {same[0]['why_not']}")
+        return not_done(paper, item, f"{claim} ({case})", f"the run is not what it assumes: {same[0].why_not}")
     says_little = bool(value > VACUOUS * abs(measured))
     return Verdict(
         paper, item, f"{claim} ({case})", judged(bool(value >= measured), ORDER if says_little else REPRODUCED),

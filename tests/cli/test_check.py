@@ -7,6 +7,7 @@ import json
 from mpinodes import check, run_lockstep
 from mpinodes.config import own_files as sources
 from mpinodes.presentation.terminal import text
+from tests.helpers.records import typed
 
 TOPOLOGY = """
 from dataclasses import dataclass
@@ -37,12 +38,12 @@ def test_runs_say_whether_the_file_was_tested(tmp_path, monkeypatch, capsys):
     directory, summary = ran(tmp_path, "before", file)
     digest = sources.digest_of(file)
     assert summary["checked"] == [{"key": "topology.path", "path": str(file), "sha256": digest, "tested": False}]
-    assert sources.NOT_TESTED in text(summary, directory)
+    assert sources.NOT_TESTED in text(typed(summary), directory)
     assert (directory / "sources" / "topology-path-star.py").read_text() == TOPOLOGY
     assert check.main([str(file)]) == 0
     directory, summary = ran(tmp_path, "after", file)
     assert summary["checked"][0]["tested"]
-    assert sources.TESTED.format(digest[: sources.SHORT]) in text(summary, directory)
+    assert sources.TESTED.format(digest[: sources.SHORT]) in text(typed(summary), directory)
     file.write_text(TOPOLOGY + "\n")
     assert not ran(tmp_path, "changed", file)[1]["checked"][0]["tested"]
 
@@ -51,7 +52,7 @@ def test_runs_of_built_in_parts_are_not_conditional(tmp_path):
     directory = run_lockstep({"rounds": 6, "report": False, "output": {"dir": str(tmp_path / "run")}})
     summary = json.loads((directory / "summary.json").read_text())
     assert summary["checked"] is None
-    assert "conditional" not in text(summary, directory)
+    assert "conditional" not in text(typed(summary), directory)
     assert not (directory / "sources").exists()
 
 

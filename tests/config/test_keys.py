@@ -27,6 +27,7 @@ from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.rounds.lockstep import simulate
 from mpinodes.running import alone
+from tests.helpers.records import privacy_of
 
 USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
@@ -584,7 +585,7 @@ def test_a_secret_key_is_another_in_every_run_and_of_every_agent():
 
 def run(directory: Path, *words: str) -> dict[str, Any]:
     asked = parse(None, [*words, "rounds=4", "report=false", f"output.dir={directory}"])
-    return alone.run(asked)[1]["privacy"]
+    return json.loads((alone.run(asked)[0] / "summary.json").read_text())["privacy"]
 
 
 def test_a_run_beside_it_with_the_same_noise_on_other_data_is_named(tmp_path):
@@ -619,5 +620,5 @@ def test_the_summary_says_what_the_proof_assumes(tmp_path, entropy, key):
     privacy = run(tmp_path / "run", f"noise.entropy={entropy}")
     assert privacy["key"] == key
     assumed = "    rehearsal: the noise can be redrawn from the seed; proven for a secret key used once"
-    assert (assumed in lines(privacy, None)) == (entropy == "seed")
+    assert (assumed in lines(privacy_of(privacy), None)) == (entropy == "seed")
     assert run(tmp_path / "silent", "privacy.epsilon=inf")["key"] is None

@@ -23,7 +23,7 @@ from mpinodes.losses.softmax import Softmax
 from mpinodes.presentation.terminal import text
 from mpinodes.studies.telling import compare
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import summary_of
+from tests.helpers.records import summary_of, typed
 
 LINEAR = """
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tm
     for key in ("network_regret", "network_regret_per_round", "agent_regret", "dynamic_regret", "path_length"):
         assert summary.get(key) is None
     assert summary["bounds"] == []
-    said = [line for line in text(summary, run).splitlines() if "convex" in line]
+    said = [line for line in text(typed(summary), run).splitlines() if "convex" in line]
     assert said == ["  best fixed decision, and regret                 none: " + summary["comparator_left_out"]]
     assert "Mine is not known to be convex" in (run / "report.html").read_text()
     assert not (run / "figures" / "regret.png").exists()
@@ -220,7 +220,7 @@ def test_the_comparator_is_never_worse_than_0_or_the_start(size, set_, tmp_path)
     assert summary["comparator"]["value_per_round"] <= at_0
     assert summary["comparator"]["value_per_round"] <= summary["baselines"]["start"]["average_fitness"]
     if set_ == "none":
-        assert "known is only that no loss is below 0" in text(summary, run)
+        assert "known is only that no loss is below 0" in text(typed(summary), run)
 
 
 class Linear(SampleLoss):
@@ -266,7 +266,7 @@ def test_a_sample_loss_needs_only_value_gradient_and_values(said, tmp_path):
         assert summary["comparator"]["certificate_per_round"] < 1e-6
     assert summary["accuracy_left_out"] == "Mine predicts no target, as far as it says"
     assert summary["accuracy"] is None
-    assert sum("Mine predicts no target" in line for line in text(summary, run).splitlines()) == 1
+    assert sum("Mine predicts no target" in line for line in text(typed(summary), run).splitlines()) == 1
 
 
 def test_accuracy_is_that_of_the_loss_s_own_prediction(tmp_path):

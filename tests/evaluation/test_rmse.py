@@ -15,6 +15,7 @@ from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.terminal import text
 from mpinodes.streams.labelled import in_memory
 from tests.helpers.parts import run_of, setup_of
+from tests.helpers.records import typed
 
 TRUTH = np.array([1.0, -2.0, 0.5])
 
@@ -65,15 +66,17 @@ def test_the_error_is_told_in_words_and_drawn(run):
     summary = json.loads((run / "summary.json").read_text())
     test, naive = (f"{tree['test']:.4g}" for tree in (summary["rmse"], summary["baselines"]["mean_target"]))
     said = f"is off by {test} on the test samples, root mean squared (always naming the mean target is off by {naive})."
-    assert findings.found(summary, None)[0].endswith(said)
-    assert any("RMSE, running mean, test data" in line and test in line for line in text(summary, run).splitlines())
+    assert findings.findings(typed(summary), None)[0].endswith(said)
+    assert any(
+        "RMSE, running mean, test data" in line and test in line for line in text(typed(summary), run).splitlines()
+    )
     poor = summary | {"rmse": {"test": 1e9, "train": 0.0}}
-    assert [warning.partition(":")[0] for warning in run_warnings.sentences(poor | {"warnings": None})[:2]] == [
+    assert [warning.partition(":")[0] for warning in run_warnings.sentences(typed(poor | {"warnings": None}))[:2]] == [
         "Worse than always naming the mean target", "Worse than doing nothing",
     ]  # fmt: skip
     with Drawn(run) as data:
-        assert figures.accuracy(data, summary) is None
-        figure = figures.rmse(data, summary)
+        assert figures.accuracy(data, typed(summary)) is None
+        figure = figures.rmse(data, typed(summary))
     labels = figure.axes[0].get_legend_handles_labels()[1]
     assert {"last decision, test", "running mean, training", "always the mean target"} <= {*labels}
 

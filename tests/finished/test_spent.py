@@ -305,11 +305,11 @@ def test_an_identity_is_a_name(identity):
 
 
 def test_what_is_no_finished_run_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="not a finished run"):
+    with pytest.raises(BadInput, match="no finished run"):
         spent.read([tmp_path])
     run = run_of(tmp_path / "run", f"{DIGITS} repeats=2")
     (run / "repeat-1" / "summary.json").unlink()
-    with pytest.raises(BadInput, match="repeat-1: not a finished run"):
+    with pytest.raises(BadInput, match="repeat-1: there is no finished run"):
         spent.read([run])
     old = run_of(tmp_path / "old", DIGITS)
     summary = summary_of(old) | {"version": 0}
@@ -319,7 +319,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
     shutil.rmtree(run)
     empty = run_of(tmp_path / "empty", DIGITS)
     (empty / "experiment.toml").write_text("")
-    with pytest.raises(BadInput, match="not a finished run"):
+    with pytest.raises(BadInput, match="finished run"):
         found([empty])
 
 
@@ -327,5 +327,5 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
 def test_a_summary_changed_by_hand_is_a_line(checked, tmp_path):
     run = run_of(tmp_path / "run", DOLA)
     (run / "summary.json").write_text(json.dumps(summary_of(run) | {"checked": checked}))
-    with pytest.raises(BadInput, match="files that were checked"):
+    with pytest.raises(BadInput, match="not what a run writes"):
         spent.text(spent.read([run]), None)

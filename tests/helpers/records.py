@@ -6,16 +6,28 @@ import json
 from pathlib import Path
 
 import h5py
+import msgspec
 import networkx as nx
 import numpy as np
 
 import mpinodes
 from mpinodes.core.messages import HEADER
+from mpinodes.summary.summary import PrivacySummary, Summary
 from tests.helpers import reference
 
 
 def summary_of(run: Path) -> dict:
     return json.loads((run / "summary.json").read_text())
+
+
+def typed(tree: dict) -> Summary:
+    """The summary with the content of a summary.json."""
+    return Summary.of_tree(tree, Path("run"))
+
+
+def privacy_of(tree: dict) -> PrivacySummary:
+    """The section `privacy` of a summary.json."""
+    return msgspec.convert(tree, PrivacySummary)
 
 
 def read(run, name):

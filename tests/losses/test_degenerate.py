@@ -66,7 +66,7 @@ def test_a_run_on_degenerate_samples_ends_with_its_numbers(tmp_path, loss, form,
             alone.run(asked_for(words))
         return
     place, summary = alone.run(asked_for(words))
-    assert np.isfinite(summary["network_regret"])
+    assert np.isfinite(summary.value("network_regret"))
     assert json.loads((place / "summary.json").read_text())["rounds"] == len(mpinodes.load(place)["round"])
 
 
@@ -79,7 +79,7 @@ def test_squared_distances_of_sparse_samples_are_those_of_dense_ones(tmp_path, m
         words += ["data.header=false"] * (form == "csv") + ["rounds=2", "topology.agents=2", "data.norm=1"]
         found.append(alone.run(asked_for([*words, f"output.dir={tmp_path / form}"]))[1])
     for key in ("network_regret", "average_fitness", "consensus_error"):
-        assert found[1][key] == pytest.approx(found[0][key], rel=1e-9, abs=1e-12), key
+        assert found[1].value(key) == pytest.approx(found[0].value(key), rel=1e-9, abs=1e-12), key
 
 
 def test_noise_is_refused_where_no_norm_of_the_samples_bounds_what_it_hides(tmp_path):

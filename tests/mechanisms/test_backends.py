@@ -29,7 +29,7 @@ from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.tight import compose
 from tests.helpers.accounting import DELTA, by_round, events, loss
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import same_bits, summary_of
+from tests.helpers.records import same_bits, summary_of, typed
 from tests.helpers.running import run_mpi
 
 BACKENDS = ("numpy", "lattice", "opendp")
@@ -376,7 +376,7 @@ def test_a_run_in_words_names_its_noise(tmp_path, entropy):
     from mpinodes.presentation import terminal as summary
 
     directory, found = run(tmp_path, rounds=4, data={"name": "olr"}, noise={"backend": "lattice", "entropy": entropy})
-    text = summary.text(found, directory)
+    text = summary.text(typed(found), directory)
     words = "Drawn from the system's entropy on a lattice" if entropy == "os" else "Drawn on a lattice"
     assert words in " ".join(text.split())
     assert ("Not reproducible" in text) == (entropy == "os")

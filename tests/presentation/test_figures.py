@@ -15,6 +15,7 @@ from mpinodes.presentation import graph
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import run_figures as figures
 from mpinodes.presentation.figure_data import Drawn
+from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of
 
 RUNS = {
@@ -32,7 +33,7 @@ def run(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drawn(run) -> dict[str, Figure]:
-    summary = json.loads((run / "summary.json").read_text())
+    summary = Summary.read(run)
     drawers = {name: getattr(figures, name) for name in ("accuracy", "regret", "gap", "error", "training", "privacy")}
     with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
         found = {name: draw(data, summary) for name, draw in (drawers | {"topology": graph.topology}).items()}
@@ -121,8 +122,8 @@ def test_a_curve_that_leaves_logarithmic_axes_says_how_far_down_it_goes():
 def test_a_loss_that_is_proven_to_be_nothing_is_proven(tmp_path):
     words = "algorithm.name=dola rounds=20 privacy.budget.epsilon=0.7 privacy.budget.kept_by=stopping"
     run = run_of(tmp_path / "run", words)
-    summary = json.loads((run / "summary.json").read_text())
-    assert summary["privacy"]["network"]["proven"] == 0
+    summary = Summary.read(run)
+    assert summary.privacy.network.proven == 0
     with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
         axes = figures.privacy(data, summary).axes[0]
     assert axes.get_title() == "Network"

@@ -11,7 +11,9 @@ import mpinodes
 from mpinodes import report
 from mpinodes.presentation import findings, run_warnings
 from mpinodes.presentation.terminal import text
+from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
+from tests.helpers.records import typed
 
 MARK = "<script>alert(1)</script>"
 
@@ -97,14 +99,14 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
 
 def test_where_nothing_is_told_no_odds_are(summary):
     summary["privacy"]["network"] |= {"proven": 0.0, "proven_pure": 0.0}
-    said = findings.found(summary, None)
+    said = findings.findings(typed(summary), None)
     assert any(each.endswith("learns nothing of one sample, as is proven.") for each in said)
     assert not any("odds" in each for each in said)
 
 
 def doctored(run, **changes) -> list[str]:
     summary = json.loads((run / "summary.json").read_text("utf-8"))
-    return run_warnings.sentences(summary | changes | {"warnings": None})
+    return run_warnings.sentences(typed(summary | changes | {"warnings": None}))
 
 
 def test_what_is_worse_than_nothing_is_said(run):
@@ -121,7 +123,7 @@ def test_what_is_worse_than_nothing_is_said(run):
 
 
 def test_a_run_that_loses_to_its_start_says_so_on_terminal_and_page(run):
-    said = run_warnings.sentences(summary := json.loads((run / "summary.json").read_text("utf-8")))
+    said = run_warnings.sentences(summary := Summary.read(run))
     assert said  # after 8 rounds
     assert all(words in text(summary, run) for words in said)
     report.main([str(run)])

@@ -21,13 +21,14 @@ from mpinodes.config.building import build
 from mpinodes.config.noise_key import fingerprint, noise_name
 from mpinodes.core import Kind
 from mpinodes.core.events import Layout
-from mpinodes.presentation.privacy_words import number, worst
+from mpinodes.presentation.privacy_words import number
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
 from mpinodes.privacy.together import cost_of
 from mpinodes.privacy.views import Relayed
+from mpinodes.summary.summary import LossSummary, worst_loss
 from tests.helpers.accounting import DELTA, events
 from tests.helpers.parts import rows_of, setup_of
 
@@ -593,11 +594,12 @@ def test_noise_that_does_not_depend_on_its_key_is_a_fault(test, is_found, tmp_pa
 
 def test_the_worst_agents_numbers_are_each_the_largest():
     agents = [
-        {"claimed": 1.0, "proven_pure": 9.0, "proven": 2.0, "rule": "RDP"},
-        {"claimed": 3.0, "proven_pure": 5.0, "proven": 4.0, "rule": "pure"},
+        LossSummary(claimed=1.0, proven_pure=9.0, proven=2.0, rule="RDP"),
+        LossSummary(claimed=3.0, proven_pure=5.0, proven=4.0, rule="pure"),
     ]
-    assert worst(agents) == {"claimed": 3.0, "proven_pure": 9.0, "proven": 4.0, "rule": "pure"}
-    assert worst([*agents, agents[0] | {"proven_pure": None}])["proven_pure"] is None
+    assert worst_loss(agents) == LossSummary(claimed=3.0, proven_pure=9.0, proven=4.0, rule="pure")
+    unlimited = LossSummary(claimed=1.0, proven_pure=None, proven=2.0, rule="RDP")
+    assert worst_loss([*agents, unlimited]).proven_pure is None
 
 
 def test_a_huge_epsilon_is_written_in_few_digits():

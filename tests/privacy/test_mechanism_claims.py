@@ -13,7 +13,7 @@ from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.mechanisms.laplace import Laplace
 from tests.helpers.parts import run_of, setup_of, told
-from tests.helpers.records import summary_of
+from tests.helpers.records import summary_of, typed
 
 
 def test_laplace_noise_has_its_law_and_scale():
@@ -280,9 +280,10 @@ def test_only_noise_that_depends_on_its_key_is_said_to_be_of_a_secret_key(tmp_pa
     if noise.startswith("[]"):
         assert Accounting(setup_of(asked))._key == "unknown"
         return
-    privacy = summary_of(run_of(tmp_path / "run", asked))["privacy"]
+    summary = summary_of(run_of(tmp_path / "run", asked))
+    privacy = summary["privacy"]
     assert (privacy["network"]["proven"] is not None) == is_known
     assert privacy["key"] == (key if is_known else "unknown")
-    text = " ".join(" ".join(lines(privacy, None)).split())
+    text = " ".join(" ".join(lines(typed(summary).privacy, None)).split())
     assert (KEYS["secret"] in text) == (is_known and entropy == "os")
     assert ("must draw each number from noise.at(t)" in text) == (not is_known)

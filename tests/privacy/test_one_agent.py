@@ -23,7 +23,7 @@ from mpinodes.privacy.accountant import Accountant
 from mpinodes.rounds.step import Releaser
 from tests.algorithms.test_user_files import ALL as USER_FILES
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import summary_of
+from tests.helpers.records import privacy_of, summary_of
 from tests.helpers.running import run_alone, run_mpi
 
 NAMES = registry.names(registry.ALGORITHMS)
@@ -278,7 +278,7 @@ def test_repeats_and_words_say_what_differs(tmp_path):
     )
     told = summary_of(run)["privacy"]
     assert (told["adjacency"], told["samples"], told["against_colluders"]) == ("one-agent", AGENTS, True)
-    words = " ".join(" ".join(lines(told, None)).split())
+    words = " ".join(" ".join(lines(privacy_of(told), None)).split())
     assert "adjacent data differ in all samples of one agent" in words
     assert f"not well below 1/{AGENTS}, one over the number of agents" in words
     assert "against all other agents together too" in words

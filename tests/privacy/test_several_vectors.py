@@ -13,7 +13,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.presentation import terminal as summary
 from mpinodes.running.setup import set_up
 from tests.helpers.parts import run_of
-from tests.helpers.records import read, summary_of
+from tests.helpers.records import read, summary_of, typed
 
 # Gradient tracking at released points: y <- W y + g(t) - g(t - 1), x <- W x - α y; both are said.
 TRACKING = """
@@ -109,7 +109,7 @@ def test_nothing_is_proven_of_what_is_unknown(tmp_path, states):
     assert (network["proven_pure"], network["proven"], network["rule"]) == (None, None, "unproven")
     rules = [agent["rule"] == "unproven" for agent in found["privacy"]["agents"]]
     assert rules == ([True] * 3 if states == "unknown" else [False, True, False])
-    assert "unproven" in summary.text(found, run)
+    assert "unproven" in summary.text(typed(found), run)
     assert "unproven" in (run / "report.html").read_text()
 
 

@@ -11,7 +11,7 @@ from mpinodes.presentation.privacy_words import lines
 from mpinodes.runlog.record import held
 from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
-from tests.helpers.records import summary_of
+from tests.helpers.records import summary_of, typed
 from tests.running.test_resuming import SMALL, differences, go_on, killed
 
 
@@ -40,7 +40,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert f"of its 24 rounds these are the {rounds} that its record holds" in page
     cover = f"All numbers cover rounds 1 to {rounds} alone, which are recorded: the run was ended before its time"
     assert cover in page
-    said, whole_said = (" ".join(" ".join(lines(s["privacy"], None)).split()) for s in (two, one))
+    said, whole_said = (" ".join(" ".join(lines(typed(s).privacy, None)).split()) for s in (two, one))
     assert cover in said
     assert f"proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
     assert "recorded" not in whole_said

@@ -16,6 +16,7 @@ from mpinodes.core.experiment import single_run
 from mpinodes.core.messages import HEADER
 from mpinodes.presentation.terminal import text
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu, laplace_rdp, rdp_epsilon
+from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import run_alone, run_mpi
@@ -319,4 +320,4 @@ def test_terminal_and_page_say_each_and_all(tmp_path, start):
 def test_repeats_of_which_nothing_is_proven_end_in_words(words, tmp_path):
     run = run_of(tmp_path / "run", f"algorithm.name=dola data.name=digits rounds=6 repeats=2 {words}")
     assert summary_of(run)["privacy"]["together"]["network"]["proven"] is None
-    assert "unproven" in text(summary_of(run), run)
+    assert "unproven" in text(Summary.read(run), run)

@@ -31,7 +31,7 @@ from tests.helpers.parts import run_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone
 
-REGRET = "network regret per round, R(T)/T"
+REGRET = "regret_per_round"
 STUDY = """
 rounds = 8
 topology.agents = 3
@@ -58,15 +58,18 @@ def study(tmp_path_factory):
 def test_runs_are_a_data_frame(study):
     frame = mpinodes.runs(study)
     assert len(frame) == 12
-    assert {"algorithm.name", "privacy.epsilon", "seed", REGRET, PROVEN, "bytes sent", "rounds"} <= set(frame.columns)
+    assert {"algorithm.name", "privacy.epsilon", "seed", REGRET, PROVEN, "bytes_sent", "rounds"} <= set(frame.columns)
     assert not {"topology.name", "problem.radius", "name", "report"} & set(frame.columns)
+    assert frame.attrs["labels"][REGRET] == "network regret per round, R(T)/T, per loss"
+    assert frame.attrs["labels"].keys() <= set(frame.columns)
+    assert (frame.attrs["units"]["accuracy_test"], frame.attrs["units"]["bytes_sent"]) == ("share", "B")
     for _, row in frame.iterrows():
         summary = json.loads((study.parent / row["run"] / "summary.json").read_text())
         agents = 3 if row["algorithm.name"] == "dola" else 1
         assert row[REGRET] == summary["network_regret_per_round"] / agents
-        assert row["average fitness F(T)/T"] == summary["average_fitness"] / agents
-        assert row["best fixed decision, per round"] == summary["comparator"]["value_per_round"] / agents
-        assert row["consensus error"] == summary["consensus_error"]
+        assert row["average_fitness"] == summary["average_fitness"] / agents
+        assert row["comparator_value_per_round"] == summary["comparator"]["value_per_round"] / agents
+        assert row["consensus_error"] == summary["consensus_error"]
         assert row[PROVEN] == summary["privacy"]["network"]["proven"]
 
 
@@ -119,7 +122,9 @@ def test_everything_is_written_and_can_be_read(study, tmp_path):
     with (tmp_path / "table.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             mean, std = expected.loc[row["algorithm.name"], float(row["privacy.epsilon"])]
-            assert (float(row[REGRET]), float(row[f"{REGRET}, std"])) == pytest.approx((mean, std))
+            assert (float(row[REGRET]), float(row[f"{REGRET}_std"])) == pytest.approx((mean, std))
+    named = pandas.read_csv(tmp_path / "columns.csv").set_index("column")
+    assert named.loc["accuracy_test", ["label", "unit"]].tolist() == ["accuracy, running mean, test data", "share"]
     read = pandas.read_parquet(tmp_path / "table.parquet").set_index(["algorithm.name", "privacy.epsilon"])
     pandas.testing.assert_series_equal(read[REGRET], expected["mean"], check_names=False, check_like=True)
     assert_tabular((tmp_path / "table.tex").read_text(), rows=4)

@@ -21,8 +21,9 @@ from mpinodes.studies import sweeping, telling
 from mpinodes.studies.figures import GUESS
 from mpinodes.studies.pools import OneByOne
 from mpinodes.studies.study import Study
+from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import summary_of
+from tests.helpers.records import summary_of, typed
 
 NO_BETTER, WORSE, MEAN = "no-better-than-guessing", "loss-above-start", "no-better-than-mean-target"
 
@@ -76,7 +77,7 @@ def test_a_study_of_useless_runs_says_so_wherever_it_is_read(useless, tmp_path, 
     assert poor == {name for name, s in summaries.items() if NO_BETTER in s["warnings"]}
     assert len(poor) >= 4
     for name, summary in summaries.items():
-        words_alone = told(summary, place)
+        words_alone = told(typed(summary), place)
         assert ("than always naming the largest class: " in words_alone) == (name in poor)
     line = f"{NO_BETTER}: {len(poor)} of 8 runs: "
     assert f"  WARNING: {line}" in printed
@@ -134,7 +135,7 @@ def test_guessing_is_the_share_of_the_largest_class_of_the_test_data(tmp_path, f
     share = max(np.mean(labels == label) for label in (-1, 1))
     assert share > 0.6
     assert guesses(figures["accuracy.png"]) == pytest.approx([100 * share] * 2)
-    poor = [run for run in found([tmp_path / "study"]) if run.summary["accuracy"]["test"] <= share]
+    poor = [run for run in found([tmp_path / "study"]) if run.summary.value("accuracy.test") <= share]
     assert poor
     assert all(NO_BETTER in run.results["warnings"].split() for run in poor)
     assert f"{NO_BETTER}: {len(poor)} of 2 runs" in printed
@@ -163,11 +164,11 @@ def test_the_accuracy_of_guessing_is_no_better_than_guessing(useless, share):
         "majority": {"test": 0.52, "train": 0.5},
         "start": {"average_fitness": 1.0, "accuracy": None},
     }
-    (only,) = run_warnings.sentences(summary)
+    (only,) = run_warnings.sentences(typed(summary))
     assert only.startswith("No better than" if share == 0.52 else "Worse than")
-    assert NO_BETTER in run_warnings.of(summary)
+    assert NO_BETTER in run_warnings.of(typed(summary))
     summary["accuracy"]["test"] = 0.53
-    assert run_warnings.sentences(summary) == []
+    assert run_warnings.sentences(typed(summary)) == []
 
 
 def changed(summary: dict, path: str, value) -> dict:
@@ -179,24 +180,31 @@ def changed(summary: dict, path: str, value) -> dict:
     return summary
 
 
+UNPROVEN = {"proven": None, "proven_pure": None, "rule": "unproven"}
+TOGETHER = {"runs": 2, "by": "sample", "network": UNPROVEN, "agents": [UNPROVEN], "unproven_because": ""}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "kept_by": "stopping", "covers": "all", "stops": [None, 3]}
+SOLVER = {"tolerance": 1e-6, "largest_residual": 1.0, "unsolved": 2, "steps": 3.0, "most_steps": 4}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "code"),
     [
         ("privacy.shares_noise_with", ["other"], "shared-noise"), ("privacy.noise.key", "k", "noise-key"),
         ("privacy.unproven_because", "so", "unproven"), ("privacy.network.proven", None, "unproven"),
-        ("privacy.together", {"network": {"proven": None}}, "unproven"), ("average_fitness", None, "diverged"),
-        ("privacy.budget", {"stops": [None, 3]}, "budget-spent"), ("average_fitness", float("inf"), "diverged"),
+        ("privacy.together", TOGETHER, "unproven"), ("average_fitness", None, "diverged"),
+        ("privacy.budget", BUDGET, "budget-spent"), 
         ("privacy.delta", 0.5, "delta-too-large"), ("privacy.network.proven", 10.0, "epsilon-too-large"),
         ("privacy.network.claimed", 1e-9, "above-claim"), ("privacy.noise.release", 99.0, "label-not-kept"),
         ("privacy.noise.release", None, "label-not-kept"), ("privacy.noise", None, "no-noise"),
-        ("privacy.key", "secret", "floating-point-noise"), ("solver", {"unsolved": 2}, "unsolved"),
-        ("checked", [{"tested": None, "sha256": "0"}], "not-tested"), ("partial", True, "partial"),
+        ("privacy.key", "secret", "floating-point-noise"), ("solver", SOLVER, "unsolved"),
+        ("checked", [{"key": "k", "path": "p", "tested": False, "sha256": "0"}], "not-tested"),
+        ("partial", True, "partial"),
     ],
 )  # fmt: skip
 def test_every_warning_has_a_code_with_a_meaning(useless, path, value, code):
     summary = summary_of(next(useless[0].glob("runs/dola*")))
-    before = run_warnings.of_numbers(summary)
-    after = run_warnings.of_numbers(changed(summary, path, value))
+    before = run_warnings.of_numbers(typed(summary))
+    after = run_warnings.of_numbers(typed(changed(summary, path, value)))
     assert code in after.keys() - before.keys()
     assert after[code].endswith(".")
     assert {*after, *before} <= run_warnings.MEANINGS.keys()
@@ -206,9 +214,9 @@ def test_a_warning_of_any_cause_is_added_by_its_code_and_read_everywhere(useless
     """Another part of the package adds a warning by one call, and a code without a meaning is a mistake."""
     run = next(useless[0].glob("runs/dola*"))
     shutil.copytree(run, tmp_path / "runs" / "run")
-    summary = summary_of(run)
+    summary = Summary.read(run)
     run_warnings.add(summary, "unsolved", "Agent 2 gave up.")
-    (tmp_path / "runs" / "run" / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "runs" / "run" / "summary.json").write_bytes(summary.json())
     assert "WARNING: Agent 2 gave up." in told(summary, run)
     assert "unsolved" in mpinodes.runs(tmp_path)["warnings"][0].split()
     assert "unsolved: 1 of 1 runs: " in telling.compare([tmp_path], None, tmp_path / "out")
@@ -225,8 +233,8 @@ def test_every_code_is_in_the_documentation():
 def test_repeats_have_the_warnings_of_each_and_say_so(useless):
     good, poor = (summary_of(run) for run in sorted(useless[0].glob("runs/dola-epsilon0.01*")))
     good["warnings"], poor["warnings"] = {WORSE: "One."}, {"unsolved": "Two.", WORSE: "Three."}
-    both = combined(setup_of("algorithm.name=dola").metrics, [good, poor])
-    assert [*both["warnings"]] == [WORSE, "unsolved"]
+    both = combined(setup_of("algorithm.name=dola").metrics, [typed(good), typed(poor)])
+    assert [*both.warnings] == [WORSE, "unsolved"]
     meaning = run_warnings.MEANINGS["unsolved"]
     assert f"WARNING: Of some repeats: {meaning}." in told(both, useless[0])
 

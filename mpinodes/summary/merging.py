@@ -1,0 +1,135 @@
+"""How the summaries of repeats become one: each field of a Summary names its rule, and `merged` applies the rules.
+
+    bytes_sent: Total[int]
+    solver: SolverSummary | None    # without a rule: merged field by field
+
+A mean comes with its spread: standard deviation, least and largest value over the repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+Rule = Callable[[Sequence[Any]], Any]
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def same(values: Sequence[Any]) -> Any:
+    """Return the value of all repeats; None: they differ."""
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def mean(values: Sequence[Any]) -> Any:
+    """Return the mean of numbers, of lists place by place, or of dictionaries key by key; None: a repeat has none."""
+    if any(value is None for value in values):
+        return None
+    if isinstance(values[0], dict):
+        return {key: mean([value.get(key) for value in values]) for key in values[0]}
+    return np.array(values, dtype=float).mean(axis=0).tolist()
+
+
+def total(values: Sequence[Any]) -> Any:
+    """Return the sum; None: a repeat has no value."""
+    return None if any(value is None for value in values) else _chosen(sum, values)
+
+
+def largest(values: Sequence[Any]) -> Any:
+    """Return the largest value that there is."""
+    return _chosen(max, values)
+
+
+def least(values: Sequence[Any]) -> Any:
+    """Return the least value that there is."""
+    return _chosen(min, values)
+
+
+def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    """Apply `choose` to the numbers that are not None, or to the lists place by place."""
+    there = [value for value in values if value is not None]
+    if there and isinstance(there[0], list):
+        return [choose(place) for place in zip(*there, strict=True)]
+    return choose(there) if there else None
+
+
+def worst(values: Sequence[float | None]) -> float | None:
+    """Return the largest value, where None stands for no limit."""
+    return None if any(value is None for value in values) else largest(values)
+
+
+def longest(values: Sequence[list[Any]]) -> list[Any]:
+    """Return the first of the longest lists."""
+    return max(values, key=len)
+
+
+def first_words(values: Sequence[str]) -> str:
+    """Return the first text that is not empty."""
+    return next((words for words in values if words), "")
+
+
+def BY_KEY(values: Sequence[Any]) -> Any:
+    """Stand for the rules that `merged` is given, one for each key of a dictionary."""
+    raise TypeError("merged by the rules of its keys")
+
+
+RULES: dict[str, Rule] = {"mean": mean, "largest": largest, "least": least, "sum": total, "same": same}  # of metrics
+
+Same = Annotated[T | None, same]
+Mean = Annotated[T, mean]
+Total = Annotated[T, total]
+Largest = Annotated[T, largest]
+Least = Annotated[T, least]
+
+
+def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
+    """Return one struct of many, and the spread of its means by dotted names.
+
+    Args:
+        parts: one or more, of one class.
+        rules: by the keys of dictionaries that have no rule of their own: the values of metrics.
+    """
+    spread: dict[str, float] = {}
+
+    def by_rule(rule: Rule, values: Sequence[Any], place: str) -> Any:
+        if rule is mean:
+            spread.update(_spread(place, values))
+        return rule(values)
+
+    def field_by_field(parts: Sequence[Any], path: str) -> Any:
+        there, fields = [part for part in parts if part is not None], {}
+        if not there:
+            return None
+        for name, hint in get_type_hints(type(there[0]), include_extras=True).items():
+            values, rule = [getattr(part, name) for part in there], rule_of(hint)
+            if rule is BY_KEY:
+                fields[name] = {key: by_rule(rules[key], [v.get(key) for v in values], key) for key in rules}
+            elif not all(value is UNSET for value in values):
+                place = f"{path}{name}"
+                fields[name] = by_rule(rule, values, place) if rule else field_by_field(values, f"{place}.")
+        return type(there[0])(**fields)
+
+    return field_by_field(parts, ""), spread
+
+
+def rule_of(hint: Any) -> Rule | None:
+    """Return the rule of a field, given its annotation; None: the field is merged field by field."""
+    return next((rule for rule in getattr(hint, "__metadata__", ()) if callable(rule)), None)
+
+
+def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
+    """Yield standard deviation, least and largest value of means, by dotted names; of lists those of their means."""
+    if any(value is None for value in values):
+        return
+    if isinstance(values[0], dict):
+        for key in values[0]:
+            yield from _spread(f"{path}.{key}", [value.get(key) for value in values])
+        return
+    means = np.array([np.mean(value) for value in values])
+    yield f"{path}.std", float(means.std(ddof=1)) if len(means) > 1 else 0.0
+    yield f"{path}.min", float(means.min())
+    yield f"{path}.max", float(means.max())
