@@ -76,7 +76,7 @@ def test_runs_are_found_by_their_settings(two_by_two):
     ]  # fmt: skip
     for row in table:
         summary = summary_of(two_by_two / "runs" / row["run"])
-        assert float(row["proven ε at δ"]) == summary["privacy"]["network"]["proven"]
+        assert float(row["epsilon_proven"]) == summary["privacy"]["network"]["proven"]
         scalars = 1 if row["algorithm.name"] == "dola" else 0  # its degree
         words = HEADER + summary["dimension"] + scalars
         assert int(row["bytes_sent"]) == summary["bytes_sent"] == 8 * words * 6 * 8  # 6 edges, 8 rounds
