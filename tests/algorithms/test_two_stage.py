@@ -20,6 +20,7 @@ from mpinodes.core import experiment as ex
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.messages import HEADER
 from mpinodes.presentation import terminal as summary
+from mpinodes.summary.summary import Summary
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
 from tests.helpers.parts import Lockstep, run_of, setup_of, told
@@ -363,7 +364,7 @@ def test_a_delta_that_would_let_samples_be_published_is_warned_of(delta, warned,
     points = "data.points=100 topology.agents=10" if large else ""
     run = run_of(tmp_path / "run", f"{SMALL} privacy.delta={delta} {points}")
     samples = 1000 if large else 35
-    words = " ".join(summary.text(summary_of(run), run).split())
+    words = " ".join(summary.text(Summary.read(run), run).split())
     warning = f"δ = {float(delta):g} is not well below 1/{samples}, one over the number of samples"
     assert (warning in words) == warned
     assert ("well below" in words) == warned
@@ -459,7 +460,7 @@ def test_the_record_and_the_summary_end_with_the_stop(tmp_path):
     assert record.sizes["round"] == record["round"].values[-1] == record.horizon.values[-1] == ends
     assert summary_of(run)["rounds"] == ends
     assert np.isfinite(record.loss).all()
-    assert f"{ends} rounds" in summary.text(summary_of(run), run)
+    assert f"{ends} rounds" in summary.text(Summary.read(run), run)
     assert json.loads((run / "progress.jsonl").read_text().splitlines()[-1])["round"] == ends
     unstopped = mpinodes.load(run_of(tmp_path / "on", f"{words} algorithm.stop=0 rounds={ends}"))
     np.testing.assert_array_equal(record.decision_last[-1], unstopped.decision_last[-1])
