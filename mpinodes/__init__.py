@@ -26,7 +26,7 @@ def load(run: str | Path) -> xarray.Dataset:
         mpinodes.core.errors.BadInput: it is damaged, or was made by a version of mpinodes with another layout of
             records.
     """
-    from mpinodes.runlog.reading import load
+    from mpinodes.runlog.reader import load
 
     return load(Path(run).expanduser())
 

@@ -19,18 +19,19 @@ def drawn(run: Path) -> list[Path]:
         BadInput: it is none, or nothing of it is recorded.
     """
     from mpinodes.presentation.draw import draw
+    from mpinodes.runlog.reader import is_recorded
 
-    begun = sorted(run.glob("repeat-*/record.h5")) or [run / "record.h5"]
-    if (run / "summary.json").exists() or not begun[0].exists():
+    begun = [place for place in sorted(run.glob("repeat-*")) or [run] if is_recorded(place)]
+    if (run / "summary.json").exists() or not begun:
         return [draw(run, vector=True)]
     from mpinodes.core.experiment import parse
-    from mpinodes.runlog.record import held
+    from mpinodes.runlog.directories import held
     from mpinodes.running import partial
     from mpinodes.running.setup import set_up
 
     pages = []
     with held(run):
-        for place in (record.parent for record in begun):
+        for place in begun:
             if not (place / "summary.json").exists():
                 asked = parse(str(place / "experiment.toml"), ["report=false"])
                 partial.sum_up(set_up(asked, ranks=None), place)

@@ -18,8 +18,7 @@ from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, Views, views_of
-from mpinodes.runlog.reading import Variable
-from mpinodes.runlog.record import Variables
+from mpinodes.runlog.log import Variable, Variables
 from mpinodes.summary import summary as typed
 
 

@@ -16,9 +16,8 @@ from mpinodes.evaluation.comparator import Comparator
 from mpinodes.evaluation.hindsight import Tell, best_fixed, best_of_rounds, left_out
 from mpinodes.evaluation.regret import make_meter
 from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.runlog.log import Variable, Variables
 from mpinodes.runlog.progress import write_stderr
-from mpinodes.runlog.reading import Variable
-from mpinodes.runlog.record import Variables
 from mpinodes.summary.merging import RULES, Rule
 from mpinodes.summary.summary import BaselinesSummary, ShownMetric, StartSummary, WorthSummary
 

@@ -8,8 +8,7 @@ from math import isfinite
 import numpy as np
 
 from mpinodes.core import Bound
-from mpinodes.runlog.reading import Variable
-from mpinodes.runlog.record import Variables
+from mpinodes.runlog.log import Variable, Variables
 from mpinodes.summary.summary import BoundSummary, times
 
 

@@ -23,7 +23,7 @@ from mpinodes.presentation.privacy_words import condition, number
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
-from mpinodes.runlog.reading import Reader, events_in
+from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import FILE, ProvenSummary, Summary
 
 FIXED_BEFOREHAND = (
@@ -91,7 +91,7 @@ class Finished:
         if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
             raise BadInput("a file of its data was written, moved or replaced since")
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
-        accountant.compose(events_in(self.place, setup.layout))
+        accountant.compose(Reader(self.place).events(setup.layout))
         cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
         self._require_found(cost.loss(self.experiment.privacy.delta))
         return same_things(setup, self.job), cost

@@ -11,7 +11,7 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from mpinodes.runlog.reading import Reader
+from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import NoiseFree
 
 Axes = str | Sequence[str]

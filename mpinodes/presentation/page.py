@@ -13,7 +13,7 @@ from markupsafe import Markup
 from mpinodes.presentation import privacy_words, run_warnings
 from mpinodes.presentation import terminal as words
 from mpinodes.presentation.findings import findings
-from mpinodes.runlog.record import write_text
+from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import FileSummary, NoiseFree, PrivacySummary, RanksSummary, Summary
 from mpinodes.summary.timing import PARTS
 

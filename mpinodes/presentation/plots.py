@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.presentation.figure_data import Values
 from mpinodes.presentation.terminal import agents
-from mpinodes.runlog.record import write_bytes
+from mpinodes.runlog.directories import write_bytes
 from mpinodes.summary.summary import Summary
 
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.

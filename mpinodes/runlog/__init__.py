@@ -1,1 +1,8 @@
-"""What a run writes into its directory while it goes on, and who reads that."""
+"""What a run leaves on disk, round by round.
+
+    RUN/log.txt       its lock is held by the one process that writes to the directory
+    RUN/rounds.log    all rounds so far, appended to while the run goes on: `log`
+    RUN/record.h5     the same and what is known at the end, written once: `export`
+
+`reader` reads rounds from either file. A run that ended keeps `rounds.log` for as long as it keeps its checkpoints.
+"""

@@ -22,7 +22,7 @@ FOLDER = "checkpoint"
 LOGGER = "logger"
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 4  # of what a checkpoint holds; one more whenever that changes
+LAYOUT = 5  # of what a checkpoint holds; one more whenever that changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
@@ -159,7 +159,7 @@ def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
 
 
 def discard(run: Path) -> None:
-    """Take away all that was kept of a run."""
+    """Take away all checkpoints of a run."""
     import shutil  # which brings more with it than the rest of this
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)

@@ -1,7 +1,7 @@
 """State as plain data: written to a file and taken up again, bit for bit, and without pickle.
 
-Written are None, booleans, numbers, words, arrays, and tuples, lists, dictionaries, dataclasses and named tuples of
-these. A file is MessagePack behind a checksum of it, which tells a damaged one.
+Written are None, booleans, numbers, words, bytes, arrays, and tuples, lists, dictionaries, dataclasses and named tuples
+of these. A file is MessagePack behind a checksum of it, which tells a damaged one.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ def _packed(value: Any, where: str) -> Any:
     kind: Any = type(value)
     if value is None or kind in (bool, float, str):
         return value
+    if kind is bytes:
+        return {"bytes": value}
     if kind is int:
         return value if value.bit_length() <= LONGEST else {"int": hex(value)}
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
@@ -154,6 +156,7 @@ def _array(what: Any, order: Any) -> Any:
 
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
+    "bytes": bytes,
     "int": lambda digits: int(digits, 16),
     "rows": lambda what: _array(what, "C"),
     "columns": lambda what: _array(what, "F"),

@@ -20,7 +20,7 @@ from mpinodes.launch.stopping import Signals
 from mpinodes.rounds.lockstep import run_agents
 from mpinodes.rounds.plan import Plan
 from mpinodes.runlog.checkpoints import Chunk, Kept, Stopped, keepers_of
-from mpinodes.runlog.record import held, make_directory, unmake_directory
+from mpinodes.runlog.directories import held, make_directory, unmake_directory
 from mpinodes.running import repeats
 from mpinodes.running.resuming import load_all, reopen, tell
 from mpinodes.running.setup import rehearse, set_up

@@ -19,8 +19,8 @@ from mpinodes.evaluation.feedback import feedback_of
 from mpinodes.evaluation.message_faults import faults_of
 from mpinodes.evaluation.theorems import beside
 from mpinodes.presentation import run_warnings
+from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.layout_version import VERSION
-from mpinodes.runlog.record import write_text
 from mpinodes.runlog.warning import warn
 from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import FILE, FileSummary, Summary

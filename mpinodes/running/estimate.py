@@ -11,7 +11,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.events import STRETCH
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.evaluation.samples import Samples
-from mpinodes.runlog.record import BYTES_AT_ONCE, RUNS
+from mpinodes.runlog.directories import RUNS
+from mpinodes.runlog.log import BYTES_AT_ONCE
 
 PRICED = 3000  # bytes of the ledger for a round of one agent, of those that are priced together, as measured
 STARTED = 0.3  # seconds of a core for a rank, as measured: under mpirun ranks start side by side

@@ -211,7 +211,7 @@ class Job:
         error = self._agreed(error)
         shelf.take_down()
         if error and self._is_logger and not resumed:
-            from mpinodes.runlog.record import unmake_directory
+            from mpinodes.runlog.directories import unmake_directory
 
             unmake_directory(self._directory)
         return (None, error) if error else (setup, "")
@@ -237,11 +237,11 @@ class Job:
 
     def _prepare_to_log(self, setup: Setup) -> None:
         """What the logger needs, while the agents read their samples."""
-        from mpinodes.runlog import record
+        from mpinodes.runlog.versions import versions
         from mpinodes.running import repeats  # noqa: F401
         from mpinodes.running.setup import rehearse
 
-        record.versions(_library())
+        versions(_library())
         rehearse(setup)
 
     def _prepare(self, words: list[str], resumed: Path | None) -> tuple[Setup, Told]:
@@ -251,7 +251,7 @@ class Job:
 
         from mpinodes.core.experiment import asked_for
         from mpinodes.data import shelf
-        from mpinodes.runlog.record import held, make_directory
+        from mpinodes.runlog.directories import held, make_directory
         from mpinodes.running.resuming import reopen
         from mpinodes.running.setup import set_up
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,14 +21,18 @@ from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.finished.siblings import headed, sharing
 from mpinodes.losses.two_point import Directions
-from mpinodes.runlog import journal
 from mpinodes.runlog.checkpoints import LOGGER, Chunk, Keeper, Order
+from mpinodes.runlog.directories import require_there, write_text
+from mpinodes.runlog.export import export
+from mpinodes.runlog.log import NAME, Log, Variable, Variables
 from mpinodes.runlog.progress import Progress
-from mpinodes.runlog.reading import Reader, Variable, events_in
-from mpinodes.runlog.record import DRAWN_ROUNDS, Record, Variables, require_there, versions, write_text
+from mpinodes.runlog.reader import RECORD, Reader
+from mpinodes.runlog.versions import versions
 from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
+
+DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
 
 
 class Logger:
@@ -49,38 +54,31 @@ class Logger:
     ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
-        self._keeper, self._journal = Keeper(directory, LOGGER, noise_name(setup)), journal.Journal(directory)
+        self._keeper = Keeper(directory, LOGGER, noise_name(setup))
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
         self._experiment = e.toml()
-        attributes = {"experiment": self._experiment, "versions": self._versions, "topology": _drawing(setup)}
-        path = directory / "record.h5"
+        words = {"versions": json.dumps(self._versions), "topology": json.dumps(_drawing(setup))}
+        facts = {
+            "attributes": {"experiment": self._experiment, **words},
+            "sizes": {"agent": setup.topology.agents, "coordinate": setup.dimension},
+        }
         if kept is None:
             write_text(directory / "experiment.toml", headed(setup))
-            self._record = Record(path, setup.topology.agents, setup.dimension, attributes, e.rounds)
+            self._log = Log(directory / NAME, facts)
         else:
             self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
             self._evaluator.restore(kept["evaluator"])
-            self._record = self._reopened(path, attributes)
+            self._log = Log(directory / NAME, facts, kept["log"], self._done)
             self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
             _rewrite(directory / "experiment.toml", headed(setup))
             (directory / "summary.json").unlink(missing_ok=True)  # of a run that is to be longer
+        (directory / RECORD).unlink(missing_ok=True)  # or readers would take it for all there is
         self._keeper.forget_after(self._done)
         self._progress = Progress(directory, e.name, e.rounds, self._done)
-
-    def _reopened(self, path: Path, attributes: dict[str, Any]) -> Record:
-        """The record as it was after the rounds done, some of which may stand beside it."""
-        with Reader(self._directory) as old:
-            recorded = min(old.rounds, self._done)
-        rest = list(journal.entries(self._directory, recorded, self._done))
-        record = Record.reopen(path, recorded, attributes, self._setup.experiment.rounds)
-        for variables in rest:
-            record.append(variables)
-        record.write()
-        return record
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
         """Take all chunks, to the last, and keep what is needed to go on where that is wanted.
@@ -97,21 +95,20 @@ class Logger:
                 if order and order.keeps:
                     self._keep(order)
         finally:
-            self._record.write()
+            self._log.write()
             self._watch.lap("rounds")
             self._progress.close()
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """What this one needs to go on after the rounds done: they have to be in the record, or written beside it."""
+        """Write what the logger needs to go on after the rounds done, once these are in the log."""
+        self._log.write()
         if order.stops:
-            self._record.write()
-            self._record.sync()
-        self._journal.write(self._record)
+            self._log.sync()
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
         state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
-        state |= {"sums": dict(self._record.sums)}
+        state |= {"log": self._log.place}
         self._keeper.save(self._done, state, order.stops)
 
     @cached_property
@@ -127,7 +124,7 @@ class Logger:
         told = self._evaluator.take(estimates)
         columns = events.columns().items()
         messages = {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in columns}
-        self._record.append({**told, **messages, **self._on_request(estimates, frames)})
+        self._log.append({**told, **messages, **self._on_request(estimates, frames)})
         self._done += len(estimates)
         self._fitness += float(told["loss"].values.sum())
         self._progress.show(self._done, self._fitness / self._done)
@@ -168,13 +165,15 @@ class Logger:
         self._evaluator.close(partial(self._progress.finishing, "comparators"))
         self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
-        # Not kept meanwhile, and read again some rounds at a time: they are 152 bytes an agent and round.
-        self.accounting.take(events_in(self._directory, self._setup.layout))
+        record = Reader(self._directory)
+        self.accounting.take(record.events(self._setup.layout))  # read some rounds at a time
         self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
         self._watch.lap("accounting")
         proven = bounds(self._setup, judged.horizons, judged.best)
         self._watch.lap("bounds")
-        self._record.finish(judged.horizons, {**told, **self.accounting.variables(), **theorems.variables(proven)})
+        require_there(self._directory)
+        variables = {**told, **self.accounting.variables(), **theorems.variables(proven)}
+        export(record, self._directory, judged.horizons, variables)
         known: dict[str, Any] = {"seconds": self._seconds, "versions": self._versions}
         known["privacy"] = self.accounting.summary(self._sharing)
         summary = closing.summed_up(self._setup, self._done, self._evaluator, proven, self.accounting, **known)

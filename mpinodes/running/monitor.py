@@ -22,8 +22,8 @@ from mpinodes.evaluation.hindsight import left_out
 from mpinodes.evaluation.regret import make_meter
 from mpinodes.presentation.privacy_words import number
 from mpinodes.privacy.accountant import Accountant, groups
+from mpinodes.runlog.directories import is_held
 from mpinodes.runlog.layout_version import read_object
-from mpinodes.runlog.record import is_held
 from mpinodes.running.budget import dry_events
 
 SECONDS = 0.5  # between two looks at a directory

@@ -19,8 +19,8 @@ from mpinodes.evaluation.comparator import Comparator
 from mpinodes.evaluation.evaluator import Evaluator, rules
 from mpinodes.rounds.lockstep import simulate
 from mpinodes.runlog.checkpoints import places
-from mpinodes.runlog.reading import Reader
-from mpinodes.runlog.record import write_text
+from mpinodes.runlog.directories import write_text
+from mpinodes.runlog.reader import Reader
 from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import NOISE_FREE, NoiseFree, WorthSummary
 

@@ -18,8 +18,8 @@ from mpinodes.evaluation import theorems
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.finished.siblings import sharing
-from mpinodes.runlog.reading import Reader, events_in
-from mpinodes.runlog.record import Record
+from mpinodes.runlog.export import export
+from mpinodes.runlog.reader import Reader
 from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
@@ -36,25 +36,23 @@ def sum_up(setup: Setup, run: Path) -> Summary:
     watch = Stopwatch()
     try:
         with Reader(run) as record:
-            attributes, rounds = {k: v for k, v in record.attrs.items() if isinstance(v, str)}, record.rounds
+            if not (rounds := record.rounds):
+                raise BadInput(
+                    f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
+                    f"python -m mpinodes.run --resume {run}"
+                )
+            made_with = json.loads(record.attrs["versions"])
             evaluator = _recalled(setup, record, rounds)
-        events = events_in(run, setup.layout) if rounds else None
+            evaluator.close(_silent)
+            judged, told = evaluator.judged, evaluator.variables()
+            accounting = Accounting(setup)
+            accounting.take(record.events(setup.layout))
+            accounting.close(judged.horizons, _silent)
+            proven = bounds(setup, judged.horizons, judged.best)
+            export(record, run, judged.horizons, {**told, **accounting.variables(), **theorems.variables(proven)})
     except OSError as error:
-        raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
-    if events is None:
-        raise BadInput(
-            f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
-            f"python -m mpinodes.run --resume {run}"
-        )
-    evaluator.close(_silent)
-    judged, told = evaluator.judged, evaluator.variables()
-    accounting = Accounting(setup)
-    accounting.take(events)
-    accounting.close(judged.horizons, _silent)
-    proven = bounds(setup, judged.horizons, judged.best)
-    variables = {**told, **accounting.variables(), **theorems.variables(proven)}
-    Record.reopen(run / "record.h5", rounds, attributes).finish(judged.horizons, variables)
-    known = {"seconds": _seconds(run, rounds), "versions": json.loads(attributes["versions"]), "partial": True}
+        raise BadInput(f"{run}: its record cannot be read, or record.h5 not be written: {error}") from error
+    known = {"seconds": _seconds(run, rounds), "versions": made_with, "partial": True}
     privacy = accounting.summary(sharing(setup, run))
     privacy.recorded = rounds
     summary = closing.summed_up(setup, rounds, evaluator, proven, accounting, privacy=privacy, **known)

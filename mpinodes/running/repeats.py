@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,9 +19,10 @@ from mpinodes.evaluation.accounting import Accounting, together_section
 from mpinodes.finished.siblings import files_mark_of, headed
 from mpinodes.privacy.together import Together, other_data
 from mpinodes.runlog.checkpoints import Chunk, Kept, Stopped, discard, places
-from mpinodes.runlog.layout_version import VERSION
-from mpinodes.runlog.reading import RECORD, Reader, Variable, events_in, write_words
-from mpinodes.runlog.record import add_dimension, add_variable, draft_of, fresh_file, write_text
+from mpinodes.runlog.directories import write_text
+from mpinodes.runlog.export import add_dimension, add_variable, new_record
+from mpinodes.runlog.log import NAME, Variable
+from mpinodes.runlog.reader import Reader
 from mpinodes.running.closing import combined, conclude
 from mpinodes.running.logger import Logger
 from mpinodes.summary.summary import Summary
@@ -74,6 +74,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))
         if not e.checkpoint.are_asked_for:
             discard(place)
+            (place / NAME).unlink(missing_ok=True)
         return summary
 
     def followed(run: Setup, place: Path) -> Summary:
@@ -81,7 +82,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)
-            accounting.take(events_in(place, run.layout))
+            accounting.take(Reader(place).events(run.layout))
             accounting.close(np.array([summary.rounds]), lambda done, of: None)
             accounting.publish(together, files_mark_of(place / "experiment.toml"))
         return summary
@@ -102,7 +103,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
     records = dict(enumerate(all_places, e.seed))
-    _combine_records(directory / RECORD, records, {metric.name for metric in setup.metrics})
+    _combine_records(directory, records, {metric.name for metric in setup.metrics})
     summary = combined(setup.metrics, summaries)
     if same_data:
         summary.privacy.together = together_section(together, e.privacy.delta)
@@ -118,20 +119,19 @@ def _without_budget(run: Setup) -> Setup:
     return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
-def _combine_records(path: Path, places: dict[int, Path], metrics: set[str]) -> None:
+def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
     """What is known by horizon, and metrics by round, with a dimension `repeat` in front; the rest stays where it is.
 
     Args:
-        path: of the record to be made.
+        run: where it is to be made.
         places: run directories of the repeats, by seed.
         metrics: their names.
     """
-    with fresh_file(draft := draft_of(path)) as whole, ExitStack() as opened:
+    with ExitStack() as opened:
         sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
         words = {name: word for name, word in first.attrs.items() if isinstance(word, str)}
-        write_words(whole, {**words, "coordinates": "seed"})  # as xarray reads it
-        whole.attrs["version"] = VERSION
+        whole = opened.enter_context(new_record(run, {**words, "coordinates": "seed"}))  # as xarray reads it
         # Repeats may stop in different rounds: kept are those that all have, and of horizons each one's last.
         rounds = min(source.rounds for source in sources)
         horizons = [source.read("horizon").values.tolist() for source in sources]
@@ -155,4 +155,3 @@ def _combine_records(path: Path, places: dict[int, Path], metrics: set[str]) -> 
                 values = [source.read(name, slice(rounds)).values for source in sources]
             add_variable(whole, name, found._replace(dims=("repeat", *found.dims), values=np.stack(values)))
         add_variable(whole, "seed", Variable(("repeat",), np.array(list(places))))
-    os.replace(draft, path)

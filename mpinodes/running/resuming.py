@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +15,8 @@ from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
 from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
-from mpinodes.runlog.journal import entries, rounds_in
-from mpinodes.runlog.reading import Reader, Unreadable
-from mpinodes.runlog.record import BYTES_AT_ONCE, add_to_sums
+from mpinodes.runlog.log import NAME, Unreadable, require
+from mpinodes.runlog.reader import is_recorded
 from mpinodes.runlog.snapshot import Damaged
 from mpinodes.running.setup import set_up
 
@@ -77,7 +76,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         return Reopened(setup, done, [])
     place, single = all_places[done], single_run(e, done)
     found = list(_found(place, single, setup))
-    if e.secret and not (found and found[0]["stops"]) and (place / "record.h5").exists():
+    if e.secret and not (found and found[0]["stops"]) and is_recorded(place):
         raise BadInput(
             f"--resume {run}: its noise is secret, and rounds that were said after its last checkpoint would be said "
             "again with other noise, which tells more than is accounted for: begin a new run"
@@ -100,36 +99,13 @@ def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     for t in keeper.rounds():
         try:
             kept = keeper.load(t)
-            _require_recorded(place / "record.h5", t, kept["sums"])
-        except (OSError, Damaged) as error:
+            require(place / NAME, kept["log"])
+        except (OSError, Damaged, Unreadable) as error:
             say(f"{error}; {INSTEAD}")
             continue
         _require_same(place, tomllib.loads(kept["experiment"]), e)
         _require_files(place, kept["files"], setup)
         yield kept
-
-
-def _require_recorded(path: Path, rounds: int, sums: Mapping[str, int]) -> None:
-    """Refuse a record that does not hold so many as they were, with what was to be written to it.
-
-    Raises:
-        Damaged: it does not.
-    """
-    read: dict[str, int] = {}
-    try:
-        with Reader(path.parent) as record:
-            found = min(record.rounds, rounds)
-            for some in record.stretches(found, BYTES_AT_ONCE):
-                add_to_sums(read, {name: record.read(name, some) for name in record.by_round})
-    except (OSError, Unreadable) as error:
-        raise Damaged(f"{path}: damaged: {error}") from error
-    for variables in entries(path.parent, found, rounds):
-        add_to_sums(read, variables)
-        found += rounds_in(variables)
-    if found < rounds:
-        raise Damaged(f"{path}: damaged: it holds {found} rounds, and {rounds} were recorded")
-    if differ := sorted(name for name in sums if read.get(name) != sums[name]):
-        raise Damaged(f"{path}: damaged: the first {rounds} rounds of {differ[0]} are not those that were recorded")
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:

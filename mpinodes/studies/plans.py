@@ -26,8 +26,8 @@ from mpinodes.core.parts import LOCATIONS, Setup
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
+from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.layout_version import require_version
-from mpinodes.runlog.record import write_text
 from mpinodes.running import alone
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import GridPoint, word_of

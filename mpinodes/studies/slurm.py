@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
-from mpinodes.runlog.record import write_text
+from mpinodes.runlog.directories import write_text
 from mpinodes.studies.study import Study
 
 MOST_TASKS = 1000  # what Slurm's MaxArraySize allows by default

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from mpinodes.core.errors import BadInput
 from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, Run, columns_of, csv_of, summary_of
 from mpinodes.presentation import run_warnings
+from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
-from mpinodes.runlog.record import write_text
 from mpinodes.studies.plans import Mistake, PlannedRun, failure, in_lockstep, note_failure, performed, planned
 from mpinodes.studies.pools import DIED, Died, Pool
 from mpinodes.studies.study import FILE, SEED, Study

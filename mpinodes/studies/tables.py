@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, csv_of, warned
-from mpinodes.runlog.record import write_text
+from mpinodes.runlog.directories import write_text
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 
 LATEX = {

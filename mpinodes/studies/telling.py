@@ -12,8 +12,8 @@ from mpinodes.evaluation.accounting import proven
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import WARNINGS, warned
 from mpinodes.presentation.privacy_words import number
+from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
-from mpinodes.runlog.record import write_text
 from mpinodes.studies import figures, tables
 from mpinodes.studies.comparing import Comparison, chosen_results, compared_results
 from mpinodes.studies.study import FILE

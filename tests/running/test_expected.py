@@ -10,7 +10,7 @@ import pytest
 import mpinodes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
-from mpinodes.runlog.reading import Reader
+from mpinodes.runlog.reader import Reader
 from mpinodes.running.estimate import in_words, logger_bytes, record_bytes, seconds, told
 from mpinodes.running.setup import rehearse, set_up
 

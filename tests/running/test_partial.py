@@ -8,7 +8,7 @@ import pytest
 import mpinodes
 from mpinodes import compare, report, run, spent
 from mpinodes.presentation.privacy_words import lines
-from mpinodes.runlog.record import held
+from mpinodes.runlog.directories import held
 from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
 from tests.helpers.records import summary_of, typed
@@ -55,7 +55,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
 def test_of_two_at_work_on_a_run_one_is_refused(words, monkeypatch, tmp_path, capfd):
     """A page made of a run that goes on, or a second --resume, would take its record away."""
     one, other = run_of(tmp_path / "one", SMALL + words), killed(monkeypatch, tmp_path / "other", SMALL + words, 18)
-    monkeypatch.setattr("mpinodes.runlog.record.PATIENCE", 0.1)
+    monkeypatch.setattr("mpinodes.runlog.directories.PATIENCE", 0.1)
     with held(other):
         for command in (
             report.main, lambda words: run.main(["--lockstep", "--resume", *words]),

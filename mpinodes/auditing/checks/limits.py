@@ -83,7 +83,7 @@ def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
             f"mpirun would not run here ({said}): lockstep was compared with processes alone, not with MPI"
         )
         return
-    from mpinodes.runlog.reading import Reader
+    from mpinodes.runlog.reader import Reader
 
     with Reader(out) as record:
         frames = record.read("transcript").values

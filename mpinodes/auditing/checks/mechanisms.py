@@ -13,7 +13,7 @@ from mpinodes.auditing.checks.failures import Fault, Report, image
 from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.experiment import Tree
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.runlog.reading import read_all
+from mpinodes.runlog.reader import Reader
 
 D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
 LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
@@ -150,7 +150,8 @@ def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], 
         "record": {"metrics": [] if built_in else metrics, "decisions": True},
     }  # fmt: skip
     alone.run(asked)
-    return {name: variable.values for name, variable in read_all(place)[1].items()}
+    with Reader(place) as record:
+        return {name: record.read(name).values for name in record.names}
 
 
 def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault]:

@@ -1,0 +1,145 @@
+"""Run directories: made, taken away, and held by the one process that writes to them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
+
+RUNS, LOG = "runs", "log.txt"
+PATIENCE = 10.0  # seconds to wait for another process that writes to a run directory
+
+
+def make_directory(experiment: Experiment) -> Path:
+    """Make the run directory: `output.dir`, or runs/<name>-<the next free number>.
+
+    Raises:
+        BadInput: it cannot be written, or it is not empty.
+    """
+    try:
+        if experiment.output is None:
+            return _numbered(experiment)
+        path = Path(experiment.output.dir)
+        experiment.output.dir.encode()  # UnicodeEncodeError: no file that tells of the run could name it
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise BadInput(
+                f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
+            )
+        _begin(path, experiment)
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:
+        wanted = experiment.output.dir if experiment.output else "runs"
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set output.dir to a place of yours") from error
+    return path
+
+
+def unmake_directory(path: Path) -> None:
+    """Take away a run directory that was made for nothing, and `runs` if nothing else is in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.parent.name == RUNS:
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
+def _begin(path: Path, experiment: Experiment) -> None:
+    """What `--resume` needs, however soon the run is killed."""
+    (path / LOG).touch()
+    write_text(path / "experiment.toml", experiment.toml())
+
+
+def _numbered(experiment: Experiment) -> Path:
+    runs = Path(RUNS)
+    runs.mkdir(exist_ok=True)
+    number = 1
+    while True:
+        path = runs / f"{experiment.name}-{number:03d}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        _begin(path, experiment)
+        return path
+
+
+def require_there(directory: Path) -> None:
+    """Raise `FileNotFoundError` where a run directory was removed or renamed."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{directory} is gone: a run directory stays where it is until the run ends")
+
+
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """For whoever writes to a run directory: two at once would each take away what the other has recorded.
+
+    Raises:
+        BadInput: somebody does already, and has not ended in `PATIENCE` seconds.
+    """
+    whole = run.absolute().parent if run.name.startswith("repeat-") else run
+    path = (whole if (whole / LOG).exists() else run) / LOG
+    if not path.exists():  # no run has begun here
+        yield
+        return
+    try:
+        log = path.open("a")
+    except OSError as error:
+        raise BadInput(f"{run}: cannot be written to: {error.strerror}") from error
+    with log:
+        end = time.monotonic() + PATIENCE
+        while not _locked(log.fileno()):
+            if time.monotonic() > end:
+                raise BadInput(f"{run}: another process is at work on it; mpinodes.watch shows how far it has come")
+            time.sleep(0.05)
+        yield
+
+
+def is_held(run: Path) -> bool:
+    """Whether somebody writes to a run directory, or that cannot be told."""
+    try:
+        with (run / LOG).open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _locked(fd: int) -> bool:
+    """Whether a lock could be taken, or needs not be, where the file system has none."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def draft_of(path: Path) -> Path:
+    """Where a file is made, to be moved when it is whole."""
+    return path.with_name(path.name + ".part")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = draft_of(path)
+    try:
+        draft.write_bytes(content)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

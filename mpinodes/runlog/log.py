@@ -1,0 +1,265 @@
+"""The append-only log of a run: `rounds.log`.
+
+The file is a mark and then frames. A frame is a head (the length of its content, the number of its rounds, and a
+checksum of these), the content, and a checksum of the content. Each checksum covers the checksum before it, so that a
+frame is valid in its place alone, and the last checksum stands for the whole file. A frame of 0 rounds holds facts
+(MessagePack): attributes, sizes of dimensions, or the variables of a round. Any other frame holds float64 numbers:
+variable by variable, the values of its rounds.
+
+Crash safety: a torn tail is ignored. A frame that the end of the file cuts short was not written; any other frame that
+does not have its checksum is damage, and is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from bisect import bisect_right
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from struct import Struct
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.errors import BadInput
+from mpinodes.runlog.directories import write_bytes
+
+NAME = "rounds.log"
+MARK = b"mpinodes rounds\n"
+SIZES, SUM = Struct("<QQ"), 16  # of a head: length and rounds; bytes of a checksum
+SECONDS_BETWEEN_WRITES = 1.0
+BYTES_AT_ONCE = 4_000_000
+
+
+class Variable(NamedTuple):
+    """An array of a record.
+
+    Attributes:
+        dims: the names of its axes.
+        values: (...) of that many axes.
+        label, unit: what people call it; "": as `long_names` has it.
+    """
+
+    dims: tuple[str, ...]
+    values: NDArray[Any]
+    label: str = ""
+    unit: str = ""
+
+
+Variables: TypeAlias = Mapping[str, Variable]
+
+
+class Unreadable(BadInput):
+    """A log or record is damaged."""
+
+
+class Place(NamedTuple):
+    """A place between two frames: its byte, and the checksum before it."""
+
+    byte: int
+    checksum: bytes
+
+
+def _checksum(before: bytes, content: bytes | memoryview) -> bytes:
+    return blake2b(content, key=before, digest_size=SUM).digest()
+
+
+class _Opened:
+    """A file that is closed at the latest with the last reference to this object."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._path, self._fd = path, os.open(path, flags | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self._fd)
+
+
+class Log(_Opened):
+    """`rounds.log`, open for appending.
+
+    Args:
+        path: the file.
+        facts: the `attributes` of the record, and the `sizes` of its dimensions.
+        place: where the file is cut off, to go on from there (see `require`); None: the file is made anew.
+        rounds: the number of rounds before this place.
+
+    Attributes:
+        rounds: the number of rounds on file.
+        place: the end of the file.
+    """
+
+    def __init__(self, path: Path, facts: Mapping[str, Any], place: Place | None = None, rounds: int = 0) -> None:
+        if place is None:
+            write_bytes(path, MARK)
+        super().__init__(path, os.O_RDWR)
+        self.rounds, self.place = rounds, place or Place(len(MARK), MARK)
+        self._waiting: list[Variables] = []
+        self._bytes, self._written, self._has_variables = 0, time.monotonic(), rounds > 0
+        os.ftruncate(self._fd, self.place.byte)
+        self._put([(msgspec.msgpack.encode(facts), 0)])
+
+    def append(self, variables: Variables) -> None:
+        """Add rounds: copies of the same variables every time, which wait for at most a second."""
+        copies = {name: v._replace(values=np.array(v.values, np.float64, order="C")) for name, v in variables.items()}
+        self._waiting.append(copies)
+        self._bytes += sum(v.values.nbytes for v in copies.values())
+        if self._bytes > BYTES_AT_ONCE or time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
+            self.write()
+
+    def write(self) -> None:
+        """Write the rounds that wait, as one frame.
+
+        Raises:
+            OSError: the disk is full, for example; the file stays as it was.
+        """
+        self._written = time.monotonic()
+        if not self._waiting:
+            return
+        chunks, self._waiting, self._bytes = self._waiting, [], 0
+        rounds = sum(len(next(iter(chunk.values())).values) for chunk in chunks)
+        frames = [(b"".join(chunk[name].values.data for name in chunks[0] for chunk in chunks), rounds)]
+        if not self._has_variables:
+            described = [(name, v.dims, v.values.shape[1:], v.label, v.unit) for name, v in chunks[0].items()]
+            frames.insert(0, (msgspec.msgpack.encode({"variables": described}), 0))
+        self._put(frames)
+        self.rounds, self._has_variables = self.rounds + rounds, True
+
+    def _put(self, frames: list[tuple[bytes, int]]) -> None:
+        """Append frames, each given as content and rounds, by one write."""
+        whole, checksum = b"", self.place.checksum
+        for content, rounds in frames:
+            sizes = SIZES.pack(len(content), rounds)
+            of_head = _checksum(checksum, sizes)
+            checksum = _checksum(of_head, content)
+            whole += b"".join((sizes, of_head, content, checksum))
+        rest, at = memoryview(whole), self.place.byte
+        try:
+            while rest:
+                done = os.pwrite(self._fd, rest, at)
+                rest, at = rest[done:], at + done
+        except OSError as error:
+            os.ftruncate(self._fd, self.place.byte)
+            why = f"{os.strerror(error.errno or 0)}; the record ends with round {self.rounds}"
+            raise OSError(error.errno, why, str(self._path)) from None
+        self.place = Place(at, checksum)
+
+    def sync(self) -> None:
+        """Wait until a loss of power cannot take what was written."""
+        os.fsync(self._fd)
+
+
+class _Column(NamedTuple):
+    """A variable of a log.
+
+    Attributes:
+        before: floats of a round that stand before it.
+        size: its own floats of a round.
+    """
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    label: str
+    unit: str
+    before: int
+    size: int
+
+
+class LogReader(_Opened):
+    """`rounds.log`, read: of a run that goes on, of one that was killed, or of one that keeps its checkpoints.
+
+    Args:
+        path: the file.
+        end: the byte where reading ends; None: the end of the file.
+
+    Attributes:
+        attrs: of the whole record.
+        sizes: of its dimensions but the round.
+        columns: its variables, by name.
+        rounds: the number of its rounds.
+        place: the end of its last frame.
+
+    Raises:
+        FileNotFoundError: there is no log.
+        Unreadable: the log is damaged.
+    """
+
+    def __init__(self, path: Path, end: int | None = None) -> None:
+        super().__init__(path, os.O_RDONLY)
+        self.attrs: dict[str, Any] = {}
+        self.sizes: dict[str, int] = {}
+        self.columns: dict[str, _Column] = {}
+        self.rounds = 0
+        self._starts: list[int] = []  # of chunks, their first rounds, from 0
+        self._chunks: list[tuple[int, int]] = []  # where their numbers begin, and how many rounds they have
+        self.place = Place(len(MARK), MARK)
+        if os.read(self._fd, len(MARK)) != MARK:
+            raise self._damaged("it does not begin as one")
+        self.read_on(end)
+
+    def _damaged(self, why: str) -> Unreadable:
+        return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({why})")
+
+    def read_on(self, end: int | None = None) -> None:
+        """Read the frames that were added since, up to a byte; None: up to the end.
+
+        Raises:
+            Unreadable: the log is damaged.
+        """
+        end = min(os.fstat(self._fd).st_size, 1 << 62 if end is None else end)
+        while (content_at := self.place.byte + SIZES.size + SUM) <= end:
+            head = os.pread(self._fd, SIZES.size + SUM, self.place.byte)
+            of_head = _checksum(self.place.checksum, head[: SIZES.size])
+            if head[SIZES.size :] != of_head:
+                raise self._damaged("a checksum is another")
+            length, rounds = SIZES.unpack_from(head)
+            if content_at + length + SUM > end:
+                return
+            whole = memoryview(os.pread(self._fd, length + SUM, content_at))
+            checksum = _checksum(of_head, whole[:length])
+            if whole[length:] != checksum:
+                raise self._damaged("a checksum is another")
+            if rounds:
+                self._starts.append(self.rounds)
+                self._chunks.append((content_at, rounds))
+                self.rounds += rounds
+            else:
+                self._learn(msgspec.msgpack.decode(whole[:length]))
+            self.place = Place(content_at + length + SUM, checksum)
+
+    def _learn(self, facts: dict[str, Any]) -> None:
+        self.attrs = facts.get("attributes", self.attrs)
+        self.sizes |= facts.get("sizes", {})
+        before = 0
+        for name, dims, shape, label, unit in facts.get("variables", ()):
+            size = int(np.prod(shape))
+            self.columns[name] = _Column(tuple(dims), tuple(shape), label, unit, before, size)
+            before += size
+            self.sizes |= dict(zip(dims[1:], shape, strict=True))
+
+    def read(self, name: str, first: int, last: int) -> Variable:
+        """Return some rounds of a variable: after round `first`, up to round `last`."""
+        of = self.columns[name]
+        values = np.empty((max(0, last - first), *of.shape))
+        k = bisect_right(self._starts, first) - 1
+        while first < last:
+            start, (at, rounds) = self._starts[k], self._chunks[k]
+            end = min(last, start + rounds)
+            place = at + 8 * (rounds * of.before + (first - start) * of.size)
+            os.preadv(self._fd, [values[first - last : end - last or None].data], place)
+            first, k = end, k + 1
+        return Variable(of.dims, values, of.label, of.unit)
+
+
+def require(path: Path, place: Place) -> None:
+    """Refuse a log that does not hold what was written before a place.
+
+    Raises:
+        Unreadable: what it holds there is something else, or less.
+        OSError: the file cannot be read.
+    """
+    log = LogReader(path, place.byte)
+    if log.place != place:
+        raise Unreadable(f"{path}: damaged: its first {place.byte} bytes are not those that were recorded")

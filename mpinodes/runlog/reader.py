@@ -1,0 +1,217 @@
+"""The rounds of a run, read: from `record.h5` if that is there, else from `rounds.log`.
+
+A damaged record.h5 may ask for anything: no array is made before its size was compared with the file's. HDF5 may loop
+for ever in what it does not protect by checksums (words of any length, names of dimensions): these are not read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.events import Events, Layout, Unread
+from mpinodes.runlog.layout_version import VERSION, require_version
+from mpinodes.runlog.log import NAME, LogReader, Unreadable, Variable
+
+if TYPE_CHECKING:
+    import xarray
+
+RECORD, DIMS = "record.h5", "dims"
+PACKED_AT_MOST = 1100  # times, by deflate
+CHUNK_AT_MOST = 1 << 20  # bytes of a chunk of more than one round
+CACHED = 1 << 18  # bytes of chunks of a variable, where HDF5 would keep megabytes of each
+
+
+class _Source(Protocol):
+    """A file that holds the rounds of a run.
+
+    Attributes:
+        attrs: its attributes.
+        dims: the dimensions of each variable and coordinate.
+        rounds: the number of its rounds.
+    """
+
+    attrs: dict[str, Any]
+    dims: dict[str, tuple[str, ...]]
+    rounds: int
+
+    def read(self, name: str, rounds: slice) -> Variable:
+        """Return a variable, or some rounds of a variable that is by round."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class _Living:
+    """`rounds.log` as a source."""
+
+    def __init__(self, path: Path) -> None:
+        self._log = log = LogReader(path)
+        self.attrs, self.rounds = log.attrs | {"version": VERSION}, log.rounds
+        self._sizes = log.sizes
+        self.dims = {name: (name,) for name in ("round", *log.sizes)} | {n: of.dims for n, of in log.columns.items()}
+        self.close = log.close
+
+    def read(self, name: str, rounds: slice) -> Variable:
+        some = range(self.rounds)[rounds]
+        if name == "round":
+            return Variable((name,), np.arange(some.start + 1, some.stop + 1))
+        if name in self._sizes:
+            return Variable((name,), np.arange(self._sizes[name]))
+        return self._log.read(name, some.start, some.stop)
+
+
+class _Finished:
+    """`record.h5` as a source."""
+
+    def __init__(self, path: Path) -> None:
+        self._size = path.stat().st_size
+        self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)
+        self.attrs = {name: _plain(value) for name, value in self._file.attrs.items()}
+        require_version(self.attrs.get("version"), str(path.parent))
+        self.dims = {name: dims_of(dataset) for name, dataset in self._file.items()}
+        by_round = [name for name, dims in self.dims.items() if dims[0] == "round"]
+        self.rounds = min(len(self._file[name]) for name in ("round", *by_round))
+
+    def read(self, name: str, rounds: slice) -> Variable:
+        dataset, dims = self._file[name], self.dims[name]
+        some = range(self.rounds)[rounds] if dims[0] == "round" else range(len(dataset))
+        self._require_room(dataset, dims, len(some))
+        label, unit = (_plain(dataset.attrs.get(key, b"")) for key in ("long_name", "units"))
+        return Variable(dims, dataset[some.start : some.stop], label, unit)
+
+    def _require_room(self, dataset: Any, dims: tuple[str, ...], rows: int) -> None:
+        """Refuse an array that the file is too small to hold."""
+        if dataset.dtype.kind not in "fi" or dataset.dtype.itemsize != 8 or dataset.ndim != len(dims):
+            raise ValueError(f"{dataset.name} is no array of numbers")
+        row = 8 * int(np.prod(dataset.shape[1:], dtype=object))
+        stored, inflated = dataset.id.get_storage_size(), PACKED_AT_MOST if dataset.compression else 1
+        chunk = 8 * int(np.prod(dataset.chunks, dtype=object)) if dataset.chunks else 0
+        if stored > self._size or rows * row > inflated * stored or chunk > max(row, CHUNK_AT_MOST):
+            raise ValueError(f"{dataset.name} claims {rows * row:.3g} bytes, and the file has {self._size:.3g}")
+
+    def close(self) -> None:
+        with suppress(Exception):  # of a damaged file
+            self._file.close()
+
+
+class Reader:
+    """The record of a run directory: its rounds so far, and what is known at the end if the run is over.
+
+    Attributes:
+        path: the file that is read.
+        attrs: its attributes, plain words and numbers.
+        names: the names of its variables and coordinates.
+        by_round: those of variables that have a row for every round.
+        rounds: the number of its rounds.
+
+    Raises:
+        FileNotFoundError: there is no record.
+        Unreadable: it is damaged.
+        BadInput: it is of another version of mpinodes.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.path = next((run / name for name in (RECORD, NAME) if (run / name).exists()), run / RECORD)
+        with self._reading():
+            self._source: _Source = _Living(self.path) if self.path.name == NAME else _Finished(self.path)
+        self.attrs, self.rounds, self._dims = self._source.attrs, self._source.rounds, self._source.dims
+        self.names = tuple(self._dims)
+        self.by_round = tuple(name for name in self.names if name != "round" and self._dims[name][0] == "round")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say in one line what is wrong with a damaged file, in whatever way HDF5 meets the damage."""
+        try:
+            yield
+        except (BadInput, FileNotFoundError):
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise Unreadable(f"{self.path}: damaged, or not the record of a run ({why})") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._dims
+
+    def read(self, name: str, rounds: slice = slice(None)) -> Variable:
+        """Return a variable, whole or, if it is by round, some rounds of it.
+
+        Raises:
+            KeyError: there is none of that name.
+            Unreadable: it is damaged.
+        """
+        if name not in self._dims:
+            raise KeyError(name)
+        with self._reading():
+            return self._source.read(name, rounds)
+
+    def events(self, layout: Layout) -> Unread:
+        """Return the events of all rounds, one or more, which are read when they are asked for."""
+
+        def read(first: int, last: int) -> Events:
+            return Events.of_columns(layout, _Columns(self, slice(first, last)))
+
+        return Unread(read, self.rounds)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+
+class _Columns(Mapping[str, NDArray[Any]]):
+    """Some rounds of a record's variables, each read when it is asked for: all at once would be in memory twice."""
+
+    def __init__(self, record: Reader, rounds: slice) -> None:
+        self._record, self._rounds = record, rounds
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._record.read(name, self._rounds).values
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._record.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._record.names)
+
+    def __len__(self) -> int:
+        return len(self._record.names)
+
+
+def is_recorded(run: Path) -> bool:
+    """Return whether a run directory has a record."""
+    return (run / RECORD).exists() or (run / NAME).exists()
+
+
+def dims_of(dataset: Any) -> tuple[str, ...]:
+    """The names of its dimensions."""
+    return tuple(_plain(dataset.attrs[DIMS]).split())
+
+
+def _plain(value: Any) -> Any:
+    """A word or a number as Python has it."""
+    return value.decode() if isinstance(value, bytes) else value.item() if isinstance(value, np.generic) else value
+
+
+def load(run: Path) -> xarray.Dataset:
+    """The record of a run directory, read into memory; of a run that goes on, its rounds so far.
+
+    Raises:
+        FileNotFoundError, BadInput: as of a `Reader`.
+    """
+    import xarray
+
+    with Reader(run) as record:
+        attrs, found = dict(record.attrs), {name: record.read(name) for name in record.names}
+    more = attrs.pop("coordinates", "").split()  # as netCDF has it
+    variables = {name: (v.dims, v.values, {"long_name": v.label, "units": v.unit}) for name, v in found.items()}
+    coordinates = {name: variables.pop(name) for name, v in found.items() if v.dims == (name,) or name in more}
+    return xarray.Dataset(variables, coordinates, attrs)
