@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
-
+from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
+from mpinodes.runlog.reader import Reader, is_recorded
 
 RUNS = ("moved", "run", "small/run", "r\udcffn")  # where the record may be
 DONE = "had been done"
@@ -242,8 +242,8 @@ def break_run(fault: Fault, place: Path, python: str) -> Seen:
         command = ["sh", "-c", fault.shell.replace("{command}", quoted)]
     with small_disk(place / "small", "small/run" in " ".join(fault.words)):
         code, seconds, line = _watched(fault, command, place, env)
-        run = next((place / name for name in RUNS if (place / name / "record.h5").exists()), place / "run")
-        logged, rounds = _last_line(run / "log.txt"), _rounds(run / "record.h5")
+        run = next((place / name for name in RUNS if is_recorded(place / name)), place / "run")
+        logged, rounds = _last_line(run / "log.txt"), _rounds(run)
         return Seen(code, seconds, line, logged, rounds, _resumed(run, place, python))
 
 
@@ -310,13 +310,13 @@ def small_disk(place: Path, wanted: bool) -> Iterator[None]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def _rounds(record: Path) -> int | None:
-    if not record.exists():
+def _rounds(run: Path) -> int | None:
+    if not is_recorded(run):
         return -1
     try:
-        with h5py.File(record) as file:
-            return len(file["round"])
-    except (OSError, KeyError):
+        with Reader(run) as record:
+            return record.rounds
+    except (OSError, BadInput):
         return None
 
 

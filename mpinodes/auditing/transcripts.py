@@ -27,7 +27,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
 from mpinodes.privacy.penalty import log_density
 from mpinodes.rounds.step import Arrivals, State, Step
-from mpinodes.runlog.reading import load
+from mpinodes.runlog.reader import load
 
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
 PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)

@@ -42,7 +42,7 @@ class Result:
     @cached_property
     def record(self) -> xarray.Dataset:
         """The content of record.h5, in memory; of repeats, along `repeat`, which has their seeds."""
-        from mpinodes.runlog.reading import load
+        from mpinodes.runlog.reader import load
 
         return load(self.directory)
 

@@ -21,7 +21,7 @@ CLOSED = 1.0  # seconds for all else then
 
 
 def record_bytes(setup: Setup) -> int:
-    """Of record.h5, all repeats, before it is packed; what HDF5 itself takes is not in it."""
+    """Return the size of rounds.log, all repeats together, without its checksums."""
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
     numbers = 1 + metrics + n * (layout.message_end - layout.dimension)
@@ -81,7 +81,7 @@ def told(setup: Setup) -> str:
     rounds, end = logger_bytes(setup)
     start, finish = seconds(setup)
     return (
-        f"# an estimate: record.h5 takes {in_words(record_bytes(setup))} while the run goes on, less once it is over;\n"
+        f"# an estimate: rounds.log takes {in_words(record_bytes(setup))} while the run goes on, record.h5 then less;\n"
         f"# the logger, beside data, {in_words(rounds)} of memory while rounds come and {in_words(end)} at the end;\n"
         f"# {start:.2g} s to start under mpirun on this host, and {finish:.2g} s to finish after the last round\n"
     )

@@ -28,7 +28,7 @@ from mpinodes.config.compose import compose
 from mpinodes.core.experiment import asked_for, chunk_rounds
 from mpinodes.evaluation import meter, regret, samples
 from mpinodes.evaluation.evaluator import Evaluator
-from mpinodes.runlog import record
+from mpinodes.runlog import export, log
 from mpinodes.running import logger
 from mpinodes.summary.timing import Stopwatch
 
@@ -117,7 +117,7 @@ WHERE: list[tuple[Any, str, str]] = [
     (logger.Logger, "__init__", ONCE), (logger.Logger, "take", "rest"), (Evaluator, "take", "metrics"),
     (meter.Meter, "take", "sums"), (meter.Meter, "_keep", HORIZON), (meter.Meter, "end", HORIZON),
     (regret.Changing, "at", "losses"), (regret.Constant, "at", "losses"), (samples.Samples, "of", "samples"),
-    (record.Record, "append", "record"), (record.Record, "write", "record"), (record, "add_variable", ONCE),
+    (log.Log, "append", "record"), (log.Log, "write", "record"), (export, "add_variable", ONCE),
 ]  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def followed(setup: Any, directory: Path, stop: int | None) -> tuple[int, int]:
         some = min(length, last - done)
         one.take(chunks[done // length % len(chunks)][:, :some])
         done += some
-    one._record.write()
+    one._log.write()
     found = one._evaluator._meter
     found.end()
     return done, len(found.horizons)

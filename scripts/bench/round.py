@@ -313,7 +313,7 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
 
         with tempfile.TemporaryDirectory() as directory:
             logger = Logger(setup, Path(directory), "", Stopwatch())
-            clock.put_around("record", logger._record, "append")
+            clock.put_around("record", logger._log, "append")
             clock.put_around("logger's arithmetic", logger, "take")
             logger.follow(receive_chunks(world, Plan(setup), setup.layout.width))
     else:
