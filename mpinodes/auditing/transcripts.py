@@ -27,7 +27,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
 from mpinodes.privacy.penalty import log_density
 from mpinodes.rounds.step import Arrivals, State, Step
-from mpinodes.runlog.reader import load
+from mpinodes.runlog.reader import Reader, load
 
 ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
 PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)
@@ -66,7 +66,7 @@ class Recorded(Transcript):
         if "transcript" not in data:
             raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
         setup = compose(asked, ranks=None)
-        events = Events.of_columns(setup.layout, {str(name): data[name].values for name in data.variables})
+        events = Reader(directory).events(setup.layout)[:]
         super().__init__(setup, data.transcript.values, events)
         rounds = setup.experiment.rounds
         if setup.algorithm.settled_below:  # it may have ended before its time

@@ -7,13 +7,13 @@ numbers of the message's leakage, and its frame where the transcript is recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 from math import sqrt
 from struct import Struct
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -79,7 +79,6 @@ COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 AXES = {  # of the columns of a leakage that have some
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
-AHEAD = 32_000_000  # bytes of them that are read at once: to find them takes as long as to read a tenth
 STRETCH = 8192  # rounds that are looked at together, of events that may be too many to be in memory at once
 TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
 ADDED = ("offset", "coordinates")  # of a leakage: records from before 2026-11-25 lack these columns, which are then 0
@@ -169,7 +168,8 @@ class Events(msgspec.Struct, frozen=True):
 
     Args:
         data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) of one agent. Columns of events have
-            one more axis, the vectors of a message; those of leakages have the axes that `Hidden` states.
+            one more axis, the vectors of a message; those of leakages have the axes that `Hidden` states. Of a record,
+            `data` is no array but reads the rounds that it is asked for, so columns can be had of `blocks` alone.
         dimension: d of a vector; 0: not known, and gamma-norm noise is priced as any pure mechanism.
     """
 
@@ -204,15 +204,22 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, chunks[0].dimension)
 
     @classmethod
-    def of_columns(cls, layout: Layout, columns: Mapping[str, Vector]) -> Events:
-        """From the variables of a record, as `columns` gives them; those of one vector or part lack that axis."""
-        shape = columns[COLUMN.format("event", "kind")].shape[:2]
+    def of_columns(cls, layout: Layout, shape: tuple[int, int], column: Callable[[str], Vector | None]) -> Events:
+        """Return the events of a record.
+
+        Args:
+            layout: of a row.
+            shape: the numbers of rounds and agents.
+            column: gives each variable in turn, as `columns` does, by its name; None: the record has no such variable.
+        """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
             for name in data[group].dtype.names or ():
-                into, column = data[group][name], COLUMN.format(group, name)
-                if name not in ADDED or column in columns:
-                    into[...] = columns[column].reshape(into.shape)
+                into, values = data[group][name], column(COLUMN.format(group, name))
+                if values is not None:
+                    into[...] = values.reshape(into.shape)
+                elif name not in ADDED:
+                    raise KeyError(COLUMN.format(group, name))
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
@@ -229,6 +236,11 @@ class Events(msgspec.Struct, frozen=True):
                 shape = column.shape[:2] + tuple(size for _, size in kept)
                 columns[COLUMN.format(group, name)] = tuple(axis for axis, _ in kept), column.reshape(shape)
         return columns
+
+    def blocks(self) -> Iterator[tuple[int, Events]]:
+        """Yield all rounds, some at a time, each with the number of its first round, from 0."""
+        for first in range(0, len(self), STRETCH):
+            yield first, self[first : first + STRETCH]
 
     def copy(self) -> Events:
         """A copy, for rows that are written anew."""
@@ -303,58 +315,3 @@ class Events(msgspec.Struct, frozen=True):
         for name in TELEMETRY:
             data["event"][name] = 0.0
         return data.tobytes()
-
-
-class Unread:
-    """A history that is somewhere else; in memory are the rounds asked for last, and small ones after them.
-
-    Args:
-        read: by first round, from 0, and the one after the last: (rounds, agents).
-        rounds: how many there are; one or more.
-    """
-
-    def __init__(self, read: Callable[[int, int], Events], rounds: int) -> None:
-        self._read, self._rounds = read, rounds
-        self._here = 0, read(0, min(rounds, STRETCH))
-        some = self._here[1]
-        self._ahead = AHEAD // some.data[0].nbytes
-        self.agents, self.vectors, self.hidden, self.dimension = some.agents, some.vectors, some.hidden, some.dimension
-
-    def __len__(self) -> int:
-        return self._rounds
-
-    def __getitem__(self, rounds: slice) -> Events:
-        """Some rounds in a row."""
-        first, last, _ = rounds.indices(self._rounds)
-        begin, events = self._here
-        if not begin <= first <= last <= begin + len(events):
-            last_read = min(max(last, first + self._ahead), self._rounds)
-            begin, events = self._here = first, self._read(first, last_read)
-        return events[first - begin : last - begin]
-
-    def of(self, agent: int) -> History:
-        """(rounds,)."""
-        return _OfOne(self, agent)
-
-
-class _OfOne:
-    """One agent's part."""
-
-    def __init__(self, whole: Unread, agent: int) -> None:
-        self._whole, self._agent = whole, agent
-        self.vectors, self.hidden, self.dimension = whole.vectors, whole.hidden, whole.dimension
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-    def __getitem__(self, rounds: slice) -> Events:
-        return self._whole[rounds][:, self._agent]
-
-
-History: TypeAlias = Events | Unread | _OfOne  # in memory, or read when rounds are asked for; of one agent, or of all
-
-
-def stretches(history: History) -> Iterator[tuple[int, Events]]:
-    """All of it, some rounds at a time, each with the number of its first round, from 0."""
-    for first in range(0, len(history), STRETCH):
-        yield first, history[first : first + STRETCH]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
 from mpinodes.core import RELEASED, Query, Setup
-from mpinodes.core.events import Events, Unread, stretches
+from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
@@ -32,7 +32,7 @@ class Accounting:
         self._losses: PrivacyLosses
         self._views: Views | None
 
-    def take(self, events: Events | Unread) -> None:
+    def take(self, events: Events) -> None:
         """The events of the next rounds, which stay as they are."""
         self._accountant.compose(events)
 
@@ -50,7 +50,7 @@ class Accounting:
         small = relayed if relayed and relayed.is_small else None
         self._views = views_of(self._setup, history[: small.start], small) if small else None
         self._noise, self._solver = _Noise(), _Solver(self._setup.algorithm.solver_tolerance)
-        for first, events in stretches(history):
+        for first, events in history.blocks():
             self._noise.take(events)
             self._solver.take(events[1:] if first == 0 else events)
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import STRETCH, Events, Kind, Unread, stretches
+from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup, is_built_in
 from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
@@ -93,18 +93,18 @@ class Accountant:
 
     def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
-        self._history: Events | Unread | None = None
+        self._history: Events | None = None
         self._opened: tuple[list[Any], dict[Any, Ledger]] | None = None
         self._read = 0  # the horizon that the open ledgers have come to
 
-    def compose(self, events: Events | Unread) -> None:
+    def compose(self, events: Events) -> None:
         """Add the events of the next rounds, (rounds, agents), which stay as they are."""
         before = self._history
         self._history = events if before is None else Events.concatenate([before[:], events[:]])
         self._opened = None
 
     @property
-    def history(self) -> Events | Unread:
+    def history(self) -> Events:
         """All events so far: (rounds, agents)."""
         if self._history is None:
             raise ValueError("no events yet")
@@ -130,7 +130,7 @@ class Accountant:
         history = self.history
         groups = [self._groups(i) for i in range(history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
-        for _, events in stretches(history):
+        for _, events in history.blocks():
             for i in range(len(groups)):
                 priced[i].update(events.of(i).priced())
                 used[i].update(events.of(i).uses.tobytes())
@@ -179,10 +179,10 @@ class Accountant:
         return PrivacyLosses(np.array(claimed), agents, network)
 
 
-def distances(history: Events | Unread, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
+def distances(history: Events, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
     """Σ of total variation distances, by horizon and agent: (h, n)."""
     found, so_far = np.zeros((len(horizons), history.agents)), np.zeros(history.agents)
-    for first, events in stretches(history):
+    for first, events in history.blocks():
         sums = events.tv_distance.sum(axis=2)
         sums[0] += so_far
         sums = np.cumsum(sums, axis=0)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import STRETCH, Events, History, Kind
+from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
@@ -75,7 +75,7 @@ class Unlisted:
         of: by round its groups.
     """
 
-    def __init__(self, events: History, of: Callable[[int], Sequence[int]]) -> None:
+    def __init__(self, events: Events, of: Callable[[int], Sequence[int]]) -> None:
         self._events, self._of = events, of
         self._last = (0, 0), Uses.of(events[:0], of)
 
@@ -221,7 +221,7 @@ class Ledger(ABC):
         facts: of all events.
     """
 
-    def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
+    def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         self._events, self._uses, self.facts = events, uses, facts
 
     @property
@@ -260,7 +260,7 @@ class Saturated(Ledger):
     without bound.
     """
 
-    def __init__(self, events: History, uses: Uses | Unlisted, facts: Facts) -> None:
+    def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         super().__init__(events, uses, facts)
         self._keeps_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
         self._begin()

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core.events import STRETCH, Events, History, Kind
+from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
@@ -90,7 +90,7 @@ class Places:
 class Agent(NamedTuple):
     """What there is to follow: events, (rounds,), what they use, and what holds of all of them."""
 
-    events: History
+    events: Events
     uses: Uses | Unlisted
     facts: Facts
 
@@ -359,7 +359,7 @@ class Recursive(Ledger):
     """
 
     def __init__(
-        self, events: History, uses: Uses | Unlisted, facts: Facts, followed: Followed | None = None, place: int = 0
+        self, events: Events, uses: Uses | Unlisted, facts: Facts, followed: Followed | None = None, place: int = 0
     ) -> None:
         super().__init__(events, uses, facts)
         self._place = place
@@ -404,7 +404,7 @@ class Recursive(Ledger):
         return np.full(len(changes), first), changes / slope[first]
 
 
-def open_ledgers(of: Sequence[tuple[History, Uses | Unlisted]]) -> list[Ledger]:
+def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """The ledgers of agents, by the events, (rounds,), and uses of each."""
     facts = [Facts() for _ in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -426,7 +426,7 @@ def open_ledgers(of: Sequence[tuple[History, Uses | Unlisted]]) -> list[Ledger]:
     return [ledgers[i] for i in range(len(of))]
 
 
-def open_ledger(events: History, uses: Uses | Unlisted) -> Ledger:
+def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
     """The ledger of one agent's events: (rounds,)."""
     return open_ledgers([(events, uses)])[0]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core.events import Events, Kind, Unread, stretches
+from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, distances, price_curves
@@ -160,10 +160,10 @@ def _of_ledger(ledger: Ledger, horizon: int, samples: Indices, group: Indices) -
     return Cost(samples, pure[group], rho[group], rdp, ledger.facts.is_all(Kind.GAUSSIAN), unknown=unknown)
 
 
-def _used(history: Events | Unread, horizon: int) -> list[list[int]]:
+def _used(history: Events, horizon: int) -> list[list[int]]:
     """By agent, the rounds that its messages up to the horizon carry, ascending."""
     each: list[Indices] = [np.zeros(0, np.int64)] * history.agents
-    for first, events in stretches(history):
+    for first, events in history.blocks():
         for i in range(history.agents):
             each[i] = np.union1d(each[i], events.of(i).uses[: max(0, horizon - first)])
     return [[t for t in rounds.tolist() if t] for rounds in each]

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import NDArray
 
-from mpinodes.core.events import Events, History, Kind, stretches
+from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import groups
@@ -70,7 +70,7 @@ LARGEST = 1500  # releases with noise of their own, of a run that is linear thro
 MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
 
 
-def relayed_from(setup: Setup, events: History) -> int | None:
+def relayed_from(setup: Setup, events: Events) -> int | None:
     """L, from which on nothing new is said: the last round with a release of its own; None: views are not linear.
 
     Args:
@@ -87,7 +87,7 @@ def relayed_from(setup: Setup, events: History) -> int | None:
     if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
         return None
     start = 0
-    for first, some in stretches(events):
+    for first, some in events.blocks():
         if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any():
             return None
         # Only a Start or a Relay states no sensitivity: any function of what was received may be in other messages.
@@ -137,7 +137,7 @@ class Relayed:
     scale: Vector
 
     @classmethod
-    def of(cls, setup: Setup, events: History) -> Relayed | None:
+    def of(cls, setup: Setup, events: Events) -> Relayed | None:
         """That of a run, from its (rounds, agents) events; None: it has none."""
         start = relayed_from(setup, events)
         if start is None:

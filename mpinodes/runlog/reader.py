@@ -6,17 +6,20 @@ for ever in what it does not protect by checksums (words of any length, names of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.events import Events, Layout, Unread
+from mpinodes.core.events import Events, Layout
 from mpinodes.runlog.layout_version import VERSION, require_version
 from mpinodes.runlog.log import NAME, LogReader, Unreadable, Variable
 
@@ -152,13 +155,18 @@ class Reader:
         with self._reading():
             return self._source.read(name, rounds)
 
-    def events(self, layout: Layout) -> Unread:
-        """Return the events of all rounds, one or more, which are read when they are asked for."""
+    def events(self, layout: Layout) -> Events:
+        """Return the events of all rounds, which are read when they are asked for."""
+        agents = len(self.read("agent").values)
 
-        def read(first: int, last: int) -> Events:
-            return Events.of_columns(layout, _Columns(self, slice(first, last)))
+        @lru_cache(maxsize=1)
+        def read(first: int, last: int) -> NDArray[Any]:
+            def column(name: str) -> NDArray[Any] | None:
+                return self.read(name, slice(first, last)).values if name in self else None
 
-        return Unread(read, self.rounds)
+            return Events.of_columns(layout, (last - first, agents), column).data
+
+        return Events(cast(Any, Rows(read, (self.rounds, agents), layout.record)), layout.dimension)
 
     def __enter__(self) -> Reader:
         return self
@@ -167,23 +175,30 @@ class Reader:
         self._source.close()
 
 
-class _Columns(Mapping[str, NDArray[Any]]):
-    """Some rounds of a record's variables, each read when it is asked for: all at once would be in memory twice."""
+@dataclass(frozen=True)
+class Rows:
+    """Messages as if they were an array: (rounds, agents), or (rounds,) of one agent.
 
-    def __init__(self, record: Reader, rounds: slice) -> None:
-        self._record, self._rounds = record, rounds
+    Attributes:
+        read: gives the messages of all agents after round `first` up to round `last`.
+        shape, dtype: as of an array.
+        agent: whose messages these are; ...: those of all.
+    """
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._record.read(name, self._rounds).values
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._record.names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._record.names)
+    read: Callable[[int, int], NDArray[Any]]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    agent: int | EllipsisType = ...
 
     def __len__(self) -> int:
-        return len(self._record.names)
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the array of some rounds in a row, given a slice; the rows of an agent, given `:` and its number."""
+        if isinstance(index, tuple):
+            return replace(self, agent=index[1], shape=self.shape[:1])
+        first, last, _ = index.indices(len(self))
+        return self.read(first, last)[:, self.agent]
 
 
 def is_recorded(run: Path) -> bool:

@@ -28,7 +28,8 @@ from mpinodes.config.compose import compose
 from mpinodes.core.experiment import asked_for, chunk_rounds
 from mpinodes.evaluation import meter, regret, samples
 from mpinodes.evaluation.evaluator import Evaluator
-from mpinodes.runlog import export, log
+from mpinodes.runlog import export
+from mpinodes.runlog.log import Log
 from mpinodes.running import logger
 from mpinodes.summary.timing import Stopwatch
 
@@ -117,7 +118,7 @@ WHERE: list[tuple[Any, str, str]] = [
     (logger.Logger, "__init__", ONCE), (logger.Logger, "take", "rest"), (Evaluator, "take", "metrics"),
     (meter.Meter, "take", "sums"), (meter.Meter, "_keep", HORIZON), (meter.Meter, "end", HORIZON),
     (regret.Changing, "at", "losses"), (regret.Constant, "at", "losses"), (samples.Samples, "of", "samples"),
-    (log.Log, "append", "record"), (log.Log, "write", "record"), (export, "add_variable", ONCE),
+    (Log, "append", "record"), (Log, "write", "record"), (export, "add_variable", ONCE),
 ]  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def test_the_columns_of_a_record_give_the_same_events(vectors, hidden):
     at, rows, _ = written(vectors, hidden)
     events = at.open(rows)[1]
     columns = events.columns()
-    again = Events.of_columns(at, {name: values for name, (_, values) in columns.items()})
+    again = Events.of_columns(at, events.data.shape, lambda name: columns[name][1])
     assert again.data.tobytes() == events.data.tobytes()
     for name, (axes, values) in columns.items():
         assert values.ndim == 2 + len(axes)

@@ -382,7 +382,7 @@ def test_columns_hold_all_that_was_stated(leaks):
         layout.write(row, [Event(*np.random.default_rng(1).random(11)), Event(*np.arange(11.0))], leaks)
     made = layout.open(rows)[1]
     columns = made.columns()
-    again = Events.of_columns(layout, {name: values for name, (_, values) in columns.items()})
+    again = Events.of_columns(layout, made.data.shape, lambda name: columns[name][1])
     assert again.data.tobytes() == made.data.tobytes()
     assert columns["leakage_transition"][0] == ("part", "part_before")
     if isinstance(leaks, Hidden):
