@@ -58,7 +58,7 @@ class Unreadable(BadInput):
     """A log or record is damaged."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A place between two frames: its byte, and the checksum before it."""
 
     byte: int
@@ -91,11 +91,11 @@ class Log(_Opened):
         place: the end of the file.
     """
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], place: Place | None = None, rounds: int = 0) -> None:
+    def __init__(self, path: Path, facts: Mapping[str, Any], place: Position | None = None, rounds: int = 0) -> None:
         if place is None:
             write_bytes(path, MARK)
         super().__init__(path, os.O_RDWR)
-        self.rounds, self.place = rounds, place or Place(len(MARK), MARK)
+        self.rounds, self.place = rounds, place or Position(len(MARK), MARK)
         self._waiting: list[Variables] = []
         self._bytes, self._written, self._has_variables = 0, time.monotonic(), rounds > 0
         os.ftruncate(self._fd, self.place.byte)
@@ -144,14 +144,14 @@ class Log(_Opened):
             os.ftruncate(self._fd, self.place.byte)
             why = f"{os.strerror(error.errno or 0)}; the record ends with round {self.rounds}"
             raise OSError(error.errno, why, str(self._path)) from None
-        self.place = Place(at, checksum)
+        self.place = Position(at, checksum)
 
     def sync(self) -> None:
         """Wait until a loss of power cannot take what was written."""
         os.fsync(self._fd)
 
 
-class _Column(NamedTuple):
+class _Logged(NamedTuple):
     """A variable of a log.
 
     Attributes:
@@ -190,11 +190,11 @@ class LogReader(_Opened):
         super().__init__(path, os.O_RDONLY)
         self.attrs: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
-        self.columns: dict[str, _Column] = {}
+        self.columns: dict[str, _Logged] = {}
         self.rounds = 0
         self._starts: list[int] = []  # of chunks, their first rounds, from 0
         self._chunks: list[tuple[int, int]] = []  # where their numbers begin, and how many rounds they have
-        self.place = Place(len(MARK), MARK)
+        self.place = Position(len(MARK), MARK)
         if os.read(self._fd, len(MARK)) != MARK:
             raise self._damaged("it does not begin as one")
         self.read_on(end)
@@ -227,7 +227,7 @@ class LogReader(_Opened):
                 self.rounds += rounds
             else:
                 self._learn(msgspec.msgpack.decode(whole[:length]))
-            self.place = Place(content_at + length + SUM, checksum)
+            self.place = Position(content_at + length + SUM, checksum)
 
     def _learn(self, facts: dict[str, Any]) -> None:
         self.attrs = facts.get("attributes", self.attrs)
@@ -235,7 +235,7 @@ class LogReader(_Opened):
         before = 0
         for name, dims, shape, label, unit in facts.get("variables", ()):
             size = int(np.prod(shape))
-            self.columns[name] = _Column(tuple(dims), tuple(shape), label, unit, before, size)
+            self.columns[name] = _Logged(tuple(dims), tuple(shape), label, unit, before, size)
             before += size
             self.sizes |= dict(zip(dims[1:], shape, strict=True))
 
@@ -253,7 +253,7 @@ class LogReader(_Opened):
         return Variable(of.dims, values, of.label, of.unit)
 
 
-def require(path: Path, place: Place) -> None:
+def require(path: Path, place: Position) -> None:
     """Refuse a log that does not hold what was written before a place.
 
     Raises:
