@@ -1,18 +1,14 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
-Rounds done, mean loss, regret, what is spent of privacy, seconds left, and what is still to do when the rounds are
-over. It reads what a run leaves in its directory and costs the run nothing: regret so far, and ε so far, are worked out
-here, from the experiment. It ends when all the runs have ended: exit code 0, or 1 where one failed, or
-ended before its time.
+It prints the rounds done, the metrics of the last round that was logged, rounds per second and seconds left. It reads
+the log of a run, as `mpinodes.load` does, and costs the run nothing. It ends when all the runs have ended: exit code 0,
+or 1 where one failed, or ended before its time.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the run needs the cores
 
 from mpinodes.config.arguments import Parser
 from mpinodes.launch.launching import INTERRUPTED, command

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 from mpinodes.core.errors import BadInput
 
 VERSION = 3  # of record.h5 and summary.json; one more whenever something in them, or what noise is drawn from, changes
@@ -31,12 +27,3 @@ def require_version(found: int | None, where: str) -> None:
         f"{where}: {what}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with the "
         "mpinodes that its summary.json names under versions"
     )
-
-
-def read_object(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None: the file is not there, or holds something else."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

@@ -1,247 +1,143 @@
-"""What can be told of runs under way, by who reads their directories alone."""
+"""What can be told of runs under way, by reading their directories alone: the tail of their logs."""
 
 from __future__ import annotations
 
-import json
 import time
+import tomllib
 from collections.abc import Sequence
-from math import inf, isnan, nan
+from math import nan
 from pathlib import Path
-from threading import Thread
-from typing import Any, TextIO
+from typing import TextIO
 
-import numpy as np
-
-from mpinodes.config.compose import compose
-from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import parse
-from mpinodes.evaluation.accounting import claim
-from mpinodes.evaluation.comparator import best
-from mpinodes.evaluation.hindsight import left_out
-from mpinodes.evaluation.regret import make_meter
 from mpinodes.presentation.privacy_words import number
-from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.runlog.directories import is_held
-from mpinodes.runlog.layout_version import read_object
-from mpinodes.running.budget import dry_events
+from mpinodes.runlog.log import NAME, LogReader
+from mpinodes.summary.summary import Summary
 
 SECONDS = 0.5  # between two looks at a directory
 SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
-SHARE = 0.2  # of the time, at most, is for working out regret and ε
-SILENCE = 600.0  # seconds without a word, after which a run counts as ended
 UNBEGUN = 60.0  # seconds in which a run is to begin where there is none yet
-LEFT = 2.0  # seconds in which nobody is at work on a run, after which it counts as ended
-OF_A_RUN = ("experiment.toml", "progress.jsonl", "record.h5", "summary.json", "failed.txt")
-AGENT_ROUNDS = 300_000  # above which ε so far is what the paper claims alone
+LEFT = 2.0  # seconds without a new round after which a run that no process works on counts as ended
+SILENCE = 600.0  # the same of any run
 
 
-class Worked:
-    """Regret and ε so far, from the experiment: its data, and the events of a run on losses that are nowhere but 0.
-
-    Raises:
-        BadInput: the experiment cannot be set up here.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._setup = setup = compose(parse(str(directory / "experiment.toml"), []), None)
-        meter = make_meter(setup, np.array([setup.experiment.rounds]))
-        self._everything, self.regrets = meter.everything, not left_out(setup, meter)
-        self._start = np.zeros(setup.dimension)
-        self._accountant = _accountant(setup)
-
-    def least(self, rounds: int) -> float:
-        """What the best fixed decision loses per round."""
-        found = best(self._everything.upto(rounds), self._setup.feasible, self._start)
-        self._start = found.point
-        return found.value / rounds
-
-    def epsilon(self, rounds: int) -> str:
-        """Of the network: claimed and proven."""
-        if not self._setup.experiment.private:
-            return "no noise"
-        claimed = claim(self._setup)
-        said = [f"claimed {number(float(np.max(claimed(rounds))))}"] if claimed else []  # type: ignore[arg-type]
-        if self._setup.stream.unproven_because:
-            said.append("unproven")
-        elif self._accountant:
-            privacy = self._setup.experiment.privacy
-            lost = self._accountant.losses(np.array([rounds]), privacy.delta, None, privacy.tight).network[-1].epsilon
-            said.append("unproven" if isnan(lost) else f"proven {number(lost)}")
-        return "ε " + ", ".join(said)
-
-
-def _accountant(setup: Setup) -> Accountant | None:
-    if not setup.experiment.private or setup.experiment.rounds * setup.topology.agents > AGENT_ROUNDS:
-        return None
-    found = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
-    found.compose(dry_events(setup))
-    return found
-
-
-class Watched:
+class WatchedRun:
     """One run directory.
 
     Attributes:
         ended: whether nothing more will come.
-        failed: whether it ended without a result.
+        failed: whether the run ended without a result, or before its time.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory, self._run = directory, directory
-        self._line: dict[str, Any] = {}
-        self._read = 0
-        self._heard = self._held = time.monotonic()
-        self._worked: Worked | None = None
-        self._regret, self._epsilon, self._again = "", "", 0.0
+        self._directory = self._place = directory
+        self._log: LogReader | None = None
+        self._first, self._rounds = (0.0, 0), -1
+        self._changed = time.monotonic()
         self.ended = self.failed = False
 
     def look(self) -> str:
-        """What there is to say of it now, in a line."""
-        name = "".join(sign if sign.isprintable() else "?" for sign in self._directory.resolve().name)
-        return f"{name}: {self._told()}"
+        """Return a line on how far the run is now."""
+        name, line = self._directory.resolve().name, self._state()
+        return "".join(sign if sign.isprintable() else "?" for sign in f"{name}: {line}")
 
-    def _told(self) -> str:
-        summary = read_object(self._directory / "summary.json")
-        if summary and "timing" in summary:
-            self.ended, self.failed = True, bool(summary.get("partial"))
-            return _result(summary, self._directory)
+    def _state(self) -> str:
+        try:
+            summary = Summary.read(self._directory)
+        except BadInput:  # it is not written yet
+            summary = None
+        if summary and summary.timing:
+            self.ended, self.failed = True, summary.partial
+            return result(summary, self._directory)
         if (failed := self._directory / "failed.txt").exists():
             self.ended = self.failed = True
-            said = "".join(sign if sign.isprintable() else " " for sign in failed.read_text("utf-8", "replace"))
-            return f"ended without a result: {said.strip()[:300]}"
-        self._read_on()
-        silent = time.monotonic() - self._heard
-        if self._ends(silent):
+            return f"ended without a result: {failed.read_text('utf-8', 'replace').strip()[:300]}"
+        progress = self._progress()
+        silent = time.monotonic() - self._changed
+        if not is_run(self._directory):
+            limit, why = UNBEGUN, "no run has begun there"
+        elif is_held(self._directory):
+            limit, why = SILENCE, "no new round"
+        else:
+            limit, why = LEFT, "nobody is at work on it, and there is no result"
+        if silent > limit:
             self.ended = self.failed = True
-            return f"{self._ends(silent)}: it counts as ended; last: {self._progress()}"
-        return self._progress() + (f", silent for {silent:.0f} s" if silent > 10 else "")
-
-    def _ends(self, silent: float) -> str:
-        """Why nothing more will come; empty: something may."""
-        if is_held(self._directory):
-            self._held = time.monotonic()
-        if time.monotonic() - self._held > LEFT and (self._directory / "experiment.toml").exists():
-            return "nobody is at work on it, and there is no result"
-        if not self._line and silent > UNBEGUN and not _is_run(self._directory):
-            return f"no run has begun there in {UNBEGUN:.0f} s"
-        return f"no word for {SILENCE / 60:.0f} minutes" if silent > SILENCE else ""
-
-    def _read_on(self) -> None:
-        """The last whole line of progress, of the latest of repeats."""
-        latest = sorted(self._directory.glob("repeat-*/progress.jsonl"))
-        file = latest[-1] if latest else self._directory / "progress.jsonl"
-        if file.parent != self._run:
-            self._run, self._read, self._line, self._again = file.parent, 0, {}, 0.0
-            self._regret = self._epsilon = ""
-        try:
-            with file.open("rb") as lines:
-                lines.seek(self._read)
-                whole, end, _ = lines.read().rpartition(b"\n")
-            if end:
-                self._read += len(whole) + 1
-                self._line = json.loads(whole.rpartition(b"\n")[2])
-                self._heard = time.monotonic()
-        except (OSError, ValueError):
-            return
+            return f"{why} in {silent:.0f} s: it counts as ended; last: {progress}"
+        return progress
 
     def _progress(self) -> str:
-        if not self._line:
-            return "not begun"
-        t, rounds, rate = self._line["round"], self._line["rounds"], self._line["rounds_per_second"]
-        of = f"{self._run.name.replace('-', ' ')}: " if self._run != self._directory else ""
-        if "finishing" in self._line:
-            left = f"{self._line['finishing']}, {self._line['done']} of {self._line['of']} horizons"
-            return f"{of}all {t} rounds done; {left}"
-        self._work(t)
-        fitness = self._line["average_fitness"]
-        parts = [f"{of}round {t} of {rounds}", "" if fitness is None else f"F/T {fitness:.4g}"]
-        parts += [self._regret, self._epsilon, f"{rate:.3g} rounds/s"]
-        parts.append(f"{(rounds - t) / rate:.0f} s left" if t < rounds else "rounds done; comparators are next")
-        return ", ".join(part for part in parts if part)
-
-    def _work(self, t: int) -> None:
-        """Regret and ε at round t, where there is time for it: beside the telling, which goes on."""
-        fitness = self._line["average_fitness"]
-        if time.monotonic() >= self._again and fitness is not None:
-            self._again = inf  # until this is done
-            Thread(target=self._worked_out, args=(self._run, t, fitness), daemon=True).start()
-
-    def _worked_out(self, run: Path, t: int, fitness: float) -> None:
-        begun = time.monotonic()
+        """Return the rounds done, of the latest of repeats, with what is logged of the last one."""
+        place = max(self._directory.glob("repeat-*"), default=self._directory)
         try:
-            worked = self._worked if self._worked and self._worked.directory == run else Worked(run)
-            with np.errstate(all="ignore"):
-                regret = f"R/T {fitness - worked.least(t):.4g} at round {t}" if worked.regrets else ""
-                epsilon = worked.epsilon(t)
-        except Exception:
-            return  # data or parts are not at hand here: the rest is told all the same
-        self._worked, self._regret, self._epsilon = worked, regret, epsilon
-        self._again = time.monotonic() + (time.monotonic() - begun) / SHARE
+            if self._log is None or place != self._place:
+                self._log, self._place = LogReader(place / NAME), place
+                self._first = time.monotonic(), self._log.rounds
+            self._log.read_on()
+        except (OSError, BadInput):  # it is not there yet, or was cut off where the run goes on
+            self._log = None
+            return "no round is logged"
+        log, now = self._log, time.monotonic()
+        if log.rounds != self._rounds:
+            self._rounds, self._changed = log.rounds, now
+        total = tomllib.loads(log.attrs["experiment"])["rounds"]
+        of = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
+        if log.rounds == total:
+            return f"{of}all {total} rounds done; they are being summed up"
+        parts = [f"{of}round {log.rounds} of {total}"]
+        for name, column in log.columns.items():
+            if column.dims == ("round",):
+                value = log.read(name, log.rounds - 1, log.rounds).values[0]
+                parts.append(f"{name.replace('_', ' ')} {value:.4g}")
+        if (done := log.rounds - self._first[1]) > 0:
+            rate = done / (now - self._first[0])
+            parts += [f"{rate:.3g} rounds/s", f"{(total - log.rounds) / rate:.0f} s left"]
+        return ", ".join(parts)
 
 
-def _result(summary: dict[str, Any], directory: Path) -> str:
-    network = (summary.get("privacy") or {}).get("network") or {}
-    regret = summary.get("network_regret_per_round")
-    seconds = summary.get("timing", {}).get("total", nan)
-    how = "ended before its time, with {} rounds" if summary.get("partial") else f"done, {{}} rounds in {seconds:.1f} s"
-    parts = [how.format(summary.get("rounds"))]
-    parts.append("" if regret is None else f"R/T {regret:.4g}")
-    if summary.get("privacy", {}).get("noise") is None:
-        parts.append("no noise")
-    else:
-        ended = " (of the recorded rounds alone)" if summary.get("partial") else ""
-        parts.append(
-            f"ε claimed {number(network.get('claimed'), 'none')}, proven {number(network.get('proven'))}{ended}"
-        )
+def result(summary: Summary, directory: Path) -> str:
+    """Return a finished run in a line, given its summary."""
+    seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
+    done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
+    parts = [f"ended before its time, with {summary.rounds} rounds" if summary.partial else done]
+    if (regret := summary.value("network_regret_per_round")) is not None:
+        parts.append(f"R/T {regret:.4g}")
+    recorded = " (of the recorded rounds alone)" if summary.partial else ""
+    account = f"ε claimed {number(network.claimed, 'none')}, proven {number(network.proven)}{recorded}"
+    parts.append(account if summary.privacy.noise else "no noise")
     if (page := directory / "report.html").exists():
         parts.append(f"page: {page}")
-    return ", ".join(part for part in parts if part)
+    return ", ".join(parts)
 
 
-def _is_run(directory: Path) -> bool:
-    return any((directory / name).exists() for name in OF_A_RUN) or any(directory.glob("repeat-*"))
-
-
-def _require_runs(directories: Sequence[Path]) -> None:
-    """Refuse what is there and will not be a run."""
-    for directory in directories:
-        if directory.exists() and not (directory.is_dir() and (_is_run(directory) or not any(directory.iterdir()))):
-            raise BadInput(f"{directory}: not the directory of a run: there is no experiment.toml in it")
+def is_run(directory: Path) -> bool:
+    """Return whether a run has begun in a directory."""
+    return (directory / "experiment.toml").exists()
 
 
 def watch(directories: Sequence[Path], out: TextIO) -> int:
     """Tell of runs until all have ended: over each other on a terminal, elsewhere a line now and then.
 
-    Args:
-        directories: theirs.
-        out: where it is told.
-
     Returns:
         0, or 1 where a run ended without a result, or before its time.
 
     Raises:
-        BadInput: one of them is there, and no run's.
+        BadInput: one of the directories is there, and no run's.
     """
-    _require_runs(directories)
-    runs = [Watched(directory) for directory in directories]
-    said = [""] * len(runs)
-    last = [-SECONDS_BETWEEN_LINES] * len(runs)
-    terminal = out.isatty()
+    for path in directories:
+        if path.exists() and not (path.is_dir() and (is_run(path) or not any(path.iterdir()))):
+            raise BadInput(f"{path}: not the directory of a run: there is no experiment.toml in it")
+    runs, shown, due = [WatchedRun(directory) for directory in directories], [""] * len(directories), 0.0
     while True:
-        open_ones = [k for k, run in enumerate(runs) if not run.ended]
-        lines = {k: runs[k].look() for k in open_ones}
-        now = time.monotonic()
-        if terminal:
-            shown = [lines.get(k, line) for k, line in enumerate(said)]
-            back = f"\x1b[{len(said)}A" if any(said) else ""
-            out.write(back + "".join(f"\r{line}\x1b[K\n" for line in shown))
-            said = shown
-        for k in [] if terminal else open_ones:
-            if lines[k] != said[k] and (runs[k].ended or now - last[k] >= SECONDS_BETWEEN_LINES):
-                out.write(lines[k] + "\n")
-                said[k], last[k] = lines[k], now
+        lines = [line if run.ended else run.look() for run, line in zip(runs, shown, strict=True)]
+        if out.isatty():
+            back = f"\x1b[{len(runs)}A" if any(shown) else ""
+            out.write(back + "".join(f"\r{line}\x1b[K\n" for line in lines))
+            shown = lines
+        elif time.monotonic() >= due or all(run.ended for run in runs):
+            new = [line for line, before in zip(lines, shown, strict=True) if line != before]
+            out.write("".join(f"{line}\n" for line in new))
+            shown, due = lines, time.monotonic() + SECONDS_BETWEEN_LINES
         out.flush()
         if all(run.ended for run in runs):
             return int(any(run.failed for run in runs))

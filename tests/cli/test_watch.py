@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
-import json
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpinodes import report
 from mpinodes.core.errors import BadInput
+from mpinodes.runlog.log import NAME, Log, Variable
 from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
 from tests.helpers.running import mpirun, run_alone
@@ -30,7 +33,7 @@ def test_a_running_job_is_told_of_until_it_ends(tmp_path):
     assert done.code == 0, done.err
     told = [line for line in done.out.splitlines() if ": round " in line]
     assert told, done.out
-    assert any(" of 70, F/T " in line and " s left" in line for line in told)
+    assert any(" of 70, loss " in line and " s left" in line for line in told)
     assert sum("run: done, 70 rounds in " in line for line in done.out.splitlines()) == 2
 
 
@@ -50,38 +53,39 @@ def watched(tmp_path, monkeypatch):
     return told
 
 
-def test_what_it_works_out_is_what_the_run_will_say(tmp_path):
-    for words in ("rounds=9 data.total=700 data.batch=5", "algorithm.name=dpsda-ps rounds=12"):
-        run = run_of(tmp_path / words.partition("=")[0], words)
-        summary = json.loads((run / "summary.json").read_text())
-        worked, rounds = watching.Worked(run), summary["rounds"]
-        regret = summary["average_fitness"] - worked.least(rounds)
-        assert regret == pytest.approx(summary["network_regret_per_round"], rel=1e-5)
-        network = summary["privacy"]["network"]
-        assert worked.epsilon(rounds) == (
-            f"ε claimed {watching.number(network['claimed'])}, proven {watching.number(network['proven'])}"
-        )
+def logged(place: Path, rounds: int, of: int) -> Log:
+    place.mkdir(parents=True)
+    log = Log(place / NAME, {"attributes": {"experiment": f"rounds = {of}\n"}, "sizes": {"agent": 2}})
+    loss, apart = np.arange(float(rounds)) / 2, np.ones((rounds, 2))
+    log.append({"mean_loss": Variable(("round",), loss), "apart": Variable(("round", "agent"), apart)})
+    log.write()
+    return log
 
 
-def test_what_is_done_after_the_rounds_and_failures_are_told(tmp_path, watched):
-    run = tmp_path / "run"
-    run.mkdir()
-    line = {"round": 30, "rounds": 30, "average_fitness": 0.5, "rounds_per_second": 9.0}
-    (run / "progress.jsonl").write_text(json.dumps(line | {"finishing": "comparators", "done": 3, "of": 8}) + "\n{")
-    assert watching.Watched(run).look() == "run: all 30 rounds done; comparators, 3 of 8 horizons"
-    (run / "progress.jsonl").write_text(json.dumps(line) + "\n")
-    assert "round 30 of 30, F/T 0.5, 9 rounds/s, rounds done; comparators are next" in watching.Watched(run).look()
-    (run / "failed.txt").write_text("error: agent 1 (rank 1): planted \x1b[31m\n")
+def test_rounds_metrics_rate_and_failures_are_told(tmp_path, watched):
+    log = logged(tmp_path / "run", 3, 9)
+    run = watching.WatchedRun(tmp_path / "run")
+    assert run.look() == "run: round 3 of 9, mean loss 1"
+    log.append(
+        {"mean_loss": Variable(("round",), np.full(3, 7.0)), "apart": Variable(("round", "agent"), np.ones((3, 2)))}
+    )
+    log.write()
+    assert re.fullmatch(r"run: round 6 of 9, mean loss 7, [0-9.e+]+ rounds/s, \d+ s left", run.look())
+    cut = Log(tmp_path / "run" / NAME, {"attributes": {"experiment": "rounds = 4\n"}})  # by a run that begins anew
+    cut.append({"mean_loss": Variable(("round",), np.full(4, 2.0))})
+    cut.write()
+    run.look()
+    assert watching.WatchedRun(tmp_path / "run").look() == "run: all 4 rounds done; they are being summed up"
+    (tmp_path / "run" / "experiment.toml").touch()
+    (tmp_path / "run" / "failed.txt").write_text("error: agent 1 (rank 1): planted \x1b[31m\n")
     code, told = watched("run")
-    assert (code, told) == (1, "run: ended without a result: error: agent 1 (rank 1): planted  [31m\n")
+    assert (code, told) == (1, "run: ended without a result: error: agent 1 (rank 1): planted ?[31m\n")
 
 
 def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, monkeypatch):
-    place = tmp_path / "run" / "repeat-1"
-    place.mkdir(parents=True)
-    line = {"round": 3, "rounds": 30, "average_fitness": None, "rounds_per_second": 9.0}
-    (place / "progress.jsonl").write_text(json.dumps(line) + "\n")
-    assert watching.Watched(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, 9 rounds/s, 3 s left"
+    log = logged(tmp_path / "run" / "repeat-1", 3, 30)
+    (tmp_path / "run" / "experiment.toml").touch()
+    assert watching.WatchedRun(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, mean loss 1"
     monkeypatch.setattr(watching, "SILENCE", 0.05)
     monkeypatch.setattr(watching, "UNBEGUN", 0.05)
     begun = time.monotonic()
@@ -90,6 +94,7 @@ def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, mon
     assert told.count("it counts as ended") == 2
     assert "nothing: no run has begun there" in told
     assert time.monotonic() - begun < 5
+    del log
 
 
 def test_a_run_that_nobody_is_at_work_on_has_ended(tmp_path, watched, monkeypatch):
@@ -101,7 +106,7 @@ def test_a_run_that_nobody_is_at_work_on_has_ended(tmp_path, watched, monkeypatc
         run_of(tmp_path / "run", words)
     code, told = watched("run")
     assert code == 1
-    assert "run: nobody is at work on it, and there is no result: it counts as ended" in told
+    assert "run: nobody is at work on it, and there is no result in" in told
     assert report.main([str(tmp_path / "run")]) == 0
     code, told = watched("run")
     assert code == 1
