@@ -145,6 +145,12 @@ class Keeper:
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 
+    def leave_two(self) -> None:
+        """Remove all checkpoints of a run but the last two, of all participants, once no more rounds come."""
+        for file in self._folder.glob("[0-9]*-*"):
+            if int(file.name.partition("-")[0]) < min(self._kept[-2:], default=0):
+                file.unlink(missing_ok=True)
+
     def _forget(self, t: int) -> None:
         with suppress(OSError):
             os.replace(self._path(t), self._draft)

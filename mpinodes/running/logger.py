@@ -98,6 +98,7 @@ class Logger:
             self._log.write()
             self._watch.lap("rounds")
             self._progress.close()
+        self._keeper.leave_two()
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
