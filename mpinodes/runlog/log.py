@@ -1,10 +1,10 @@
 """The append-only log of a run: `rounds.log`.
 
-The file is a mark and then frames. A frame is a head (the length of its content, the number of its rounds, and a
-checksum of these), the content, and a checksum of the content. Each checksum covers the checksum before it, so that a
-frame is valid in its place alone, and the last checksum stands for the whole file. A frame of 0 rounds holds facts
-(MessagePack): attributes, sizes of dimensions, or the variables of a round. Any other frame holds float64 numbers:
-variable by variable, the values of its rounds.
+The file is a mark with the number of its layout, and then frames. A frame is a head (the length of its content, the
+number of its rounds, and a checksum of these), the content, and a checksum of the content. Each checksum covers the
+checksum before it, so that a frame is valid in its place alone, and the last checksum stands for the whole file. A
+frame of 0 rounds holds facts (MessagePack): attributes, sizes of dimensions, or the variables of a round. Any other
+frame holds float64 numbers: variable by variable, the values of its rounds.
 
 Crash safety: a torn tail is ignored. A frame that the end of the file cuts short was not written; any other frame that
 does not have its checksum is damage, and is refused.
@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.runlog.directories import write_bytes
+from mpinodes.runlog.layout_version import VERSION, require_version
 
 NAME = "rounds.log"
-MARK = b"mpinodes rounds\n"
+MARK = f"mpinodes log {VERSION:2}\n".encode()
 SIZES, SUM = Struct("<QQ"), 16  # of a head: length and rounds; bytes of a checksum
 SECONDS_BETWEEN_WRITES = 1.0
 BYTES_AT_ONCE = 4_000_000
@@ -195,7 +196,10 @@ class LogReader(_Opened):
         self._starts: list[int] = []  # of chunks, their first rounds, from 0
         self._chunks: list[tuple[int, int]] = []  # where their numbers begin, and how many rounds they have
         self.place = Position(len(MARK), MARK)
-        if os.read(self._fd, len(MARK)) != MARK:
+        mark = os.read(self._fd, len(MARK))
+        if mark != MARK:
+            if mark[:13] == MARK[:13] and mark[13:15].strip().isdigit():
+                require_version(int(mark[13:15]), str(path.parent))
             raise self._damaged("it does not begin as one")
         self.read_on(end)
 

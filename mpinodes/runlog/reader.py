@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h5py
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events, Layout
+from mpinodes.runlog import long_names
 from mpinodes.runlog.layout_version import VERSION, require_version
 from mpinodes.runlog.log import NAME, LogReader, Unreadable, Variable
 
@@ -32,28 +33,14 @@ CHUNK_AT_MOST = 1 << 20  # bytes of a chunk of more than one round
 CACHED = 1 << 18  # bytes of chunks of a variable, where HDF5 would keep megabytes of each
 
 
-class _Source(Protocol):
-    """A file that holds the rounds of a run.
+class _Living:
+    """`rounds.log` as a `Reader` needs it.
 
     Attributes:
         attrs: its attributes.
         dims: the dimensions of each variable and coordinate.
         rounds: the number of its rounds.
     """
-
-    attrs: dict[str, Any]
-    dims: dict[str, tuple[str, ...]]
-    rounds: int
-
-    def read(self, name: str, rounds: slice) -> Variable:
-        """Return a variable, or some rounds of a variable that is by round."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
-class _Living:
-    """`rounds.log` as a source."""
 
     def __init__(self, path: Path) -> None:
         self._log = log = LogReader(path)
@@ -65,14 +52,17 @@ class _Living:
     def read(self, name: str, rounds: slice) -> Variable:
         some = range(self.rounds)[rounds]
         if name == "round":
-            return Variable((name,), np.arange(some.start + 1, some.stop + 1))
-        if name in self._sizes:
-            return Variable((name,), np.arange(self._sizes[name]))
-        return self._log.read(name, some.start, some.stop)
+            found = Variable((name,), np.arange(some.start + 1, some.stop + 1))
+        elif name in self._sizes:
+            found = Variable((name,), np.arange(self._sizes[name]))
+        else:
+            found = self._log.read(name, some.start, some.stop)
+        words = long_names.attributes(name, found.label, found.unit)
+        return found._replace(label=words["long_name"], unit=words["units"])
 
 
 class _Finished:
-    """`record.h5` as a source."""
+    """`record.h5` in the same form."""
 
     def __init__(self, path: Path) -> None:
         self._size = path.stat().st_size
@@ -124,7 +114,7 @@ class Reader:
     def __init__(self, run: Path) -> None:
         self.path = next((run / name for name in (RECORD, NAME) if (run / name).exists()), run / RECORD)
         with self._reading():
-            self._source: _Source = _Living(self.path) if self.path.name == NAME else _Finished(self.path)
+            self._source = _Living(self.path) if self.path.name == NAME else _Finished(self.path)
         self.attrs, self.rounds, self._dims = self._source.attrs, self._source.rounds, self._source.dims
         self.names = tuple(self._dims)
         self.by_round = tuple(name for name in self.names if name != "round" and self._dims[name][0] == "round")

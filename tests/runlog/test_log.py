@@ -132,9 +132,9 @@ def test_a_flipped_bit_is_refused_or_leaves_what_was_written(tmp_path):
         with pytest.raises(BadInput) as error:
             mpinodes.load(tmp_path)
         lines.append(str(error.value))
-        with pytest.raises(BadInput, match="damaged"):
+        with pytest.raises(BadInput):
             require(tmp_path / NAME, end)
-    assert all(len(line) < 500 and "\n" not in line and "damaged" in line for line in lines)
+    assert all(len(line) < 500 and "\n" not in line for line in lines)
 
 
 def test_a_log_of_another_run_is_not_taken_for_its_own(tmp_path):
@@ -177,6 +177,9 @@ def test_a_full_disk_leaves_a_log_that_opens(tmp_path):
 def test_a_log_that_cannot_be_read_says_why(tmp_path):
     (tmp_path / NAME).write_bytes(b"something else")
     with pytest.raises(BadInput, match="damaged after round 0, or not the log of a run"):
+        mpinodes.load(tmp_path)
+    (tmp_path / NAME).write_bytes(b"mpinodes log 99\n")
+    with pytest.raises(BadInput, match="its record has version 99, newer"):
         mpinodes.load(tmp_path)
     with pytest.raises(OSError, match=os.strerror(errno.ENOENT)):
         LogReader(tmp_path / "nowhere")
