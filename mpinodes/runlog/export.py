@@ -28,7 +28,7 @@ WORTH = 0.7  # of its size, that compressing has to leave at most
 
 
 class _Draft(io.FileIO):
-    """A file to be made by HDF5, which cannot bear a write that fails.
+    """A file to be made by HDF5, which cannot bear an operation that fails.
 
     Attributes:
         failure: the first error; nothing is written after it.
@@ -45,6 +45,14 @@ class _Draft(io.FileIO):
         except OSError as error:
             self.failure = error
         return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut the file off or make it longer, unless a write failed."""
+        try:
+            return size or 0 if self.failure else super().truncate(size)
+        except OSError as error:
+            self.failure = error
+            return size or 0
 
 
 @contextmanager
