@@ -43,7 +43,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
         mpinodes.core.errors.BadInput: something in the experiment is wrong.
     """
     from mpinodes.core.experiment import parse
-    from mpinodes.running.alone import run
+    from mpinodes.running.job import run
 
     return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]
 
@@ -66,7 +66,7 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
     """
     from mpinodes.core.experiment import gathered
     from mpinodes.finished.result import Result
-    from mpinodes.running.alone import run
+    from mpinodes.running.job import run
 
     tree = gathered({"report": False}, *asked, keys)
     if not isinstance((tree.get("data") or {}).get("file", ""), str):

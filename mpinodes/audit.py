@@ -65,13 +65,13 @@ def _alone(words: list[str]) -> int:
     from mpinodes.auditing.games import pairs
     from mpinodes.config.compose import compose
     from mpinodes.core import Diverged
-    from mpinodes.running import alone
+    from mpinodes.running import job
 
     asked = own_run(words, None)
     with threadpool_limits(1), np.errstate(all="ignore"), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            directory, _ = alone.run(into(asked, folder / "own"))
+            directory, _ = job.run(into(asked, folder / "own"))
         except Diverged as error:
             say(f"error: {error}")
             return FAILED
@@ -105,7 +105,7 @@ class AuditJob:
         """Run, then play; returns the exit code, the same on every rank."""
         import tomli_w
 
-        from mpinodes.rounds.network import assemble
+        from mpinodes.rounds.waiting import assemble
 
         asked: dict[str, Any] = {}
         file, error = self._folder / "own.toml", ""
@@ -138,7 +138,7 @@ class AuditJob:
 
         from mpinodes.auditing.games import pairs
         from mpinodes.config.compose import compose
-        from mpinodes.rounds.network import assemble
+        from mpinodes.rounds.waiting import assemble
 
         me, ranks = self._world.rank, self._world.size
         assemble(self._world)

@@ -22,26 +22,11 @@ os.environ.update(ONE_THREAD)  # before numpy is imported
 
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import (
-    BAD_INPUT,
-    FAILED,
-    INTERRUPTED,
-    STOPPED,
-    Launcher,
-    command,
-    find_world,
-    in_words,
-    launcher,
-    leave,
-    say,
-    show,
-    take_turns,
-)
+from mpinodes.launch.launching import BAD_INPUT, command, deadline_of, find_world, launcher, leave, say, take_turns
 
 if TYPE_CHECKING:
     import argparse
@@ -111,71 +96,30 @@ def main(argv: list[str]) -> int:
     started = launcher()
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
+    world, words, resumed, in_one = None, argv, None, False
     try:
-        words, resumed = argv, None
         if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
             options = _arguments().parse_intermixed_args(argv)
-            words, resumed = options.words, options.resume
+            words, resumed, in_one = options.words, options.resume, options.lockstep
             if options.help or options.list or options.explain or options.dry_run:
                 if speaks:
                     inform(options, ranks)
                 return 0
-            if options.lockstep:
-                return _lockstep(words, resumed, started)
+            if in_one and started and started.size > 1:
+                raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
     except BadInput as error:
         if not speaks:
             time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
         else:
             say(f"error: {error}")
         return BAD_INPUT
-    if started:
-        from mpinodes.launch.watcher import watch_host
-
-        watch_host()
-    world = find_world(started)
-    if world is None:
+    limit = deadline_of(words, resumed)
+    if not in_one and (world := find_world(started, limit)) is None:
         return BAD_INPUT
     from mpinodes.running.job import Job
 
-    job = Job(world)
-    return job.guarded(lambda: job.run(words, resumed))
-
-
-def _lockstep(words: list[str], resumed: Path | None, started: Launcher | None) -> int:
-    if started and started.size > 1:
-        raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
-    from mpinodes.core.experiment import asked_for
-    from mpinodes.core.messages import Diverged
-    from mpinodes.launch.stopping import Signals
-    from mpinodes.presentation import terminal as summary
-    from mpinodes.runlog.checkpoints import Stopped
-    from mpinodes.running import alone
-    from mpinodes.summary.timing import process_began
-
-    gc.enable()
-    signals = Signals()
-    try:
-        if resumed:
-            directory, result = alone.go_on(resumed, words, process_began(), signals)
-        else:
-            directory, result = alone.run(asked_for(words), process_began(), signals)
-    except Stopped as stop:
-        say(stop.in_words(signals.asked))
-        return STOPPED
-    except Diverged as error:
-        say(f"error: {error}")
-        return FAILED
-    except KeyboardInterrupt:
-        say("interrupted; the rounds recorded so far are kept")
-        return INTERRUPTED
-    except Exception as error:
-        if isinstance(error, BadInput):
-            raise
-        notes: list[str] = vars(error).get("__notes__", [])
-        say(" ".join([f"error: {in_words(error)}", *(notes or [f"\n{traceback.format_exc()}"])]))
-        return FAILED
-    show(summary.text(result, directory))
-    return 0
+    with Job(world, limit) as job:
+        return job.guarded(lambda: job.run(words, resumed))
 
 
 if __name__ == "__main__":

@@ -229,6 +229,6 @@ print(sorted(name for name in sys.modules if name.startswith(tuple(f"mpinodes.{{
 
 
 def test_what_runs_in_one_process_starts_without_what_draws():
-    code = "import sys, mpinodes.running.alone; print({'matplotlib', 'jinja2', 'xarray'} & sys.modules.keys())"
+    code = "import sys, mpinodes.running.job; print({'matplotlib', 'jinja2', 'xarray'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     assert done.stdout == "set()\n"

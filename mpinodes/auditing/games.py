@@ -19,7 +19,7 @@ from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.experiment import merge
 from mpinodes.rounds import lockstep
-from mpinodes.running import alone
+from mpinodes.running import job
 from mpinodes.summary.summary import Summary
 
 PILOTS = 4  # runs by which the data set is chosen that is told apart best
@@ -67,7 +67,7 @@ def prepare(probe: Probe, directory: Path) -> Ready:
     Raises:
         BadInput: it cannot be run.
     """
-    place, summary = alone.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
+    place, summary = job.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
     return Ready(probe, Recorded(place), summary)
 
 

@@ -233,10 +233,9 @@ class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
     seconds: Annotated[
         Number | Literal["inf"] | None,
         Meta(
-            description="a rank that waits so long for another, or takes so long over its step of one round, ends the "
-            "job with exit code 4 and says who waits for whom; inf = it waits for ever. Default: 600, or 20 times the "
-            "slowest round so far, if that is more; work that is done at once, before the rounds and after them, then "
-            "has 6000, or as long as the run took so far"
+            description="a rank that waits so long for another ends the job with exit code 4 and says who waits for "
+            "whom; inf = it waits for ever. Default: 600, or 20 times the longest wait so far, if that is more. Before "
+            "the rounds and after them a rank that is at work says so, for 6000 s at most"
         ),
     ] = None
 

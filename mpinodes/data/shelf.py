@@ -29,25 +29,22 @@ _folder: Path | None = None
 _held: dict[str, tuple[Any, int]] = {}
 
 
-def put_up(folder: Path) -> None:
-    """Share what is read from now on."""
+@contextmanager
+def shared(folder: Path) -> Iterator[None]:
+    """Share what is read meanwhile, and leave nothing behind; what is mapped stays so."""
     global _folder
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         _folder = folder
-
-
-def take_down() -> None:
-    """Share no more, and leave nothing behind; what is mapped stays so."""
-    global _folder
-    if _folder is None:
-        return
-    for name in _names(_folder):
-        with suppress(OSError):  # another rank was first
-            (_folder / name).unlink()
-    with suppress(OSError):
-        _folder.rmdir()
-    _folder = None
+    try:
+        yield
+    finally:
+        _folder = None
+        for name in _names(folder):
+            with suppress(OSError):  # another rank was first
+                (folder / name).unlink()
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _names(folder: Path) -> list[str]:

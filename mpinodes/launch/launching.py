@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
+import gc
 import os
 import re
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
-from functools import wraps
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
-LEAVE_TAKING = 60  # seconds
+LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds in which MPI ends, and starts, the least of them
+LONGER = "longer waits: deadline.seconds=<seconds> or inf"
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 MANY = 100  # ranks of one host: see `_connect_lightly`
 LONGEST = 480  # characters of a line that is said
@@ -32,36 +33,17 @@ SHM = "/dev/shm"  # where MPI's ranks share memory
 RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000  # bytes under UCX, as measured: of each of many ranks, of a single one
 
 
-class Origin(NamedTuple):
-    """The process that the launcher started as this rank: this one, or the one that this is a fork for."""
-
-    process: int
-    parent: int
-
-
-_stood_for: list[Origin] = []
-
-
-def stand_in_for(origin: Origin) -> None:
-    """This process, a fork, is the rank that another was started as."""
-    _stood_for[:] = [origin]
-
-
-def origin() -> Origin:
-    """What the launcher started as this rank."""
-    return _stood_for[0] if _stood_for else Origin(os.getpid(), os.getppid())
-
-
-def address(what: str) -> bytes:
-    """Of a local socket, in no file system, of the ranks of this host that the same process started.
-
-    Such names are the network's: those of containers that share it are told apart by their other namespaces.
-
-    Raises:
-        OSError: the system does not tell which these are.
-    """
-    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
-    return f"\0mpinodes-{what}-{os.getuid()}-{origin().parent}-{spaces}".encode()
+@cache
+def process_began() -> float:
+    """Return when this process was started, by `time.perf_counter`, where Linux tells; else now."""
+    now = time.perf_counter()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        # In hundredths of a second, rounded down: with the next one no run takes longer than the clock says.
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks + 1) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return now
+    return now - age if 0 <= age < 1e6 else now
 
 
 class Launcher(NamedTuple):
@@ -92,14 +74,49 @@ def end_with_parent(number: int) -> None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
 
 
-def first_of_host(unknown: bool = True) -> bool:
-    """Whether this is the first of its host's processes, by the word of MPICH, Open MPI or Slurm.
+class Neighbors(NamedTuple):
+    """The ranks of one host, as its launcher numbers them: how many there are, 0 if it does not say; and this one."""
 
-    Args:
-        unknown: the answer where none of them says.
+    ranks: int
+    this: int
+
+
+def neighbors() -> Neighbors | None:
+    """Return what MPICH, Open MPI or Slurm says of the ranks of this host; None: another one started them."""
+    for ranks, this in (
+        ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("", "SLURM_LOCALID"),
+    ):
+        if this in os.environ:
+            return Neighbors(int(os.environ.get(ranks, 0)), int(os.environ[this]))
+    return None
+
+
+def first_of_host(unknown: bool = True) -> bool:
+    """Whether this is the first of its host's processes; `unknown` where nobody says."""
+    here = neighbors()
+    return here.this == 0 if here else unknown
+
+
+def address(name: str) -> bytes:
+    """Return the address of a local socket, in no file system, that only the ranks of this job and host know.
+
+    Such addresses are the network's: jobs of containers that share it are told apart by their other namespaces.
+
+    Raises:
+        OSError: the system does not tell which job this is.
     """
-    names = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
-    return next((os.environ[name] == "0" for name in names if name in os.environ), unknown)
+    from socket import AF_UNIX, SO_PEERCRED, SOL_SOCKET, socket
+
+    job = os.environ.get("PMIX_NAMESPACE", "")
+    if "PMI_FD" in os.environ:  # the process at the other end has started all ranks of this host
+        with socket(AF_UNIX, fileno=os.dup(int(os.environ["PMI_FD"]))) as line:
+            job = line.getsockopt(SOL_SOCKET, SO_PEERCRED, 4).hex()
+    if not job:
+        raise OSError("neither MPICH's mpirun nor Open MPI's has started this process")
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
+    return f"\0mpinodes-{name}-{os.getuid()}-{job}-{spaces}".encode()
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
@@ -204,9 +221,34 @@ def say(message: str) -> None:
         os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
 
 
-def find_world(started: Launcher | None) -> MPI.Intracomm | None:
-    """All ranks of this job; None: this process is alone, or has no MPI, and that has been said."""
-    # mpi4py warns of another MPI's launcher; `_alone` says the same, and what to do.
+def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
+    """Return `deadline.seconds` as the words of a command, or the file among them, have it; None: they do not.
+
+    It is needed before the experiment is read, while MPI starts.
+    """
+    value: object = None
+    for path in [resumed / "experiment.toml"] if resumed else [Path(word) for word in words if "=" not in word]:
+        import tomllib
+
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            value = tomllib.loads(path.read_text("utf-8"))["deadline"]["seconds"]
+    for word in words:
+        key, _, text = word.partition("=")
+        value = text.strip("'\" ") if key == "deadline.seconds" else value
+    try:
+        return max(float(str(value)), 0.1)
+    except ValueError:
+        return None
+
+
+def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm | None:
+    """Return all ranks of this job; None: this process is alone, or has no MPI, and that has been said.
+
+    Args:
+        started: by what.
+        limit: seconds in which all ranks must be there; None: `START`.
+    """
+    # mpi4py warns of another MPI's launcher; `_say_alone` says the same, and what to do.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         import mpi4py
@@ -219,7 +261,10 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
                 say(f"warning: {warning}")
             if _ranks_here() > MANY or warning:
                 _connect_lightly(MPI.Get_library_version())
-            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            limit = START if limit is None else limit
+            # Where a rank is missing MPI starts nevertheless, for the end of this process to end the job.
+            with ends_in(max(limit, LEAST_START) if _are_there(limit) else 1):
+                MPI.Init_thread(MPI.THREAD_MULTIPLE)
     except (ImportError, RuntimeError) as error:
         say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
         return None
@@ -227,6 +272,38 @@ def find_world(started: Launcher | None) -> MPI.Intracomm | None:
         _say_alone(started)
         return None
     return MPI.COMM_WORLD
+
+
+@contextmanager
+def ends_in(seconds: float) -> Iterator[None]:
+    """End this process by SIGALRM if what it does takes longer. MPI, as it starts and ends, keeps Python's lock."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _are_there(limit: float) -> bool:
+    """Wait until all ranks of this host are there; say so and return False where one does not come within the limit.
+
+    Each rank opens a socket that lasts as long as the process. The first and the last rank look for those of all.
+    """
+    from socket import AF_UNIX, SOCK_DGRAM, socket
+
+    here, until = neighbors(), time.monotonic() + limit
+    if here is None or sys.platform != "linux":
+        return True
+    with suppress(OSError), socket(AF_UNIX, SOCK_DGRAM) as line, socket(AF_UNIX, SOCK_DGRAM) as probe:
+        line.bind(address(f"rank-{here.this}"))
+        os.dup(line.fileno())
+        for rank in range(here.ranks) if here.this in (0, here.ranks - 1) else ():
+            while probe.connect_ex(address(f"rank-{rank}")):
+                if time.monotonic() > until:
+                    name = f"rank {rank} of those on {os.uname().nodename}"
+                    say(f"error: no word from {name} for {limit:g} s, as the job starts; {LONGER}")
+                    return False
+                time.sleep(0.01)
+    return True
 
 
 def shared_memory_lacks() -> str:
@@ -291,19 +368,12 @@ def _say_alone(started: Launcher | None) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process without having Python take itself apart, which takes as long as importing NumPy."""
-    import ctypes
-
-    atexit._run_exitfuncs()
+    """End MPI, which no other rank can keep from ending, and this process."""
     if "mpi4py.MPI" in sys.modules:
         from mpi4py import MPI
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LEAVE_TAKING)  # a rank that was stopped just now would keep all others here
-            MPI.Finalize()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    ctypes.CDLL(None).exit(code)  # not os._exit: MPICH kills all ranks with one that leaves out C's own last steps
-    raise SystemExit(code)
+            with ends_in(LEAVE_TAKING):
+                MPI.Finalize()
+    gc.freeze()  # or Python would look through all that there is as it ends
+    sys.exit(code)

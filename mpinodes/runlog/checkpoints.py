@@ -1,8 +1,9 @@
 """The checkpoints of a run: what each of its participants needs to go on after a round, a file each.
 
 `checkpoint/<round>-agent-<i>` and `checkpoint/<round>-logger`: to make and remove a directory for each takes
-milliseconds. A checkpoint is one of them all; the one before is kept until the next is whole. An agent's holds what its
-messages hide: it is as private as the agent's data.
+milliseconds. A checkpoint is one of them all; the one before is kept until the next is whole, and two at the end: as
+agents are up to two chunks of rounds ahead of the logger, there may be five while the run goes on. An agent's holds
+what its messages hide: it is as private as the agent's data.
 """
 
 from __future__ import annotations
@@ -140,16 +141,15 @@ class Keeper:
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
+    def keep_two(self) -> None:
+        """Give up all but the last two, once all participants have written the last one."""
+        while len(self._kept) > 2:
+            self._forget(self._kept.pop(0))
+
     def forget_after(self, t: int) -> None:
         """Give up what was kept after later rounds, by an attempt that has come further."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
-
-    def leave_two(self) -> None:
-        """Remove all checkpoints of a run but the last two, of all participants, once no more rounds come."""
-        for file in self._folder.glob("[0-9]*-*"):
-            if int(file.name.partition("-")[0]) < min(self._kept[-2:], default=0):
-                file.unlink(missing_ok=True)
 
     def _forget(self, t: int) -> None:
         with suppress(OSError):

@@ -14,6 +14,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 
 RUNS, LOG = "runs", "log.txt"
+UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # what a run leaves that was killed before it recorded
 PATIENCE = 10.0  # seconds to wait for another process that writes to a run directory
 
 
@@ -29,7 +30,7 @@ def make_directory(experiment: Experiment) -> Path:
         path = Path(experiment.output.dir)
         experiment.output.dir.encode()  # UnicodeEncodeError: no file that tells of the run could name it
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
+        if {file.name for file in path.iterdir()} - UNBEGUN or _is_in_use(path):
             raise BadInput(
                 f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
             )
@@ -41,6 +42,12 @@ def make_directory(experiment: Experiment) -> Path:
         why = getattr(error, "strerror", None) or error
         raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set output.dir to a place of yours") from error
     return path
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether a run in a directory that holds no more than `UNBEGUN` goes on, or has failed."""
+    log = path / LOG
+    return log.exists() and (log.stat().st_size > 0 or is_held(path))
 
 
 def unmake_directory(path: Path) -> None:

@@ -1,317 +1,62 @@
-"""One rank's part of a run under MPI: an agent, or the logger."""
+"""A run from its words to its end, whether mpirun, srun or nobody started its processes.
+
+Under MPI ranks 0 to n - 1 are the agents, and the last rank is the logger. In one process, which then is the logger's,
+the rounds of all agents come from `lockstep`. Either way a `Job` sets up once, runs and finishes:
+
+    logger                                                    agents
+    reads words, makes the run directory, builds the `Setup`
+      --------- `Told`: the experiment, the directory ------> build the same `Setup`, read their samples
+      <-------- what went wrong, and where the rank is ------
+      --------- what went wrong first, or nothing ----------> end, if something did
+    for each repeat:
+      <-------- ready ---------------------------------------
+      --------- go -----------------------------------------> `run_agent`: rounds, whose rows go to the logger
+      record, metrics; then regret, accounting, summary, page
+      --------- the end ------------------------------------>
+      <-------- ready ---------------------------------------
+
+A rank that waits for one of these words goes by the deadline (see `waiting`); the rank that it waits for says meanwhile
+that it is at work. Whatever a rank raises ends the job: see `Job.guarded`.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpinodes.config.noise_key import noise_name
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, Overdue
 from mpinodes.core.messages import Diverged
-from mpinodes.core.parts import Setup
-from mpinodes.launch import pulse
-from mpinodes.launch.launching import BAD_INPUT, FAILED, INTERRUPTED, OVERDUE, STOPPED, in_words, origin, say, show
-from mpinodes.launch.pulse import Overdue, Place, Pulse, Report
-from mpinodes.launch.stopping import Signals
-from mpinodes.launch.watcher import FAILED_FILE, Lost, Watched
+from mpinodes.launch import launching
+from mpinodes.launch.launching import LONGER, in_words, say
+from mpinodes.launch.stopping import Ended, Signals
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
-from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Stopped, name_of, places
+from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Stopped, keepers_of, name_of, places
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from mpinodes.core.experiment import Tree
+    from mpinodes.core.parts import Setup
+    from mpinodes.rounds.waiting import Waits
+    from mpinodes.summary.summary import Summary
 
-REPORTING, ABORTING = 60.0, 5.0  # seconds for it, at most
+FAILED_FILE = "failed.txt"  # the rank that makes it in a run directory is the one that speaks
+OVERDUE_LINE = "overdue: "  # begins a line of log.txt in which a rank says for whom it waits
+REPORTING, ABORTING = 60.0, 5.0  # seconds that a report of a failure, and MPI_Abort, may take
+SETTLING = 0.5  # seconds after which the other ranks that wait for the same one have said so
 
-
-class Job:
-    """One rank's part of a run: agent `rank`, or the logger on the last rank."""
-
-    def __init__(self, world: MPI.Comm) -> None:
-        self._world = world
-        self._logger_rank = world.size - 1
-        self._is_logger = world.rank == self._logger_rank
-        self._name = "logger" if self._is_logger else f"agent {world.rank}"
-        self._directory: Path | None = None
-        self._step: Step | None = None  # of the first run
-        self._places = [Place("", 0)] * world.size
-        self._watched = Watched(self._name)
-        self._pulse = Pulse(world, self._watched)
-        self._done, self._goes_on = 0, False
-        self._found: list[Kept] | None = None
-        self._held = ExitStack()
-
-    def guarded(self, work: Callable[[], int]) -> int:
-        """Run `work`; whatever it raises ends the whole job, with one line and the traceback in the log."""
-        _catch_exits()
-        try:
-            code = work()
-            self._watched.leave()
-            return code
-        except BaseException as error:
-            self._pulse.stop()
-            _die_in(REPORTING + 4 * self._pulse.settling)  # a dead file system may keep it for ever
-            code = FAILED
-            what = in_words(error)
-            if isinstance(error, Diverged):
-                what = str(error)
-            elif isinstance(error, BadInput):
-                code, what = BAD_INPUT, str(error)
-            elif isinstance(error, Overdue):
-                code = OVERDUE
-            elif isinstance(error, Lost):
-                what = str(error)
-            elif isinstance(error, SystemExit):
-                what = f"exit({error.code})"
-            elif isinstance(error, KeyboardInterrupt):
-                code, what = INTERRUPTED, "interrupted; the rounds recorded so far are kept"
-            from mpinodes.data import shelf
-
-            try:
-                shelf.take_down()
-                self._report_failure(what, error)
-                self._watched.leave(told=True)
-                sys.stdout.flush()
-                # Everything has been said: MPICH's own line about the abort would only be noise.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            finally:  # whatever becomes of the report, no rank is left waiting
-                _die_in(ABORTING)  # nor here, where the launcher cannot be reached
-                self._world.Abort(code)
-        return code
-
-    def _report_failure(self, what: str, error: BaseException) -> None:
-        late = error.report if isinstance(error, Overdue) else None
-        trace = f"{self._name}, rank {self._world.rank}, process {os.getpid()}\n{traceback.format_exc()}"
-        message = f"error: {self._name} (rank {self._world.rank}): {what}"
-        if self._directory is None:
-            if late:
-                time.sleep(self._pulse.settling * self._world.rank / self._world.size)  # the first one speaks for all
-                message, trace = self._of_deadline([late]), ""
-            say(f"{message}\n{trace}".strip())
-            return
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
-            log = self._directory / "log.txt"
-            with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                if not isinstance(error, Lost):  # which the watcher wrote there
-                    file.write(pulse.line(late) if late and late.waits_for else trace)
-            if late and late.waits_for and not self._is_first_here(log):
-                time.sleep(2 + 4 * self._pulse.settling)
-                return
-            # Where several ranks fail at once, the first to make this file is the one that speaks.
-            with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
-                if late:
-                    time.sleep(self._pulse.settling)
-                    message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
-                failed.write(message + "\n")
-        except FileExistsError:
-            time.sleep(1 + (2 * self._pulse.settling if late else 0))
-            if not late:
-                return
-            # Whoever spoke has not ended this rank: no link leads from there to here, nor, perhaps, to the launcher.
-            message = self._of_deadline([late, *pulse.reports_in(log, self._places)])
-        except OSError as other:
-            if late:
-                message = self._of_deadline([late])
-            elif not isinstance(error, OSError):  # most often the same: the disk is full
-                message = f"{message}\n{trace}"
-            say(f"{message} ({self._directory / 'log.txt'}: {other.strerror})")
-            return
-        say(f"{message} ({'more' if late and late.waits_for else 'traceback'} in {self._directory / 'log.txt'})")
-
-    def _is_first_here(self, log: Path) -> bool:
-        """Whether no other rank of this host has said before this one, in log.txt, for whom it waits."""
-        here = [report for report in pulse.reports_in(log, self._places) if self._is_here(report.rank)]
-        return not here or here[0].rank == self._world.rank
-
-    def _is_here(self, rank: int) -> bool:
-        return self._places[rank].host == os.uname().nodename
-
-    def _of_deadline(self, reports: list[Report]) -> str:
-        return f"error: {pulse.in_words(reports, self._places)}; longer waits: deadline.seconds=<seconds> or inf"
-
-    def run(self, words: list[str], resumed: Path | None = None) -> int:
-        """Set up together, then act as agent or logger.
-
-        Args:
-            words: of the command.
-            resumed: the directory of a run that is to go on; None: a new one.
-        """
-        import numpy as np
-
-        from mpinodes.rounds.network import make_wait, share_core
-
-        np.seterr(all="ignore")  # where a run diverges the logger says so, once
-        self._pulse.start()
-        setup, error = self._set_up(words, resumed)
-        if setup is None:
-            self._pulse.end()
-            if self._is_logger:
-                say(f"error: {error}")
-            return BAD_INPUT
-        gc.freeze()  # what is there now stays to the end
-        gc.enable()
-        self._pulse.start(setup.experiment.deadline)
-        ranks_here = sum(map(self._is_here, range(self._world.size)))
-        share_core(ranks_here, gives_way=not self._is_logger)
-        with Signals(acts=self._is_logger) as signals:
-            if self._is_logger:
-                code = self._log(setup, signals)
-            else:
-                code = self._act(setup, make_wait(self._world, ranks_here))
-        self._pulse.end()
-        return code
-
-    def _set_up(self, words: list[str], resumed: Path | None) -> tuple[Setup | None, str]:
-        """The set-up on every rank, or the one error that some rank met.
-
-        The logger alone reads the experiment and makes the run directory; every rank reads its own data.
-        """
-        import msgspec
-
-        from mpinodes.config.building import build
-        from mpinodes.core.experiment import Experiment
-        from mpinodes.data import shelf
-        from mpinodes.rounds.network import hear, make_requests, tell
-
-        setup, told = None, Told()
-        if self._is_logger:
-            try:
-                setup, told = self._prepare(words, resumed)
-            except BadInput as problem:
-                told = Told(str(problem))
-            tell(self._world, told)
-        else:
-            told = hear(self._world, self._logger_rank)
-        error = told.error
-        if error:
-            shelf.take_down()
-            return None, error
-        self._directory, self._done, self._goes_on = Path(told.directory), told.done, told.goes_on
-        self._watched.log_is(self._directory)
-        try:
-            if setup:
-                self._prepare_to_log(setup)
-            else:
-                shelf.put_up(Path(told.place))
-                setup = build(msgspec.msgpack.decode(told.resolved, type=Experiment))
-                self._step = Step(setup, self._world.rank)  # which reads its samples
-                setup.stream.forget()
-                make_requests()
-        except BadInput as problem:
-            error = str(problem) if self._is_logger else f"{self._name}: {problem}"
-        error = self._agreed(error)
-        shelf.take_down()
-        if error and self._is_logger and not resumed:
-            from mpinodes.runlog.directories import unmake_directory
-
-            unmake_directory(self._directory)
-        return (None, error) if error else (setup, "")
-
-    def _agreed(self, error: str) -> str:
-        """What some rank met, once all have come as far; empty: nothing. All hear where each of them is, too.
-
-        Args:
-            error: what this rank met.
-        """
-        from mpinodes.rounds.network import WORDS, hear, tell
-
-        mine = error, Place(os.uname().nodename, os.getpid())
-        if self._is_logger:
-            heard = [*(hear(self._world, agent) for agent in range(self._logger_rank)), mine]
-            said = next((what for what, _ in heard if what), ""), [place for _, place in heard]
-            tell(self._world, said)
-        else:
-            self._world.send(mine, dest=self._logger_rank, tag=WORDS)
-            said = hear(self._world, self._logger_rank)
-        self._places = said[1]
-        return said[0]
-
-    def _prepare_to_log(self, setup: Setup) -> None:
-        """What the logger needs, while the agents read their samples."""
-        from mpinodes.runlog.versions import versions
-        from mpinodes.running import repeats  # noqa: F401
-        from mpinodes.running.setup import rehearse
-
-        versions(_library())
-        rehearse(setup)
-
-    def _prepare(self, words: list[str], resumed: Path | None) -> tuple[Setup, Told]:
-        import tempfile
-
-        import msgspec
-
-        from mpinodes.core.experiment import asked_for
-        from mpinodes.data import shelf
-        from mpinodes.runlog.directories import held, make_directory
-        from mpinodes.running.resuming import reopen
-        from mpinodes.running.setup import set_up
-
-        place = tempfile.mkdtemp(prefix="mpinodes-")
-        shelf.put_up(Path(place))
-        if resumed:
-            self._held.enter_context(held(resumed))
-            setup, done, self._found = reopen(resumed, words, self._world.size)
-            directory = resumed.absolute()
-            (directory / FAILED_FILE).unlink(missing_ok=True)
-        else:
-            setup, done = set_up(asked_for(words), self._world.size), 0
-            directory = make_directory(setup.experiment).absolute()
-            self._held.enter_context(held(directory))
-        resolved = msgspec.msgpack.encode(setup.experiment)
-        return setup, Told("", resolved, str(directory), place, done, self._found is not None)
-
-    def _act(self, setup: Setup, wait: Any) -> int:
-        """The agent's whole life."""
-        from mpinodes.config.building import build
-        from mpinodes.core.experiment import single_run
-        from mpinodes.rounds.network import Channel, agreed, hear, run_agent
-
-        assert self._directory is not None
-        comm, rank, repeats, code = self._world, self._world.rank, setup.experiment.repeats, 0
-        all_places = places(self._directory, repeats)
-        for r in range(self._done, repeats):
-            mine = setup if r == 0 else build(single_run(setup.experiment, r))
-            step = self._step if r == 0 and self._step else Step(mine, rank)
-            mine.stream.forget()
-            keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
-            kept = agreed(comm, keeper) if r == self._done and self._goes_on else None
-            channel = Channel(comm, mine.layout.width, longest_chunk(mine), kept["round"] if kept else 0)
-            if run_agent(step, mine, comm, channel, wait, keeper, kept):
-                code = STOPPED
-                break
-        hear(comm, self._logger_rank)  # that the report is written: others than MPICH would spin in MPI_Finalize
-        return code
-
-    def _log(self, setup: Setup, signals: Signals) -> int:
-        """The logger's."""
-        from mpinodes.presentation import terminal as summary
-        from mpinodes.rounds.network import tell
-        from mpinodes.running import repeats
-        from mpinodes.summary.timing import process_began
-
-        assert self._directory is not None
-        rounds, code = _Rounds(self._world, signals, self._done, self._found), 0
-        try:
-            found = repeats.log(setup, self._directory, _library(), rounds, process_began(origin().process))
-        except Stopped as stop:
-            code, text = STOPPED, stop.in_words(signals.asked)
-            say(text)
-        else:
-            text = summary.text(found, self._directory)
-            show(text)
-        with suppress(OSError), open(self._directory / "log.txt", "a", encoding="utf-8", errors="replace") as log:
-            log.write(text + "\n")
-        tell(self._world, None)
-        return code
+Result = tuple[Path, "Summary"]
 
 
 class Told(NamedTuple):
@@ -321,88 +66,515 @@ class Told(NamedTuple):
         error: why there is no run.
         resolved: the experiment, every choice made.
         directory: of the run.
-        place: where files are that were read for all.
-        done: of its repeats, so many.
+        folder: where files are that were read for all; no other job has it.
+        done: how many of its repeats are done.
         goes_on: whether it has been begun before.
     """
 
     error: str = ""
     resolved: bytes = b""
     directory: str = ""
-    place: str = ""
+    folder: str = ""
     done: int = 0
     goes_on: bool = False
 
 
-class _Rounds:
-    """Those of all agents, over MPI.
+class Begun(NamedTuple):
+    """A run that is set up.
 
-    Args:
-        comm: of the agents and the logger.
-        signals: that stop them.
-        done: of its repeats, so many.
-        found: what the logger has kept; None: the run was not begun before.
+    Attributes:
+        setup: of the run, or of its first repeat.
+        directory: of the run.
+        done: how many of its repeats are done.
+        found: what the logger has kept, the latest first; None: the run was not begun before.
     """
 
-    def __init__(self, comm: MPI.Comm, signals: Signals, done: int, found: list[Kept] | None) -> None:
-        self._comm, self._signals, self._done = comm, signals, done
-        self._found, self._goes_on = found or [], found is not None
-        self._begin = 0
+    setup: Setup
+    directory: Path
+    done: int = 0
+    found: list[Kept] | None = None
+
+
+def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> Result:
+    """Run an experiment, given as nested dictionaries, in this process; return the run directory and the summary.
+
+    Args:
+        asked: the experiment.
+        begun: when the command began, by `time.perf_counter`; None: now.
+        signals: that stop it; None: none does.
+
+    Raises:
+        BadInput: something in the experiment is wrong.
+        Stopped: a signal came.
+    """
+    from mpinodes.running.setup import set_up
+
+    return run_set_up(lambda: set_up(asked, ranks=None), begun, signals)
+
+
+def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None, signals: Signals | None = None) -> Result:
+    """Do the same for a `Setup` that is still to be made."""
+    with Job() as job:
+        return job.alone(lambda: job.begin(make_setup), begun, signals)
+
+
+def go_on(run: Path, words: list[str], begun: float | None = None, signals: Signals | None = None) -> Result:
+    """Do the same for a run that was ended before its time, with key=value words on top of its experiment."""
+    with Job() as job:
+        return job.alone(lambda: job.reopen(run, words), begun, signals)
+
+
+class Job(ExitStack):
+    """One process' part of a run: agent `rank`, the logger on the last rank, or, without MPI, all of them.
+
+    It holds the lock of the run directory until it is closed.
+
+    Args:
+        world: all ranks; None: there is this process alone.
+        limit: seconds that ranks wait for each other until the experiment is known; None: by default.
+    """
+
+    def __init__(self, world: MPI.Comm | None = None, limit: float | None = None) -> None:
+        super().__init__()
+        self._world, self._ranks, self._told = world, world.size if world else None, Told()
+        self._directory: Path | None = None
+        self._places: list[str] = []  # of ranks: process and host
+        if world:
+            from mpinodes.rounds.waiting import Waits
+
+            self._waits, self._logger, self._agents = Waits(world, limit), world.size - 1, range(world.size - 1)
+            self._is_logger, self._name = world.rank == self._logger, self._called([world.rank])
+            self._peers = self._agents if self._is_logger else [self._logger]
+
+    def _called(self, ranks: Sequence[int], where: bool = False) -> str:
+        """Name ranks, and where they are."""
+        places = [f" (process {self._places[rank]})" if where and self._places else "" for rank in ranks[:3]]
+        names = ["the logger" if rank == self._logger else f"agent {rank}" for rank in ranks[:3]]
+        more = [f"{len(ranks) - 3} more"] if len(ranks) > 3 else []
+        return " and ".join([*map("".join, zip(names, places, strict=True)), *more])
+
+    # What goes wrong.
+
+    def guarded(self, work: Callable[[], int]) -> int:
+        """Return what `work` returns. Whatever it raises is said in one line, written to log.txt, and ends the job."""
+        try:
+            return work()
+        except BaseException as error:
+            code, text = _told_of(error)
+            if self._world is None:
+                if text:
+                    say(text)
+                return code
+            _end_in(REPORTING)  # a dead file system may keep the report for ever
+            try:
+                self.close()
+                if text:
+                    self._report(error, text.removeprefix("error: "))
+                sys.stdout.flush()
+                # All has been said: MPICH's own line about the abort would only be noise.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            finally:  # whatever becomes of the report, no rank is left waiting
+                _end_in(ABORTING)  # nor here, where the launcher cannot be reached
+                self._world.Abort(code)
+            return code
+
+    def _report(self, error: BaseException, text: str) -> None:
+        """Say what failed, once for all ranks, and write it to the log."""
+        assert self._world
+        trace = f"{self._name}, rank {self._world.rank}, process {os.getpid()}\n{traceback.format_exc()}"
+        is_late = isinstance(error, Overdue)
+        message = f"error: {self._name.removeprefix('the ')} (rank {self._world.rank}): {text}"
+        if self._directory is None:
+            say(f"error: {self._blame({self._world.rank: error.args})}" if is_late else f"{message}\n{trace}".strip())
+            return
+        log = self._directory / "log.txt"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
+            with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                line = {"job": self._told.folder, "rank": self._world.rank, "waits": error.args}
+                file.write(f"{OVERDUE_LINE}{json.dumps(line)}\n" if is_late else trace)
+            if is_late:
+                time.sleep(SETTLING)
+                lines = [line for line in log.read_text("utf-8", "replace").splitlines() if OVERDUE_LINE in line]
+                late = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines]
+                message = (
+                    f"error: {self._blame({r['rank']: r['waits'] for r in late if r['job'] == self._told.folder})}"
+                )
+        except OSError as other:
+            if not isinstance(error, OSError):  # most often the same: the disk is full
+                message = f"{message}\n{trace}"
+            say(f"{message} ({log}: {other.strerror})")
+            return
+        try:  # where several ranks fail at once, the first to make this file is the one that speaks
+            with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
+                failed.write(message + "\n")
+        except FileExistsError:
+            time.sleep(1 + SETTLING)
+        except OSError:
+            say(message)
+        else:
+            say(f"{message} ({'more' if is_late else 'traceback'} in {log})")
+
+    def _blame(self, late: dict[int, Any]) -> str:
+        """Say who is waited for and does not itself wait, as far as the ranks know that share a log.
+
+        Args:
+            late: of ranks that have waited too long: the ranks that they wait for, for how many seconds, and the round.
+        """
+        missing = sorted({rank for ranks, *_ in late.values() for rank in ranks} - late.keys())
+        waiting, (_, seconds, round) = self._called(sorted(late)), max(late.values(), key=lambda args: args[1])
+        when = f" in round {round}" if round else ""
+        if not missing:
+            return (
+                f"{waiting} wait for each other, for {seconds:.1f} s{when}: does anything pass between them? {LONGER}"
+            )
+        waits = "waits" if len(late) == 1 else "wait"
+        return (
+            f"no word from {self._called(missing, True)} for {seconds:.1f} s; {waiting} {waits} for it{when}; {LONGER}"
+        )
+
+    # Set-up.
+
+    def begin(self, make_setup: Callable[[], Setup]) -> Begun:
+        """Set up a new run, and make its directory."""
+        from mpinodes.runlog.directories import held, make_directory
+        from mpinodes.running.setup import rehearse
+
+        setup = make_setup()
+        if self._world is None:
+            rehearse(setup)
+        directory = make_directory(setup.experiment)
+        self.enter_context(held(directory))
+        return Begun(setup, directory)
+
+    def reopen(self, run: Path, words: list[str]) -> Begun:
+        """Set up a run that is to go on."""
+        from mpinodes.runlog.directories import held
+        from mpinodes.running.resuming import reopen
+        from mpinodes.running.setup import rehearse
+
+        self.enter_context(held(run))
+        setup, done, found = reopen(run, words, self._ranks)
+        if self._world is None:
+            rehearse(setup)
+        (run / FAILED_FILE).unlink(missing_ok=True)
+        return Begun(setup, run, done, found)
+
+    def run(self, words: list[str], resumed: Path | None = None) -> int:
+        """Set up, run and finish; return the exit code.
+
+        Args:
+            words: of the command.
+            resumed: the directory of a run that is to go on; None: a new one.
+        """
+
+        def prepare() -> Begun:
+            from mpinodes.core.experiment import asked_for
+            from mpinodes.running.setup import set_up
+
+            return self.reopen(resumed, words) if resumed else self.begin(lambda: set_up(asked_for(words), self._ranks))
+
+        if self._world is None:
+            gc.enable()
+            signals = Signals()
+            return self._outcome(lambda: self.alone(prepare, launching.process_began(), signals), signals)
+        import numpy as np
+
+        np.seterr(all="ignore")  # where a run diverges the logger says so, once
+        begun, step, error = self._set_up(prepare)
+        if error or begun is None:
+            if self._is_logger:
+                say(f"error: {error}")
+                if begun and begun.found is None:
+                    from mpinodes.runlog.directories import unmake_directory
+
+                    unmake_directory(begun.directory)
+            return launching.BAD_INPUT
+        gc.freeze()  # what is there now stays to the end
+        gc.enable()
+        limit = begun.setup.experiment.deadline.seconds
+        self._waits.deadline_is(None if limit is None else float(limit))
+        return self._act(begun, step) if step else self._log(begun)
+
+    def _set_up(self, prepare: Callable[[], Begun]) -> tuple[Begun | None, Step | None, str]:
+        """Set up on every rank, where the logger alone reads the experiment; return what some rank met, too."""
+        from tempfile import mkdtemp
+
+        import msgspec
+
+        from mpinodes.config.building import build
+        from mpinodes.core.experiment import Experiment
+        from mpinodes.data.shelf import shared
+        from mpinodes.rounds.network import make_requests, share_core
+        from mpinodes.rounds.waiting import POLLS, POLLS_ALONE
+
+        assert self._world
+        begun, step, error, here = None, None, "", f"{os.getpid()} on {os.uname().nodename}"
+        with ExitStack() as shelf:
+            if self._is_logger:
+                folder = mkdtemp(prefix="mpinodes-")
+                shelf.enter_context(shared(Path(folder)))
+                try:
+                    with self._waits.at_work(self._agents):
+                        begun = prepare()
+                        begun = begun._replace(directory=begun.directory.absolute())
+                        resolved, is_old = msgspec.msgpack.encode(begun.setup.experiment), begun.found is not None
+                    self._told = Told("", resolved, str(begun.directory), folder, begun.done, is_old)
+                except BadInput as problem:
+                    self._told = Told(str(problem))
+                self._waits.tell(self._agents, self._told)
+            else:
+                self._told = self._waits.hear(self._logger)
+            if self._told.error:
+                return None, None, self._told.error
+            self._directory = Path(self._told.directory)
+            with self._waits.at_work(self._peers):
+                try:
+                    if begun:
+                        self._prepare_to_log(begun.setup)
+                    else:
+                        shelf.enter_context(shared(Path(self._told.folder)))
+                        setup = build(msgspec.msgpack.decode(self._told.resolved, type=Experiment))
+                        step = Step(setup, self._world.rank)  # which reads its samples
+                        setup.stream.forget()
+                        make_requests()
+                        begun = Begun(setup, self._directory, self._told.done)
+                except BadInput as problem:
+                    error = str(problem) if self._is_logger else f"{self._name}: {problem}"
+                heard = [*(self._waits.hear(agent) for agent in self._agents), (error, here)] if self._is_logger else []
+            if heard:
+                self._waits.tell(self._agents, (next((e for e, _ in heard if e), ""), [place for _, place in heard]))
+                error, self._places = next((e for e, _ in heard if e), ""), [place for _, place in heard]
+            else:
+                self._waits.tell([self._logger], (error, here))
+                error, self._places = self._waits.hear(self._logger)
+        hosts = [place.partition(" on ")[2] for place in self._places]
+        is_crowded = share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
+        self._waits.polls = POLLS if is_crowded else POLLS_ALONE
+        return begun, step, error
+
+    def _prepare_to_log(self, setup: Setup) -> None:
+        """Import and try what the logger needs, while the agents read their samples."""
+        from mpinodes.runlog.versions import versions
+        from mpinodes.running import repeats  # noqa: F401
+        from mpinodes.running.setup import rehearse
+
+        versions(_library())
+        rehearse(setup)
+
+    # Rounds.
+
+    def _act(self, begun: Begun, step: Step) -> int:
+        """Live an agent's whole life."""
+        from mpinodes.config.building import build
+        from mpinodes.core.experiment import single_run
+        from mpinodes.rounds.agent import run_agent
+        from mpinodes.rounds.network import Channel, agreed
+
+        assert self._world
+        comm, rank, e, code = self._world, self._world.rank, begun.setup.experiment, 0
+        all_places = places(begun.directory, e.repeats)
+        with Signals():  # which the logger acts on
+            for r in range(begun.done, e.repeats):
+                keeper, kept = Keeper(all_places[r], name_of(rank), noise_name(begun.setup)), None
+                with self._waits.at_work(self._peers):
+                    mine = begun.setup if r == 0 else build(single_run(e, r))
+                    step = step if r == 0 else Step(mine, rank)
+                    mine.stream.forget()
+                    keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
+                if r == begun.done and self._told.goes_on:
+                    kept = agreed(comm, self._waits, keeper)
+                self._waits.tell([self._logger])
+                self._waits.hear(self._logger)
+                at = kept["round"] if kept else 0
+                channel = Channel(comm, mine.layout.width, longest_chunk(mine), self._waits, at)
+                if run_agent(step, mine, comm, channel, self._waits, keeper, kept):
+                    code = launching.STOPPED
+                    break
+            self._waits.hear(self._logger)  # that the report is written: others than MPICH would spin in MPI_Finalize
+            self._waits.tell([self._logger])
+        return code
+
+    def _log(self, begun: Begun) -> int:
+        """Log the rounds of all agents."""
+        assert self._world
+        signals = Signals()
+        rounds = _Rounds(begun, signals, self._world, self._waits)
+        rounds.says.enter_context(self._waits.at_work(self._agents))
+        code = self._outcome(lambda: self._followed(rounds, _library(), launching.process_began()), signals)
+        rounds.says.close()
+        self._waits.tell(self._agents)
+        for agent in self._agents:
+            self._waits.hear(agent)
+        return code
+
+    def alone(self, prepare: Callable[[], Begun], began: float | None, signals: Signals | None) -> Result:
+        """Do a whole run in this process; return the run directory and the summary.
+
+        Args:
+            prepare: begins it, or reopens it.
+            began: as of `run`.
+            signals: as of `run`.
+        """
+        import numpy as np
+        from threadpoolctl import threadpool_limits
+
+        from mpinodes.runlog.directories import unmake_directory
+
+        began = time.perf_counter() if began is None else began
+        launching.open_standard_streams()  # or the record may get the number of one, into which C libraries write
+        with threadpool_limits(1), np.errstate(all="ignore"):
+            begun = prepare()
+            rounds = _Rounds(begun, signals)
+            try:
+                return self._followed(rounds, "none (lockstep)", began)
+            except BadInput:  # a file is found to be wrong where its rows are read
+                if not rounds.are_over and begun.found is None:
+                    unmake_directory(begun.directory)
+                raise
+            except Stopped:
+                raise
+            except Exception as error:
+                log = begun.directory / "log.txt"
+                try:
+                    with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                        file.write(traceback.format_exc())
+                    error.add_note(f"(traceback in {log})")
+                except OSError as other:
+                    if isinstance(error, OSError):  # most often the same: the disk is full
+                        error.add_note(f"(no traceback in {log}: {other.strerror})")
+                raise
+
+    def _followed(self, rounds: _Rounds, mpi: str, began: float) -> Result:
+        from mpinodes.running import repeats
+
+        self._directory = directory = rounds.begun.directory
+        if rounds.signals:
+            rounds.signals.run = directory
+        with rounds.signals or nullcontext():
+            return directory, repeats.log(rounds.begun.setup, directory, mpi, rounds, began)
+
+    def _outcome(self, work: Callable[[], Result], signals: Signals) -> int:
+        """Print what a run comes to, or that it was stopped, and write that to the log; return the exit code."""
+        from mpinodes.presentation import terminal
+
+        try:
+            directory, result = work()
+        except Stopped as stop:
+            code, text = launching.STOPPED, stop.in_words(signals.asked)
+            say(text)
+        else:
+            code, text = 0, terminal.text(result, directory)
+            launching.show(text)
+        with suppress(OSError), open(f"{self._directory}/log.txt", "a", encoding="utf-8", errors="replace") as log:
+            log.write(text + "\n")
+        return code
+
+
+class _Rounds:
+    """Where the rounds of a job come from: see `repeats.Rounds`.
+
+    Args:
+        begun: the run.
+        signals: that stop it.
+        comm: of the agents and this logger; None: the agents are in this process, in lockstep.
+        waits: how the logger waits for them.
+
+    Attributes:
+        says: holds, but for the rounds, what tells the agents that the logger is at work.
+        are_over: whether all rounds of a repeat are recorded.
+    """
+
+    def __init__(
+        self, begun: Begun, signals: Signals | None, comm: MPI.Comm | None = None, waits: Waits | None = None
+    ) -> None:
+        self.begun, self.signals, self.are_over, self.says = begun, signals, False, ExitStack()
+        self._comm, self._waits, self._agents = comm, waits, range(comm.size - 1) if comm else range(0)
+        self._begin, self._last = 0, begun.directory
+        self._kept: Sequence[Kept] = ()  # of the agents, in lockstep
         self._times: list[list[float]] | None = None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """See `repeats.Rounds`."""
-        from mpinodes.rounds.network import agree
-        from mpinodes.running.resuming import tell
+        from mpinodes.running.resuming import load_all, tell
 
-        if not self._goes_on or self._done == len(places):
-            return self._done, None
-        kept = agree(self._comm, self._found)
+        _, _, done, found = self.begun
+        self._last = places[-1]
+        if found is None or done == len(places):
+            return done, None
+        if self._comm and self._waits:
+            from mpinodes.rounds.network import agree
+
+            kept = agree(self._comm, self._waits, found)
+        else:
+            keepers = keepers_of(places[done], agents, found[0]["of"][1] if found else "")
+            kept, self._kept = load_all(keepers, found)
         self._begin = kept["round"] if kept else 0
-        tell(places[self._done], kept)
-        return self._done, kept
+        tell(places[done], kept)
+        return done, kept
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """See `repeats.Rounds`."""
+        begin, self._begin = self._begin, 0
+        plan = Plan(run, begin, self.signals.is_asked) if self.signals else Plan(run, begin)
+        yield from self._over_mpi(run, plan, begin) if self._comm else self._in_lockstep(run, place, plan, begin)
+        self.are_over = True
+        if self.signals and place == self._last:
+            self.signals.are_recorded = True
+
+    def _over_mpi(self, run: Setup, plan: Plan, begin: int) -> Iterator[Chunk]:
         from mpinodes.rounds.network import receive_chunks
 
-        begin, self._begin = self._begin, 0
-        plan = Plan(run, begin, self._signals.is_asked)
-        times = yield from receive_chunks(self._comm, plan, run.layout.width, begin)
+        assert self._comm
+        assert self._waits
+        for agent in self._agents:
+            self._waits.hear(agent)
+        self.says.close()
+        self._waits.tell(self._agents)
+        times = yield from receive_chunks(self._comm, plan, run.layout.width, self._waits, begin)
+        self.says.enter_context(self._waits.at_work(self._agents))
         self._times = times.T.tolist()
 
+    def _in_lockstep(self, run: Setup, place: Path, plan: Plan, begin: int) -> Iterator[Chunk]:
+        from mpinodes.rounds.lockstep import run_agents
+
+        keepers, kept = keepers_of(place, run.topology.agents, noise_name(run)), self._kept
+        self._kept = ()
+        for keeper in keepers:
+            keeper.forget_after(begin)
+        yield from run_agents(run, plan, keepers, kept)
+        for keeper in keepers:
+            keeper.keep_two()
+
     def times(self) -> list[list[float]] | None:
-        """See `repeats.Rounds`."""
         return self._times
 
     def without_noise(self, run: Setup, place: Path) -> None:
-        """See `repeats.Rounds`."""
-        from mpinodes.running import noise_free
+        from mpinodes.running import noise_free  # it draws, and what draws takes long to import
 
         noise_free.make_if_short(run, place)
 
 
-def _die_in(seconds: float) -> None:
-    """End this process if it is still there: from a thread of C's, for MPI_Abort keeps Python's lock."""
-    import faulthandler
+def _told_of(error: BaseException) -> tuple[int, str]:
+    """Return the exit code that an error ends a job with, and what to say of it; empty: that was said."""
+    if isinstance(error, Ended):
+        return int(error.args[0]), ""
+    if isinstance(error, (BadInput, Diverged)):
+        return launching.BAD_INPUT if isinstance(error, BadInput) else launching.FAILED, f"error: {error}"
+    if isinstance(error, SystemExit):
+        return launching.FAILED, f"error: exit({error.code})"
+    if isinstance(error, KeyboardInterrupt):
+        return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+    if isinstance(error, Overdue):
+        return launching.OVERDUE, "error: a deadline passed"
+    return launching.FAILED, f"error: {' '.join([in_words(error), *vars(error).get('__notes__', [])])}"
 
+
+def _end_in(seconds: float) -> None:
+    """End this process if it is still there: from a thread of C's, for MPI_Abort keeps Python's lock."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
 
 
-def _catch_exits() -> None:
-    """Make of os._exit(), which tells nobody, an exit that is told: launchers may end with the code 0 of such ranks."""
-    leave, me = os._exit, os.getpid()
-
-    def exit(status: int) -> NoReturn:
-        if os.getpid() != me:  # a child of this rank
-            leave(status)
-        raise SystemExit(status)
-
-    os._exit = exit
-
-
 def _library() -> str:
-    """The MPI library and its version."""
+    """Return the name of the MPI library."""
     from mpi4py import MPI
 
     return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")

@@ -98,7 +98,7 @@ class Logger:
             self._log.write()
             self._watch.lap("rounds")
             self._progress.close()
-        self._keeper.leave_two()
+        self._keeper.keep_two()
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
@@ -175,6 +175,8 @@ class Logger:
         require_there(self._directory)
         variables = {**told, **self.accounting.variables(), **theorems.variables(proven)}
         export(record, self._directory, judged.horizons, variables)
+        if not (path := self._directory / "experiment.toml").exists():
+            write_text(path, headed(self._setup))
         known: dict[str, Any] = {"seconds": self._seconds, "versions": self._versions}
         known["privacy"] = self.accounting.summary(self._sharing)
         summary = closing.summed_up(self._setup, self._done, self._evaluator, proven, self.accounting, **known)

@@ -110,6 +110,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -
     assert summary.timing is not None
     watch.add(summary.timing)
     watch.lap("report")
+    if not (directory / "experiment.toml").exists():
+        write_text(directory / "experiment.toml", e.toml())
     return conclude(e, directory, summary, watch, lambda: rounds.without_noise(setup, directory))
 
 

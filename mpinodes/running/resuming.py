@@ -54,6 +54,10 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     for word in words:
         if "=" not in word:
             raise BadInput(f"--resume {run} {word}: it goes on with its own experiment; only key=value pairs follow")
+        if word.partition("=")[0] == "output.dir":
+            raise BadInput(
+                f"--resume {run} {word}: it goes on where it is; to have it elsewhere, move its directory before"
+            )
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run that has begun: there is no experiment.toml in it")
     asked, wanted = (parse(str(run / "experiment.toml"), given) for given in ([], words))
@@ -69,7 +73,10 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r} is not the file any more that the run began with")
     if is_done(run) and e.rounds == asked["rounds"]:
-        raise BadInput(f"--resume {run}: it is done, all its {e.rounds} rounds; with a larger rounds= it may go on")
+        raise BadInput(
+            f"--resume {run}: it is done, all its {e.rounds} rounds; with a larger rounds= it may go on; page and "
+            f"figures are drawn by: mpinodes report {run}"
+        )
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     if done == len(all_places):  # but for what they come to together

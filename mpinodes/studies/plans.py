@@ -28,7 +28,7 @@ from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.layout_version import require_version
-from mpinodes.running import alone
+from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import GridPoint, word_of
 
@@ -169,7 +169,7 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
     again = replace(experiment, output=Output(str(place)))
     try:
         with _quietly():
-            alone.run_set_up(lambda: _set_up(again, plan))
+            job.run_set_up(lambda: _set_up(again, plan))
     except BadInput as error:
         return str(error)
     except Exception as error:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from mpinodes.summary.summary import RanksSummary, TimingSummary
 
@@ -44,15 +42,3 @@ class Stopwatch:
     def timing(self) -> TimingSummary:
         """Return the seconds by part and in all, and those of the ranks."""
         return TimingSummary(**self._seconds, total=sum(self._seconds.values()), ranks=self._ranks)
-
-
-def process_began(process: int | str = "self") -> float:
-    """When a process was started, this one or another, by `time.perf_counter`, where Linux tells; else now."""
-    now = time.perf_counter()
-    try:
-        ticks = int(Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
-        # In hundredths of a second, rounded down: with the next one no run takes longer than the clock says.
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks + 1) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, AttributeError):
-        return now
-    return now - age if 0 <= age < 1e6 else now

@@ -22,7 +22,7 @@ from tables import merged
 
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.config.building import build
-from mpinodes.running.alone import run
+from mpinodes.running.job import run
 
 ADMM = ("pp-admm", "dvp-admm", "pvp-admm")
 LAWS = ("laplace", "gaussian", "gamma-norm")

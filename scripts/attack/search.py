@@ -19,7 +19,7 @@ import mpinodes
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.finished import joint_cost as spent
 from mpinodes.privacy.curves import gdp_mu
-from mpinodes.running.alone import run
+from mpinodes.running.job import run
 
 Random = np.random.Generator
 Tables = list[tuple[Vector, Vector]]  # by file: features (m, d) and targets (m,)

@@ -47,18 +47,11 @@ from mpinodes.core.experiment import chunk_rounds, parse
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
-from mpinodes.rounds.network import (
-    Channel,
-    Network,
-    assemble,
-    make_wait,
-    patient_wait,
-    receive_chunks,
-    run_agent,
-    share_core,
-)
+from mpinodes.rounds.agent import run_agent
+from mpinodes.rounds.network import Channel, Network, receive_chunks, share_core
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
+from mpinodes.rounds.waiting import POLLS, POLLS_ALONE, Waits, assemble
 from mpinodes.runlog.checkpoints import Keeper, name_of
 from mpinodes.streams.labelled import LabelledStream, in_memory
 from mpinodes.summary.timing import Stopwatch
@@ -102,7 +95,7 @@ def setup_of(case: str, ranks: int, quick: bool) -> Setup:
     return compose(parse(None, [*words, *[f"rounds={QUICK}"] * quick]), ranks)
 
 
-def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
+def with_mpinodes(world: MPI.Comm, setup: Setup, waits: Waits) -> float:
     """Seconds for all rounds, as `mpinodes.run` does them."""
     if world.rank == world.size - 1:
         from mpinodes.running.logger import Logger
@@ -111,20 +104,20 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, wait) -> float:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             world.Barrier()
             start = time.perf_counter()
-            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits))
             seconds = time.perf_counter() - start
     else:
         step = Step(setup, world.rank)
-        channel = Channel(world, setup.layout.width, longest_chunk(setup))
+        channel = Channel(world, setup.layout.width, longest_chunk(setup), waits)
         world.Barrier()
         start = time.perf_counter()
-        run_agent(step, setup, world, channel, wait, Keeper(Path(), name_of(world.rank)))
+        run_agent(step, setup, world, channel, waits, Keeper(Path(), name_of(world.rank)))
         seconds = time.perf_counter() - start
     assemble(world)
     return world.allreduce(seconds, MPI.MAX)
 
 
-def bare(world: MPI.Comm, setup: Setup, wait) -> float:
+def bare(world: MPI.Comm, setup: Setup, waits: Waits) -> float:
     """Seconds for all rounds of the same work written out by hand."""
     logger = world.size - 1
     agents, comm = world.Split(int(world.rank == logger)), world.Dup()
@@ -153,7 +146,7 @@ def bare(world: MPI.Comm, setup: Setup, wait) -> float:
         for t in range(1, rounds + 1):
             k, place = divmod(t - 1, length)
             if place == 0:
-                wait([sending[k % 2]])
+                waits.in_round([sending[k % 2]])
             phase = (t - 1) % len(places)
             frame[0], frame[1] = t, 1
             say(t, phase, frame, chunks[k % 2, place])
@@ -161,9 +154,9 @@ def bare(world: MPI.Comm, setup: Setup, wait) -> float:
                 sending[k % 2] = comm.Isend(chunks[k % 2, : place + 1], dest=logger)
             if requests[phase]:
                 MPI.Prequest.Startall(requests[phase])
-                wait(requests[phase])
+                waits.in_round(requests[phase])
             hear(t, phase, heard[phase])
-        wait(sending)
+        waits.in_round(sending)
     seconds = time.perf_counter() - start
     world.Barrier()
     agents.Free(), comm.Free()
@@ -257,7 +250,7 @@ def _bare_logger(comm: MPI.Comm, setup: Setup, losses: list[list], length: int) 
 
     coming = post(0)
     for k, first in enumerate(starts):
-        patient_wait(coming, comm)
+        Waits(comm).patiently(coming)
         coming = post(k + 1) if k + 1 < len(starts) else []
         r = min(length, rounds - first)
         estimates = buffers[k % 2, :, :r, :d].transpose(1, 0, 2)
@@ -304,7 +297,7 @@ class Clock:
 STAGES = ("hear", "mix", "update", "speak", "message", "release", "exchange and wait", "logger's arithmetic", "record")
 
 
-def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
+def stages(world: MPI.Comm, setup: Setup, waits: Waits) -> dict[str, float]:
     """CPU microseconds of a round of mpinodes by stage, over all ranks: what is not exchange is work."""
     e, clock = setup.experiment, Clock(STAGES)
     world.Barrier()
@@ -315,23 +308,23 @@ def stages(world: MPI.Comm, setup: Setup, wait) -> dict[str, float]:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             clock.put_around("record", logger._log, "append")
             clock.put_around("logger's arithmetic", logger, "take")
-            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits))
     else:
         step = Step(setup, world.rank)
         clock.put_around("update", setup.algorithm, "update")
         clock.put_around("message", setup.algorithm, "message")
         clock.put_around("mix", setup.mixing, "weights")
         clock.put_around("release", step.releaser, "release")
-        _live(step, setup, world, clock, wait)
+        _live(step, setup, world, clock, waits)
     assemble(world)
     return dict(zip(STAGES, (1e6 * world.allreduce(clock.spent) / e.rounds).tolist(), strict=True))
 
 
-def _live(step: Step, setup: Setup, world: MPI.Comm, clock: Clock, wait) -> None:
+def _live(step: Step, setup: Setup, world: MPI.Comm, clock: Clock, waits: Waits) -> None:
     """As `run_agent`, but hearing and speaking apart."""
     e, frame = setup.experiment, np.zeros(setup.frame_width)
-    network = Network(world, setup, frame, wait)
-    channel = Channel(world, setup.layout.width, longest_chunk(setup))
+    network = Network(world, setup, frame, waits)
+    channel = Channel(world, setup.layout.width, longest_chunk(setup), waits)
     hear, speak = clock.around("hear", step.receive), clock.around("speak", step)
     exchange = clock.around("exchange and wait", network.exchange)
     state = step.start()
@@ -353,13 +346,13 @@ def main() -> int:
     world = find_world(launcher())
     if world is None:
         return BAD_INPUT
-    share_core(world.size, gives_way=world.rank < world.size - 1)
-    wait = make_wait(world, world.size)
+    waits = Waits(world)
+    waits.polls = POLLS if share_core(world.size, gives_way=world.rank < world.size - 1) else POLLS_ALONE
     for case in options.case or (CASES if world.size == 8 else ["ring"]):
         setup = setup_of(case, world.size, options.quick)
         taken = []
         for _ in range(2 if options.quick else options.repeats + 1):
-            taken.append((with_mpinodes(world, setup, wait), bare(world, setup, wait)))
+            taken.append((with_mpinodes(world, setup, waits), bare(world, setup, waits)))
         if world.rank == 0:
             rates = [(setup.experiment.rounds / a, setup.experiment.rounds / b) for a, b in taken[1:]]
             ratios = sorted(a / b for a, b in rates)
@@ -368,7 +361,7 @@ def main() -> int:
                 f"{case}, {world.size - 1} agents: mpinodes {ours:.0f} rounds/s, bare loop {theirs:.0f} rounds/s, "
                 f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
-        spent = stages(world, setup, wait)
+        spent = stages(world, setup, waits)
         if world.rank == 0:
             print("   CPU µs a round, all ranks:", ", ".join(f"{k} {v:.0f}" for k, v in spent.items()), flush=True)
     return 0

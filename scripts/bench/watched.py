@@ -60,7 +60,7 @@ class Spent:
 
 def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """Exit code, and what every rank spent: of agents, by round."""
-    import mpinodes.rounds.network as network
+    import mpinodes.rounds.agent as agent
     from mpinodes.launch.launching import BAD_INPUT, find_world
     from mpinodes.rounds.step import Step
     from mpinodes.running.job import Job
@@ -71,7 +71,7 @@ def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, 
     if world.rank == world.size - 1:
         watch_logger(spent)
     else:
-        spent.around(network, "run_agent", "rounds", switches=True)
+        spent.around(agent, "run_agent", "rounds", switches=True)
         spent.around(Step, "__call__", "step")
     job = Job(world)
     code = job.guarded(lambda: job.run(words))
@@ -84,12 +84,12 @@ def in_lockstep(words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """As `under_mpi`: an agent, whose figures are the mean of all, and the logger."""
     from mpinodes.core.experiment import asked_for
     from mpinodes.rounds.step import Step
-    from mpinodes.running import alone
+    from mpinodes.running import job
 
     spent, steps = Spent(), Spent()
     watch_logger(spent)
     steps.around(Step, "__call__", "step")
-    alone.run(asked_for(words))
+    job.run(asked_for(words))
     agents = steps.calls["step"] / rounds_of(words)
     steps.of["rounds"] = spent.of["follow"] - spent.of["take"]
     return 0, [{name: value / agents for name, value in by_round(steps).items()}, by_round(spent)]

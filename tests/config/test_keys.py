@@ -26,7 +26,7 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.rounds.lockstep import simulate
-from mpinodes.running import alone
+from mpinodes.running import job
 from tests.helpers.records import privacy_of
 
 USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
@@ -485,7 +485,7 @@ def test_nothing_that_a_run_writes_has_a_hash_of_its_data(tmp_path):
     file.write_text("x,y\n" + "\n".join(rows) + "\n")
     words = f"data.file={file}", "data.labels=[0,1]", "checkpoint.every=2", "record.transcript=true", "rounds=6"
     asked = parse(None, ["algorithm.name=dola", "topology.agents=2", *words, f"output.dir={tmp_path / 'r'}"])
-    alone.run(asked)
+    job.run(asked)
     content = file.read_bytes()
     whole = b"".join(path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file())
     key = compose(asked, None).noise_key
@@ -585,7 +585,7 @@ def test_a_secret_key_is_another_in_every_run_and_of_every_agent():
 
 def run(directory: Path, *words: str) -> dict[str, Any]:
     asked = parse(None, [*words, "rounds=4", "report=false", f"output.dir={directory}"])
-    return json.loads((alone.run(asked)[0] / "summary.json").read_text())["privacy"]
+    return json.loads((job.run(asked)[0] / "summary.json").read_text())["privacy"]
 
 
 def test_a_run_beside_it_with_the_same_noise_on_other_data_is_named(tmp_path):

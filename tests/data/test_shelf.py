@@ -19,14 +19,17 @@ from tests.helpers.parts import setup_of
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def files(tmp_path, monkeypatch):
     monkeypatch.setattr(shelf, "_held", {})
     for name in "xy":
         monkeypatch.chdir(tmp_path)
         Path(name).write_text(name)
-    shelf.put_up(tmp_path / "shelf")
-    yield tmp_path / "shelf"
-    shelf.take_down()
+
+
+@pytest.fixture
+def folder(files, tmp_path):
+    with shelf.shared(tmp_path / "shelf"):
+        yield tmp_path / "shelf"
 
 
 class Reader:
@@ -74,13 +77,13 @@ def test_ranks_that_come_together_read_once_among_them(folder, tmp_path):
     assert told.read_text() == "once\n"
 
 
-def test_packed_bytes_are_unpacked_once_and_outlive_the_folder(folder, tmp_path):
-    path = tmp_path / "x.gz"
+def test_packed_bytes_are_unpacked_once_and_outlive_the_folder(tmp_path):
+    path, folder = tmp_path / "x.gz", tmp_path / "shelf"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
-    first = content(path)
-    second = content(path)
+    with shelf.shared(folder):
+        first = content(path)
+        second = content(path)
     assert isinstance(second, mmap)
-    shelf.take_down()
     path.write_bytes(gzip.compress(b"changed\n"))
     assert not folder.exists()
     assert first[:] == second[:] == b"one\ntwo\n"
@@ -97,20 +100,18 @@ def test_what_is_wrong_with_a_file_is_said_to_each_who_reads_it(folder, tmp_path
     assert table.read(path).targets.tolist() == [4]
 
 
-def test_where_nothing_can_be_shared_each_reads_for_itself(folder, tmp_path):
-    shelf.take_down()
+def test_where_nothing_can_be_shared_each_reads_for_itself(files, tmp_path):
     reader = Reader(np.ones(2))
-    shelf.put_up(tmp_path / "x" / "shelf")  # within a file
-    assert shelf.once(Path("x"), "", reader)[0] is reader.arrays[0]
+    with shelf.shared(tmp_path / "x" / "shelf"):  # within a file
+        assert shelf.once(Path("x"), "", reader)[0] is reader.arrays[0]
     gone = tmp_path / "gone"
-    shelf.put_up(gone)
-    gone.rmdir()
-    assert shelf.once(Path("y"), "", reader)[0] is reader.arrays[0]
+    with shelf.shared(gone):
+        gone.rmdir()
+        assert shelf.once(Path("y"), "", reader)[0] is reader.arrays[0]
     assert reader.times == 2
 
 
-def test_a_process_reads_a_small_file_once_for_all_its_runs_until_it_changes(folder, monkeypatch):
-    shelf.take_down()
+def test_a_process_reads_a_small_file_once_for_all_its_runs_until_it_changes(files, monkeypatch):
     reader = Reader(np.ones(4))
     for _ in range(2):
         assert not shelf.once(Path("x"), "", reader)[0].flags.writeable
@@ -130,7 +131,9 @@ def test_a_process_reads_a_small_file_once_for_all_its_runs_until_it_changes(fol
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), [(UnitBall, "dola"), (Mean, "dpsda-c")])
-def test_what_is_drawn_from_the_seed_is_drawn_once_for_all_ranks_of_a_host(folder, kind, algorithm, monkeypatch):
+def test_what_is_drawn_from_the_seed_is_drawn_once_for_all_ranks_of_a_host(
+    files, kind, algorithm, monkeypatch, tmp_path
+):
     draws, draw = [], kind._drawn
     monkeypatch.setattr(kind, "_drawn", lambda stream: draws.append(stream) or draw(stream))
     name = "mean" if kind is Mean else "unit-ball"
@@ -143,11 +146,11 @@ def test_what_is_drawn_from_the_seed_is_drawn_once_for_all_ranks_of_a_host(folde
         found = [source.features(np.arange(3)).copy() for source in stream.open() if source]
         return found, len(draws)
 
-    first, _ = drawn()
-    again, times = drawn()
+    with shelf.shared(tmp_path / "shelf"):
+        first, _ = drawn()
+        again, times = drawn()
     assert not times
     assert all(map(np.array_equal, first, again))
-    shelf.take_down()
     alone, times = drawn()
     assert times
     assert all(map(np.array_equal, first, alone))

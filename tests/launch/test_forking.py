@@ -1,4 +1,4 @@
-"""Ranks that take turns as forks of one process: what mpirun sees, and who is left when one of them dies."""
+"""Ranks that take turns as forks of one process: what a user sees of it, and who is left when one of them dies."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.helpers.running import LIMIT, command
 RANKS = 5  # on one core
 WORDS = ["algorithm.name=dola", "topology.name=ring", "data.name=unit-ball", "report=false"]
 ENDLESS = ["rounds=1000000", "data.epochs=1000"]
+PROCESSES = 2 * RANKS + 1  # of Python
 
 VERSION = subprocess.run([*mpirun(), "--version"], capture_output=True, text=True, check=False).stdout
 PIN = "import os, sys; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -34,116 +35,110 @@ def on_one_core(*words: str, by: tuple[str, ...] = ("-m", "mpinodes.run")) -> li
     return [sys.executable, "-c", PIN, *mpirun(), "-n", str(RANKS), sys.executable, *by, *words]
 
 
-def parents() -> dict[int, int]:
-    """Of every process there is, by its number."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            found[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    return found
-
-
-def below(top: int) -> dict[int, int]:
-    """The parents of all processes that come from one."""
-    everyone, found, new = parents(), {}, {top}
-    while new:
-        children = {child: parent for child, parent in everyone.items() if parent in new}
-        found |= children
-        new = set(children)
-    return found
-
-
-def until(is_so, what: str) -> None:
-    """Wait for something."""
-    end = time.monotonic() + LIMIT
-    while not is_so():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
+def processes(mark: str) -> list[int]:
+    """Those of Python whose command has a word, the oldest first."""
+    listed = subprocess.run(["pgrep", "-f", f"^{sys.executable} .*{mark}"], capture_output=True, text=True, check=False)
+    return list(map(int, listed.stdout.split()))
 
 
 class Started:
-    """A run under way, its rounds begun."""
+    """A run under way, its rounds begun unless it is `early`."""
 
-    def __init__(self, cwd: Path, *words: str, before: tuple[str, ...] = ()) -> None:
+    def __init__(self, cwd: Path, *words: str, before: tuple[str, ...] = (), early: bool = False) -> None:
+        self.mark = f"output.dir={cwd / 'run'}"
         self.process = subprocess.Popen(
-            [*before, *on_one_core(*WORDS, *(words or ENDLESS))], cwd=cwd, stdin=subprocess.DEVNULL,
+            [*before, *on_one_core(*WORDS, *(words or ENDLESS), self.mark)], cwd=cwd, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        until(lambda: any(p.stat().st_size for p in cwd.glob("runs/*/progress.jsonl")), "no rounds")
-        self.all = below(self.process.pid)
-        (proxy,) = [child for child, parent in self.all.items() if parent == self.process.pid]
-        self.originals = self._children(proxy)
-        (self.forker,) = [process for original in self.originals for process in self._children(original)]
-        self.forks = self._children(self.forker)
-
-    def _children(self, process: int) -> list[int]:
-        return sorted(child for child, parent in self.all.items() if parent == process)
+        progress, end = cwd / "run" / "progress.jsonl", time.monotonic() + LIMIT
+        while not (early or (progress.exists() and progress.stat().st_size)):
+            assert time.monotonic() < end, "no rounds"
+            time.sleep(0.05)
+        self.all = processes(self.mark)
 
     def ended(self) -> tuple[int, str]:
-        """Its exit code and what it said, once nobody is left but the watcher, which stays a while to be heard."""
+        """Its exit code and what it said, once nobody is left."""
         _, said = self.process.communicate(timeout=LIMIT)
-        alive = lambda: [p for p in [*self.forks, *self.originals, self.forker] if p in parents()]  # noqa: E731
-        until(lambda: not alive(), "somebody is left")
+        end = time.monotonic() + LIMIT
+        while processes(self.mark):
+            assert time.monotonic() < end, "somebody is left"
+            time.sleep(0.05)
         return self.process.returncode, said
 
     def __enter__(self) -> Started:
         return self
 
     def __exit__(self, *args: object) -> None:
+        for process in processes(self.mark):
+            os.kill(process, signal.SIGKILL)
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
 
 
-def test_ranks_are_forks_of_one_process_in_one_session(tmp_path: Path):
+@pytest.mark.parametrize("which", [0, RANKS - 1, RANKS, RANKS + 1, PROCESSES - 1])
+def test_whichever_process_is_killed_nobody_is_left(tmp_path: Path, which: int):
     with Started(tmp_path) as run:
-        assert len(run.forks) == len(run.originals) == RANKS
-        assert {os.getsid(fork) for fork in run.forks} == {os.getsid(run.forker)}
-        assert len({os.getsid(original) for original in run.originals}) == RANKS
+        assert len(run.all) == PROCESSES
+        os.kill(run.all[which], signal.SIGKILL)
+        code, _ = run.ended()
+    assert code == 9
+
+
+def test_where_the_launcher_is_killed_nobody_is_left(tmp_path: Path):
+    with Started(tmp_path) as run:
+        run.process.kill()
+        assert run.ended()[0] == -9
+
+
+@pytest.mark.parametrize("which", range(PROCESSES))
+def test_whichever_process_is_stopped_the_run_ends_or_says_which(tmp_path: Path, which: int):
+    """The processes that mpirun started, and the one that forks, only stand by."""
+    with Started(tmp_path, "rounds=3000", "data.epochs=10", "deadline.seconds=2") as run:
+        os.kill(run.all[which], signal.SIGSTOP)
+        code, said = run.ended()
+    if which > RANKS:
+        assert code == 4
+        assert f"(process {run.all[which]} on " in said
+    else:
+        assert code == 0
+
+
+def test_a_signal_to_the_launcher_reaches_the_ranks(tmp_path: Path):
+    with Started(tmp_path) as run:
         run.process.send_signal(signal.SIGTERM)
         code, said = run.ended()
     assert code == 5
     assert "SIGTERM: stopped after round" in said
 
 
-@pytest.mark.parametrize("whom", ["fork", "original", "forker", "mpirun"])
-def test_whoever_dies_nobody_is_left(tmp_path: Path, whom: str):
-    with Started(tmp_path) as run:
-        victims = {"fork": run.forks[2], "original": run.originals[3], "forker": run.forker, "mpirun": run.process.pid}
-        victim = victims[whom]
-        os.kill(victim, signal.SIGKILL)
-        code, said = run.ended()
-    assert code == (-9 if whom == "mpirun" else 9)
-    if whom == "fork":
-        assert f"(process {victim} on {os.uname().nodename}) was killed by signal 9 (SIGKILL)" in said
-
-
-@pytest.mark.parametrize("whom", ["original", "first original", "forker"])
-def test_who_only_stands_by_may_be_stopped(tmp_path: Path, whom: str):
-    with Started(tmp_path, "rounds=3000", "data.epochs=10") as run:
-        stopped = {"original": run.originals[3], "first original": run.originals[0], "forker": run.forker}[whom]
-        os.kill(stopped, signal.SIGSTOP)
-        code, _ = run.ended()
-    assert code == 0
-
-
-def test_a_fork_that_is_stopped_is_late(tmp_path: Path):
-    with Started(tmp_path, *ENDLESS, "deadline.seconds=2") as run:
-        os.kill(run.forks[2], signal.SIGSTOP)
-        code, said = run.ended()
-    assert code == 4
-    assert f"process {run.forks[2]}" in said
-
-
 def test_signals_that_are_ignored_stay_so(tmp_path: Path):
     ignoring = ("env", "--ignore-signal=HUP")
     with Started(tmp_path, "rounds=3000", "data.epochs=10", before=ignoring) as run:
-        for process in [*run.originals, *run.forks, run.forker]:
+        for process in run.all:
             os.kill(process, signal.SIGHUP)
         code, _ = run.ended()
     assert code == 0
+
+
+LEAVING = """
+import os
+from dataclasses import dataclass
+from mpinodes.algorithms.dola import DOLA
+__all__ = ["Leaving"]
+
+@dataclass(frozen=True)
+class Leaving(DOLA):
+    def init(self, x):
+        os._exit(0)
+"""
+
+
+def test_a_rank_that_ends_itself_without_a_word_is_named(tmp_path: Path):
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    done = command(on_one_core(*WORDS[1:], "algorithm.path=leaving.py"), tmp_path)
+    assert done.code != 0
+    assert "ended itself with exit code 0 and without a word" in done.err
 
 
 def test_bad_input_is_said_once(tmp_path: Path):

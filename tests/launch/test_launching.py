@@ -84,12 +84,12 @@ def test_a_single_process_needs_some_shared_memory_too(monkeypatch, size, lacks)
     assert bool(launching.shared_memory_lacks()) == lacks
 
 
-def test_a_short_slice_leaves_the_priority_that_the_user_chose(tmp_path):
+def test_an_agent_that_gives_way_keeps_the_priority_that_the_user_chose(tmp_path):
     program = """if True:
         import os
         os.nice(3)
-        from mpinodes.rounds.network import shorten_time_slice
-        shorten_time_slice(gives_way=True, microseconds=100)
+        from mpinodes.rounds.network import share_core
+        share_core(10**6, gives_way=True)
         print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
     """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
     assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]

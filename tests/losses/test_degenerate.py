@@ -12,7 +12,7 @@ import mpinodes
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
-from mpinodes.running import alone
+from mpinodes.running import job
 
 TARGETS: dict[str, tuple[str, list[float]]] = {
     "hinge": ("labels", [-1, 1]), "logistic": ("labels", [-1, 1]), "softmax": ("classes", [0, 1, 2]),
@@ -63,9 +63,9 @@ def test_a_run_on_degenerate_samples_ends_with_its_numbers(tmp_path, loss, form,
     words += ["data.header=false"] * (form == "csv")
     if loss == "softmax" and alone_here:
         with pytest.raises(BadInput, match="classes expected"):
-            alone.run(asked_for(words))
+            job.run(asked_for(words))
         return
-    place, summary = alone.run(asked_for(words))
+    place, summary = job.run(asked_for(words))
     assert np.isfinite(summary.value("network_regret"))
     assert json.loads((place / "summary.json").read_text())["rounds"] == len(mpinodes.load(place)["round"])
 
@@ -77,7 +77,7 @@ def test_squared_distances_of_sparse_samples_are_those_of_dense_ones(tmp_path, m
         words = [*WORDS, *data(tmp_path, form, samples("constant column"), "squared-distance")]
         words += ['noise.key="k"', *more]
         words += ["data.header=false"] * (form == "csv") + ["rounds=2", "topology.agents=2", "data.norm=1"]
-        found.append(alone.run(asked_for([*words, f"output.dir={tmp_path / form}"]))[1])
+        found.append(job.run(asked_for([*words, f"output.dir={tmp_path / form}"]))[1])
     for key in ("network_regret", "average_fitness", "consensus_error"):
         assert found[1].value(key) == pytest.approx(found[0].value(key), rel=1e-9, abs=1e-12), key
 
@@ -94,12 +94,12 @@ def test_noise_is_refused_where_no_norm_of_the_samples_bounds_what_it_hides(tmp_
         words += [*data(tmp_path, "csv", samples("one feature"), "squared-distance"), "data.batch=all"]
         words += ["data.header=false", "report=false"]
         with pytest.raises(BadInput, match=r"clip = inf .* set data\.norm, "):
-            alone.run(asked_for([*words, f"output.dir={tmp_path / name}"]))
-        alone.run(asked_for([*words, "data.norm=1", f"output.dir={tmp_path / name}"]))
+            job.run(asked_for([*words, f"output.dir={tmp_path / name}"]))
+        job.run(asked_for([*words, "data.norm=1", f"output.dir={tmp_path / name}"]))
 
 
 @pytest.mark.parametrize("loss", ["absolute", "hinge", "logistic"])
 def test_gossip_without_noise_needs_no_sensitivity(tmp_path, loss):
     words = ["algorithm.name=gossip-averaging", "topology.agents=2", "topology.name=complete", "privacy.epsilon=inf"]
     words += [*data(tmp_path, "svm", samples("one feature"), loss), "data.batch=all", "report=false", "rounds=3"]
-    alone.run(asked_for([*words, f"output.dir={tmp_path / 'run'}"]))
+    job.run(asked_for([*words, f"output.dir={tmp_path / 'run'}"]))

@@ -39,12 +39,13 @@ def together(world, check):
 
 @pytest.mark.mpi(min_size=8)
 def test_frames_arrive_whole_on_changing_graphs(world):
-    from mpinodes.rounds.network import Network, make_wait
+    from mpinodes.rounds.network import Network
+    from mpinodes.rounds.waiting import Waits
     from mpinodes.topology.erdos_renyi_each_round import ErdosRenyiEachRound
 
     graph = ErdosRenyiEachRound(world.size, 0.4, seed=3)
     frame = np.empty(HEADER + 50)
-    network = Network(world, of_dimension(48), frame, make_wait(world, world.size))
+    network = Network(world, of_dimension(48), frame, Waits(world))
 
     def check():
         for t in range(1, 301):
@@ -65,11 +66,12 @@ def test_frames_arrive_whole_on_changing_graphs(world):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("header", [(4.0, 1.0), (5.0, 2.0)])
 def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
-    from mpinodes.rounds.network import Network, RoundMismatch, make_wait
+    from mpinodes.rounds.network import Network, RoundMismatch
+    from mpinodes.rounds.waiting import Waits
 
     pair = world.Split(world.rank // 2)
     frame = np.zeros(HEADER + 2)
-    network = Network(pair, of_dimension(2), frame, make_wait(world, world.size))
+    network = Network(pair, of_dimension(2), frame, Waits(world))
     frame[:2] = (5.0, 1.0) if pair.rank else header
 
     def check():
@@ -111,13 +113,16 @@ class Cut:
 def test_the_channel_keeps_order_and_bounds_memory(world, slow):
     """A slow logger holds the agents up; nothing is lost and nothing piles up, whenever the rounds end."""
     from mpinodes.rounds.network import Channel, receive_chunks
+    from mpinodes.rounds.waiting import Waits
 
     rounds, width, longest = 103, 1000, 10  # too large to be sent eagerly
     comm = world.Dup()
+    waits = Waits(comm)
 
     def once(last):
         if world.rank < world.size - 1:
-            channel, orders = Channel(comm, width, longest), []
+            waits.begin()
+            channel, orders = Channel(comm, width, longest, waits), []
             for t in range(1, last + 1):
                 channel.row(t)[:] = 1000 * world.rank + t
                 orders += [order] if (order := channel.done(t)) else []
@@ -130,7 +135,7 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
             seen, plan = [], Cut(longest, rounds, keeps=(30, 103))
 
             def chunks():
-                times = yield from receive_chunks(comm, plan, width)
+                times = yield from receive_chunks(comm, plan, width, waits)
                 assert times[:-1].tolist() == [[rank, last] for rank in range(world.size - 1)]
                 assert times[-1, 0] >= 0.02 * slow * len(seen)
 
@@ -155,10 +160,10 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
 @pytest.mark.mpi(min_size=8)
 def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monkeypatch):
     """One message a look, and as many pauses: 64 rows would take the logger 64 of them."""
-    from mpinodes.rounds import network
+    from mpinodes.rounds import waiting
 
     comm, last, pauses = world.Dup(), world.size - 1, []
-    monkeypatch.setattr(network.time, "sleep", pauses.append)
+    monkeypatch.setattr(waiting.time, "sleep", pauses.append)
 
     def let_pass(seconds):
         end = time.monotonic() + seconds
@@ -173,7 +178,7 @@ def test_what_has_come_while_a_rank_slept_is_taken_in_at_one_waking(world, monke
         rows = np.empty((last, 4))
         requests = [comm.Irecv(row, source=i) for i, row in enumerate(rows)]
         let_pass(1.0)
-        network.patient_wait(requests, comm, range(last))
+        waiting.Waits(comm).patiently(requests, range(last))
         assert (rows == np.arange(last)[:, None]).all()
         assert not pauses
 

@@ -71,15 +71,11 @@ def with_logger(method: str, buffer, other: int, me: int, logger: int) -> bool:
 
 def strangers(calls, frame, me: int, logger: int) -> list[str]:
     """What was done on a communicator that is neither set-up, nor the frame to an agent, nor a row to the logger."""
-    from mpinodes.launch import pulse
-    from mpinodes.rounds import network
+    from mpinodes.rounds import network, waiting
 
     errors = []
     for name, method, args, kwargs in calls:
-        if kwargs.get("tag") == pulse.SIGN:  # of life
-            if name != "world" or (method == "Isend" and list(args[0][0]) not in ([pulse.LEAST], [pulse.LAST])):
-                errors.append(f"a sign that tells something: {method} of {args} on {name}")
-        elif method == "Send_init":
+        if method == "Send_init":
             if args[0] is not frame or kwargs["tag"] != network.FRAMES or kwargs["dest"] == logger:
                 errors.append(f"{method} of something else than the frame, on {name}")
         elif method in WITH_THE_LOGGER:
@@ -88,8 +84,9 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
                 errors.append(f"{method} on {name} to {kwargs}")
         elif method in WORDS:
             said = method != "improbe" and me != logger
-            well = ("", (os.uname().nodename, os.getpid()))
-            if name != "world" or (said and (args != (well,) or kwargs != {"dest": logger, "tag": network.WORDS})):
+            well = "", f"{os.getpid()} on {os.uname().nodename}"
+            to_logger = kwargs == {"dest": logger, "tag": waiting.WORDS}
+            if name != "world" or (said and not (args[0] in (well, None, waiting.AT_WORK) and to_logger)):
                 errors.append(f"an agent said {args} on {name} to {kwargs}")
             if method == "improbe" and logger not in (me, kwargs["source"]):
                 errors.append(f"agents listened to each other: {kwargs}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import mpinodes
 from mpinodes.auditing import recorded_frames as frames
@@ -18,10 +19,11 @@ from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.views import relayed_from
+from mpinodes.rounds.agent import run_agent
 from mpinodes.rounds.lockstep import run_agents
-from mpinodes.rounds.network import run_agent
 from mpinodes.rounds.plan import Plan
 from mpinodes.rounds.step import Arrivals, Step
+from mpinodes.rounds.waiting import Waits
 from mpinodes.runlog.checkpoints import Order, keepers_of
 from tests.helpers import matrix_forms, reference
 from tests.helpers.parts import decisions, rows_of, run_of, setup_of, told
@@ -360,12 +362,12 @@ def test_an_agent_of_the_network_holds_what_is_under_way_and_goes_on_from_it(fau
         def close(self, t, times):
             pass
 
-    monkeypatch.setattr("mpinodes.rounds.network.Network", Carried)
+    monkeypatch.setattr("mpinodes.rounds.agent.Network", Carried)
     for i in range(n):
         rank = type("Rank", (), {"rank": i})
         for kept in (None, in_lockstep[i].load(10)):
             channel = Rows()
-            run_agent(Step(setup, i), setup, rank, channel, None, by_network[i], kept)
+            run_agent(Step(setup, i), setup, rank, channel, Waits(MPI.COMM_SELF), by_network[i], kept)
             begin = 10 if kept else 0
             np.testing.assert_array_equal(channel.rows[begin:], rows[i, begin:])
             if not kept:

@@ -24,7 +24,7 @@ from mpinodes.rounds.step import Step
 from mpinodes.runlog import checkpoints, snapshot
 from mpinodes.runlog.checkpoints import LOGGER, Keeper, Stopped, keepers_of, name_of
 from mpinodes.runlog.log import Log
-from mpinodes.running import alone
+from mpinodes.running import job
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 
@@ -72,7 +72,7 @@ def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, lost: b
 
 
 def go_on(where: Path, *words: str, signals: Signals | None = None) -> Path:
-    return alone.go_on(where, list(words), time.perf_counter(), signals or Signals())[0]
+    return job.go_on(where, list(words), time.perf_counter(), signals or Signals())[0]
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_signal_alone_makes_a_checkpoint_that_goes_with_the_end_of_the_run(tmp
     assert not (one / "checkpoint").exists()
     asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'other'}"])
     with pytest.raises(Stopped):
-        alone.run(asked, signals=Asked(3))
+        job.run(asked, signals=Asked(3))
     assert (tmp_path / "other" / "checkpoint").stat().st_mode & 0o777 == 0o700
     go_on(tmp_path / "other")
     assert differences(one, tmp_path / "other") == []
@@ -387,7 +387,7 @@ def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(mon
         go_on(killed(monkeypatch, tmp_path / "killed", words, 12))
     asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'run'}"])
     with pytest.raises(Stopped):
-        alone.run(asked, signals=Asked(3))
+        job.run(asked, signals=Asked(3))
     with monkeypatch.context() as patched:
         patched.setattr(Step, "__call__", None)
         with pytest.raises(TypeError):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core.experiment import asked_for
-from mpinodes.running import alone
+from mpinodes.running import job
 from mpinodes.running.setup import set_up
 from tests.helpers.records import read
 from tests.helpers.running import CHECKOUT, command
@@ -148,7 +148,7 @@ def test_the_script_that_is_thrown_away_solves_the_same_problem(bench, tmp_path,
         "algorithm.name=dola", "topology.name=ring", "topology.agents=5", "data.dimension=12", "data.total=200",
         "rounds=40", "privacy.epsilon=inf", "record.decisions=true", "report=false", "output.dir=run",
     ]  # fmt: skip
-    alone.run(asked_for(words))
+    job.run(asked_for(words))
     setup = set_up(asked_for([*words[:-1], "output.dir=other"]), None)
     losses = [[setup.losses(i)(t) for i in range(5)] for t in range(1, 41)]
     a = np.array([[loss.features[0] for loss in row] for row in losses])

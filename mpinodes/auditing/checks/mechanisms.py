@@ -141,7 +141,7 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
 
 def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], metric: Any) -> dict[str, Any]:
     from mpinodes.metrics.built_in import BUILT_IN
-    from mpinodes.running import alone
+    from mpinodes.running import job
 
     built_in = metric.name in {other.name for other in BUILT_IN}
     asked: Tree = {
@@ -149,7 +149,7 @@ def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], 
         "data": {"name": data}, "topology": {"name": "ring", "agents": 4},
         "record": {"metrics": [] if built_in else metrics, "decisions": True},
     }  # fmt: skip
-    alone.run(asked)
+    job.run(asked)
     with Reader(place) as record:
         return {name: record.read(name).values for name in record.names}
 

@@ -1,0 +1,68 @@
+"""The rounds of one agent, over whatever network carries its frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpinodes.core import Setup
+from mpinodes.rounds.held import Held
+from mpinodes.rounds.network import Channel, Network
+from mpinodes.rounds.step import Step, keep
+from mpinodes.rounds.waiting import Waits
+from mpinodes.runlog.checkpoints import Keeper, Kept
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def run_agent(
+    step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, kept: Kept | None = None
+) -> bool:
+    """Do the rounds of one agent, and close its channel; return whether the run was stopped.
+
+    Args:
+        step: the agent's.
+        setup: of the run.
+        comm: of the agents and the logger.
+        channel: to the logger.
+        waits: how the agent waits for others.
+        keeper: of what the agent needs to go on.
+        kept: what the agent goes on from; None: it begins.
+    """
+    waits.begin()
+    frame = np.zeros(setup.frame_width)
+    network = Network(comm, setup, frame, waits)
+    links = Held(network, setup, comm.rank) if setup.links else network
+    exchange = links.exchange
+    t, state, arrivals, order = 0, step.start(), None, None
+    if kept:
+        t, state = kept["round"], kept["state"]
+        arrivals = links.restored(state.here, kept["frames"])
+    keeper.forget_after(t)
+    while t < setup.experiment.rounds:
+        row = channel.row(t + 1)
+        state = step(state, arrivals, frame, row)
+        if state.left:
+            break
+        t += 1
+        if step.plays:  # only then is its row complete
+            arrivals = exchange(state.here)
+            step.play(state, arrivals, row)
+            order = channel.done(t)
+        else:
+            order = channel.done(t)
+            arrivals = exchange(state.here)
+        if order is None:
+            continue
+        keeper.forget_before(order.forget)
+        if order.keeps:
+            keep(keeper, t, state, links.kept(arrivals), order.stops)
+        if order.stops:
+            break
+    waits.round = 0
+    channel.close(t, waits.times())
+    keeper.keep_two()
+    network.close()
+    return order is not None and order.stops

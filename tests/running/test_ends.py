@@ -1,0 +1,107 @@
+"""What a run directory is worth whenever a run was killed, and what a user may do to it meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpinodes.launch.launching import deadline_of, mpirun
+from tests.helpers.running import LIMIT, run_alone, run_mpi
+
+WORDS = ("algorithm.name=dola", "rounds=20", "report=false", "output.dir=run")
+PART = """
+import os, shutil, signal
+from pathlib import Path
+from mpinodes.core.parts import Metric
+__all__ = ["Planted"]
+
+class Planted(Metric):
+    name, dims, label = "planted", ("horizon",), "planted"
+
+    def take(self, rounds):
+        Path("run/experiment.toml").unlink(missing_ok=True)
+
+    def judge(self, run):
+        {what}
+        import numpy as np
+        return np.zeros(len(run.horizons))
+"""
+METRIC = 'record.metrics=["planted.py"]'
+
+
+@pytest.mark.parametrize("left", [["log.txt"], ["log.txt", "experiment.toml"], ["log.txt", "experiment.toml.part"]])
+def test_the_same_command_takes_a_directory_in_which_nothing_was_recorded(left, tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in left:
+        (tmp_path / "run" / name).touch()
+    assert run_alone("--lockstep", *WORDS, cwd=tmp_path).code == 0
+    again = run_alone("--lockstep", *WORDS, cwd=tmp_path)
+    assert (again.code, "not empty" in again.err) == (2, True)
+
+
+def test_a_run_that_is_done_says_how_its_page_is_drawn(tmp_path):
+    assert run_alone("--lockstep", *WORDS, cwd=tmp_path).code == 0
+    done = run_alone("--lockstep", "--resume", "run", cwd=tmp_path)
+    assert (done.code, "mpinodes report run" in done.err) == (2, True)
+    done = run_alone("--lockstep", "--resume", "run", "output.dir=other", cwd=tmp_path)
+    assert (done.code, done.err.count("\n"), "output.dir=other" in done.err) == (2, 1, True)
+
+
+def test_an_experiment_that_was_deleted_during_a_run_is_there_at_its_end(tmp_path):
+    (tmp_path / "planted.py").write_text(PART.format(what="pass"))
+    assert run_alone("--lockstep", *WORDS, METRIC, cwd=tmp_path).code == 0
+    assert "rounds = 20" in (tmp_path / "run" / "experiment.toml").read_text()
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 5), ("SIGINT", 130)])
+def test_a_signal_after_the_rounds_is_in_the_log_and_the_rounds_can_be_summed_up(name, code, lockstep, tmp_path):
+    (tmp_path / "planted.py").write_text(PART.format(what=f"os.kill(os.getpid(), signal.{name})"))
+    words = [*WORDS, METRIC, "topology.name=complete"]
+    run = run_alone("--lockstep", *words, cwd=tmp_path) if lockstep else run_mpi(4, *words, cwd=tmp_path)
+    assert run.code == code
+    assert "all rounds are recorded; to sum them up: mpinodes report" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_directory_that_becomes_a_file_is_one_line(tmp_path):
+    what = 'shutil.move("run", "moved"); Path("run").touch(); raise ValueError("planted")'
+    (tmp_path / "planted.py").write_text(PART.format(what=what))
+    done = run_mpi(3, *WORDS, METRIC, "topology.name=complete", cwd=tmp_path)
+    assert done.code == 3
+    assert "planted" in done.err
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_two_checkpoints_stay(repeats, tmp_path):
+    words = [*WORDS, "checkpoint.every=4", f"repeats={repeats}", "topology.name=complete"]
+    assert run_mpi(3, *words, cwd=tmp_path).code == 0
+    shutil.move(tmp_path / "run", tmp_path / "mpi")
+    assert run_alone("--lockstep", *words, "topology.agents=2", cwd=tmp_path).code == 0
+    for run in ("mpi", "run"):
+        for folder in (tmp_path / run).rglob("checkpoint"):
+            assert {file.name.partition("-")[0] for file in folder.glob("[0-9]*-*")} == {"16", "20"}
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_rank_that_never_comes_is_named(rank, tmp_path):
+    """As one that was stopped before MPI began."""
+    absent = f'test "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = {rank} && exec sleep 100; exec "$@"'
+    words = ["sh", "-c", absent, "sh", sys.executable, "-m", "mpinodes.run", *WORDS, "deadline.seconds=1"]
+    done = subprocess.run(
+        [*mpirun(), "-n", "3", *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=LIMIT
+    )
+    assert done.returncode  # of mpirun, which has to kill the rank that is missing
+    assert f"no word from rank {rank} of those on " in done.stderr
+
+
+def test_the_deadline_is_known_before_the_experiment_is_read(tmp_path: Path):
+    (tmp_path / "experiment.toml").write_text("rounds = 3\n[deadline]\nseconds = 7\n")
+    file = str(tmp_path / "experiment.toml")
+    assert deadline_of([file]) == deadline_of([], tmp_path) == 7
+    assert deadline_of([file, "deadline.seconds=3"]) == 3
+    assert deadline_of(["deadline.seconds='inf'"]) == float("inf")
+    assert deadline_of([str(tmp_path), "rounds=3"]) is deadline_of(["deadline.seconds=word"]) is None
