@@ -1,11 +1,11 @@
 """The comparator: min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certificate of how far off it may be.
 
 Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
-Candès 2015), since all it needs of a set is its exact projection; now and then Newton's method goes on from there, on
-the face of 𝒳 that has been found (`faces`). The certificate is the Frank-Wolfe gap
+Candès 2015), since all it needs of a set is its exact projection; now and then Newton's method goes on from there, each
+step of which is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap
 max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: Newton's method where F is
-regularized and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where F is
-μ-strongly convex so does ‖∇F‖²/(2μ).
+strongly convex and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where
+F is μ-strongly convex so does ‖∇F‖²/(2μ).
 
 Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
 gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
@@ -23,11 +23,9 @@ from numpy.typing import NDArray
 
 from mpinodes.core import SampleLoss, Set, Vector
 from mpinodes.core.sets import Ball, Box, ProductOfBalls
-from mpinodes.evaluation.faces import newton_on_face
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 from mpinodes.losses.softmax import Softmax
-from mpinodes.losses.squared_distance import SquaredDistance
 
 TOLERANCE = 1e-9  # of the certificate, relative to the value, or to the regret
 ROUNDED = 1e-7  # as near as Clarabel comes, where it has to do without more
@@ -35,8 +33,15 @@ NEGLIGIBLE = 1e-3  # of a regret, where more takes long
 ITERATIONS = 20_000
 PRODUCTS = 5e10  # of two numbers, at most, in one solution
 CHEAP = 2e9  # products after which what is negligible is enough
+OVERHEAD = 20_000  # products that take as long as all else of an iteration
 FEW = 60  # samples with a kink, to begin with
 DENSE = 2000  # a Gram matrix up to this size is made whole
+STEPS, HALVINGS = 50, 8  # of Newton's method, and of one of its steps
+SETTINGS = {  # of Clarabel
+    "verbose": False, "tol_gap_abs": 0.0, "tol_gap_rel": 1e-13, "tol_feas": 1e-13,
+    "static_regularization_constant": 1e-11, "iterative_refinement_abstol": 1e-15,
+    "iterative_refinement_reltol": 1e-15, "iterative_refinement_max_iter": 50,
+}  # fmt: skip
 
 
 class Comparator(NamedTuple):
@@ -54,29 +59,26 @@ class Comparator(NamedTuple):
 
 
 def best(
-    total: SampleLoss, feasible: Set, start: Vector, regret: float = 0.0, others: Sequence[Vector] = ()
+    total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
 ) -> Comparator:
     """Return the comparator of F = `total`, the unclipped loss of all rounds at once: no worse than start, others, 0.
 
     Args:
         total: F, convex.
         feasible: 𝒳.
-        start: (d,) near the comparator.
-        regret: the least that hangs on it; the comparator need not come closer than a certain part of that.
-        others: tried where the comparator from `start` is worse.
+        start: (d,) perhaps near the comparator.
+        lost: what a run lost; the comparator need not come closer than a certain part of the regret.
+        others: further points like `start`; the solver starts from the best of all.
     """
     with np.errstate(all="ignore"):  # far from the minimum of steep losses
-        found = _from(total, feasible, start, regret)
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
-        point = min(points, key=total.value)
-        value = total.value(point)
-        if found.value <= value:
-            return found
-        again = _from(total, feasible, point, regret)
-        least = np.nanmax([-np.inf, found.value - found.certificate, again.value - again.certificate])
-        if not again.value <= value:
-            again = Comparator(point, value, 0.0)
-        return again._replace(certificate=_capped(total, max(again.value - float(least), 0.0), again.value))
+        values = np.nan_to_num([total.value(x) for x in points], nan=np.inf)
+        at, value = points[int(values.argmin())], float(values.min())
+        solved = _solve(total, feasible, at, lost)
+        if solved.value <= value:
+            return solved
+        gap = value - (solved.value - solved.certificate)
+        return Comparator(at, value, _capped(total, np.inf if np.isnan(gap) else max(gap, 0.0), value))
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
@@ -84,13 +86,12 @@ def _capped(total: SampleLoss, gap: float, value: float) -> float:
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
 
 
-def _from(total: Any, feasible: Set, start: Vector, regret: float) -> Comparator:
+def _solve(total: Any, feasible: Set, start: Vector, lost: float) -> Comparator:
+    """Return the comparator by the method that suits F and 𝒳, starting from a point in 𝒳."""
     if isinstance(total, PiecewiseLinearLoss):
-        return _piecewise(total, feasible, start, regret)
-    if isinstance(total, SquaredDistance):
-        return _nearest(total, feasible)
+        return _piecewise(total, feasible, start, lost)
     if feasible.bounded:
-        return _projected_gradient(total, feasible, start, regret)
+        return _projected_gradient(total, feasible, start, lost)
     return _unconstrained(total, start)
 
 
@@ -111,42 +112,39 @@ def _quasi_newton(total: SampleLoss, start: Vector) -> Vector:
     return x
 
 
-def _nearest(total: SquaredDistance, feasible: Set) -> Comparator:
-    """F is a multiple of the squared distance to one point, and a constant: P of that point."""
-    weights = np.ones(len(total.targets)) / total.divisor
-    x = feasible.project(weights @ total.features / (total.weight + total.regularizer))
-    gradient, value = total.grad(x), total.value(x)
-    gap = float(gradient @ x) + feasible.support(-gradient) if feasible.bounded else float(gradient @ gradient)
-    return Comparator(x, value, min(max(gap, 0.0), value))
-
-
 def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
-    if isinstance(total, SmoothLoss) and total.regularizer and len(start) <= DENSE:
+    """Return the comparator on all of R^d: by Newton's method of a strongly convex F, else by L-BFGS-B."""
+    modulus = total.regularizer + total.sample_modulus * _weight(total)
+    if isinstance(total, SmoothLoss) and modulus and len(start) <= DENSE:
         x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
     else:
         x = _quasi_newton(total, start)
-    gradient, value = total.grad(x), total.value(x)
-    modulus = _modulus(total)
-    gap = float(gradient @ gradient) / (2 * modulus) if modulus else np.inf
+    gradient, value, gap = total.grad(x), total.value(x), np.inf
+    if modulus:
+        gap = float(gradient @ gradient) / (2 * modulus)
+    elif isinstance(total, LinearLoss) and total.strongly_convex_link and len(start) <= DENSE:
+        # F is strongly convex on the span of the samples. Columns are scaled, so that small ones count.
+        rows = dense(total.features) / np.sqrt(np.reshape(total.divisor, (-1, 1)))
+        sizes = np.linalg.norm(rows, axis=0)
+        sizes[sizes == 0] = 1.0
+        rows, gradient = rows / sizes, gradient / sizes
+        moduli = np.linalg.eigvalsh(rows.T @ rows if len(rows) > len(start) else rows @ rows.T)
+        least = float(np.min(moduli[moduli > 1e-13 * moduli[-1]], initial=np.inf))
+        gap = float(gradient @ gradient) / (2 * total.curvature() * least)
     return Comparator(x, value, _capped(total, gap, value))
 
 
-def _modulus(total: SampleLoss) -> float:
-    """Of strong convexity: the regularizer's, and for least squares that of the samples on the span they have."""
-    if total.regularizer or not isinstance(total, LinearLoss) or not total.strongly_convex_link:
-        return total.regularizer
-    if total.features.shape[1] > DENSE:
-        return total.regularizer
-    gram = np.linalg.eigvalsh(dense(total.features.T @ total.features))
-    return total.curvature() / np.max(total.divisor) * float(np.min(gram[gram > 1e-10 * gram[-1]], initial=np.inf))
+def _weight(total: SampleLoss) -> float:
+    """Return the sum over samples of 1/divisor."""
+    return float((np.ones(len(total.targets)) / total.divisor).sum())
 
 
 def _smoothness(total: SampleLoss) -> float:
-    """Of F: the largest eigenvalue of its Hessian is at most this; inf: unknown."""
+    """Return a bound on the largest eigenvalue of the Hessian of F; inf: unknown."""
     a = total.features
-    if not isinstance(total, LinearLoss):
+    if not (isinstance(total, LinearLoss) and total.predicts):
         norm = float(plain_norms(a).max(initial=0.0))
-        return total.sample_smoothness(norm, norm) * len(total.targets) / np.min(total.divisor) + total.regularizer
+        return total.sample_smoothness(norm, norm) * _weight(total) + total.regularizer
     if min(a.shape) <= DENSE:
         small = dense(a.T @ a if a.shape[1] <= a.shape[0] else a @ a.T)
         largest = float(np.linalg.eigvalsh(small)[-1])
@@ -159,14 +157,20 @@ def _smoothness(total: SampleLoss) -> float:
     return total.curvature() / np.min(total.divisor) * largest + total.regularizer
 
 
-def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
-    smoothness = _smoothness(total)
+def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
+    """Return the comparator of a smooth F on a bounded 𝒳, from a point in it."""
+    smoothness, d = _smoothness(total), len(start)
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
-    x = y = feasible.project(start)
-    momentum = 1.0
-    point, lowest, polish = x, np.inf, 20
+    point = x = y = start
+    momentum, lowest = 1.0, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
-    products = 2 * max(numbers, 1)  # of one iteration
+    products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
+    # A step of Newton's method costs so many iterations.
+    polish = (
+        max(20, 25 * d**3 // (products + OVERHEAD))
+        if isinstance(total, SmoothLoss | Softmax) and d <= DENSE
+        else ITERATIONS
+    )
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
@@ -181,16 +185,73 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, regret:
             value, gap = _certified(total, feasible, x)
             if gap < lowest:
                 point, lowest = x, gap
-            wanted = TOLERANCE * max(value, regret)
-            if iteration >= polish and isinstance(total, SmoothLoss | Softmax) and lowest > wanted:
-                x = y = newton_on_face(total, feasible, point, lambda x: _certified(total, feasible, x)[1])
-                polish, momentum = 2 * iteration, 1.0
-                if (gap := _certified(total, feasible, x)[1]) < lowest:
-                    point, lowest = x, gap
-            if lowest <= max(wanted, NEGLIGIBLE * regret if iteration * products > CHEAP else 0.0):
+            wanted = TOLERANCE * max(value, lost - value)
+            if iteration >= polish and lowest > wanted:
+                x, lowest = _newton(total, feasible, point, step, wanted)
+                point, y, momentum, polish = x, x, 1.0, 2 * iteration
+            if lowest <= max(wanted, NEGLIGIBLE * (lost - value) if iteration * products > CHEAP else 0.0):
                 break
     value, gap = _certified(total, feasible, point)
     return Comparator(point, value, gap)
+
+
+def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) -> tuple[Vector, float]:
+    """Return the best point that Newton's method comes to within 𝒳, and the gap there.
+
+    A step minimizes the quadratic model of F at x over 𝒳. A step of the projected gradient follows, which moves to the
+    boundary what the solver left near it.
+
+    Args:
+        total: F, with a Hessian.
+        feasible: 𝒳.
+        x: (d,) in 𝒳.
+        step: of the projected gradient.
+        wanted: gap at which the method ends.
+    """
+    from scipy import sparse
+
+    rows, bounds, cones = _cones(feasible, np.arange(len(x)))
+    point, (value, lowest) = x, _certified(total, feasible, x)
+    for _ in range(STEPS):
+        hessian = total.hessian(x)
+        size = max(float(np.abs(hessian).max()), np.finfo(float).tiny)
+        model = sparse.csc_array(np.triu(hessian / size))
+        moved, _ = _clarabel(model, total.grad(x) / size, rows, bounds - rows @ x, cones)
+        toward = feasible.project(x + moved) - x
+        for shorter in 0.5 ** np.arange(HALVINGS):
+            ahead = x + shorter * toward
+            ahead = feasible.project(ahead - step * total.grad(ahead))
+            now, gap = _certified(total, feasible, ahead)
+            if now < value or gap < lowest:
+                break
+        else:
+            break
+        x, value = ahead, now
+        if gap < lowest:
+            point, lowest = x, gap
+        if lowest <= wanted:
+            break
+    return point, lowest
+
+
+def _clarabel(quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: list[Any]) -> tuple[Vector, Vector]:
+    """Return the minimizer of ½ v'Pv + q'v subject to h − G v ∈ K, by Clarabel, and its multipliers.
+
+    Args:
+        quadratic: P, its upper triangle, sparse.
+        linear: q.
+        rows: G, sparse.
+        bounds: h.
+        cones: K, one for each block of rows.
+    """
+    import clarabel
+    from scipy import sparse
+
+    settings = clarabel.DefaultSettings()
+    for name, setting in SETTINGS.items():
+        setattr(settings, name, setting)
+    solution = clarabel.DefaultSolver(quadratic, linear, sparse.csc_array(rows), bounds, cones, settings).solve()
+    return np.array(solution.x), np.array(solution.z)
 
 
 def _is_too_far(total: SampleLoss, y: Vector, gradient: Vector, ahead: Vector, step: float) -> bool:
@@ -206,17 +267,17 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
     return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
 
 
-def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, regret: float) -> Comparator:
+def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
     """By Clarabel, of few samples: those whose kink is far from the best decision are linear near it.
 
     Which ones are few enough is guessed from the best decision that is known. Where a guess was wrong the certificate
     tells, for it is that of all samples: those that it was wrong of are added, unless these are so many that what was
     found is far from anything, and the next guess is of twice as many.
     """
-    n, at, lowest = len(total.targets), feasible.project(start), Comparator(start, 0.0, np.inf)
+    n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
     size = max(FEW, isqrt(n)) if feasible.bounded or total.regularizer else n  # or that of few may have no minimum
-    few, least, beyond = np.zeros(n, bool), total.value(at), total.features @ at - total.targets
-    while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, regret):
+    few, least, beyond = np.zeros(n, bool), total.value(start), total.features @ start - total.targets
+    while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, lost - lowest.value):
         few[np.argpartition(np.abs(beyond), size)[:size] if 2 * size < n else slice(None)] = True
         side = np.sign(beyond)
         found = _conic(total, feasible, few, side)
@@ -258,23 +319,17 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     below = [sparse.diags_array(s) @ a for s in (lo, hi)]
     minus = -sparse.eye_array(n)
     set_rows, set_bounds, set_cones = _cones(feasible, used)
-    constraints = sparse.block_array([[below[0], minus], [below[1], minus]], format="csc")
-    bounds = np.concatenate([lo * b, hi * b])
-    if set_bounds.size:
-        wide = sparse.hstack([set_rows, sparse.csr_array((len(set_bounds), n))])
-        constraints, bounds = sparse.vstack([constraints, wide], format="csc"), np.concatenate([bounds, set_bounds])
+    rows = sparse.block_array([[below[0], minus], [below[1], minus], [set_rows, None]])
+    bounds = np.concatenate([lo * b, hi * b, set_bounds])
     quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
     linear = np.concatenate([(fixed @ whole)[used], 1 / divisor[some]])
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]
-    solution = clarabel.DefaultSolver(quadratic, linear, constraints, bounds, cones, settings).solve()
+    solved, multipliers = _clarabel(quadratic, linear, rows, bounds, cones)
     x = np.zeros(total.features.shape[1])
-    x[used] = solution.x[:d]
+    x[used] = solved[:d]
     x = feasible.project(x)
-    multipliers = np.maximum(np.array(solution.z[: 2 * n]), 0.0)
-    weight = multipliers[:n] + multipliers[n:]
-    share = np.divide(multipliers[n:], weight, out=np.full(n, 0.5), where=weight > 0)
+    below_, above = np.maximum(multipliers[: 2 * n], 0.0).reshape(2, n)
+    share = np.divide(above, below_ + above, out=np.full(n, 0.5), where=below_ + above > 0)
     fixed[some] = (lo + share * (hi - lo)) / divisor[some]
     value = total.value(x)
     return Comparator(x, value, _capped(total, max(value - _dual(total, feasible, fixed), 0.0), value))

@@ -67,11 +67,9 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
         if t in known:
             fixed.append(known[t])
             continue
-        total, mean = everything.upto(t), np.nan_to_num(mean)  # of a run whose decisions are not known
-        start = min([mean, *(c.point for c in fixed[-1:])], key=lambda x: total.value(feasible.project(x)))
-        # The start's value is no less than the least: no regret is smaller than this.
-        least_regret = float(np.nanmin(sums)) - total.value(feasible.project(start))
-        fixed.append(best(total, feasible, start, least_regret, [began]))
+        near = [began, *(c.point for c in fixed[-1:])]
+        # The decisions of a run may be unknown, and what their running averages and agents lost.
+        fixed.append(best(everything.upto(t), feasible, np.nan_to_num(mean), float(np.nanmin(sums)), near))
         tell(len(fixed), len(meter.horizons))
     return fixed
 

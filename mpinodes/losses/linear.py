@@ -133,11 +133,6 @@ class SmoothLoss(LinearLoss):
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
         return 1 if as_here else super().hessian_rank(dimension)
 
-    def second(self, x: Vector) -> Callable[[Vector], Vector]:
-        """Return the product of the samples' part of ∇²f(x) with a vector."""
-        weights = self.bend(self.features @ x, self.targets) / self.divisor
-        return lambda v: (weights * (self.features @ v)) @ self.features
-
     def hessian(self, x: Vector) -> Vector:
         """∇²f(x): (d, d), of the loss unclipped."""
         weights = np.sqrt(self.bend(self.features @ x, self.targets) / self.divisor)[:, None]

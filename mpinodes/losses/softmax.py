@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
-from mpinodes.losses.linear import LinearLoss, predictions
+from mpinodes.losses.linear import LinearLoss, dense, predictions
 
 __all__ = ["Softmax"]
 
@@ -75,17 +74,18 @@ class Softmax(LinearLoss):
         chances[np.arange(len(chances)), _classes(self.targets, logits.shape[1])] -= 1.0
         return chances
 
-    def second(self, x: Vector) -> Callable[[Vector], Vector]:
-        """Return the product of the samples' part of ∇²f(x) with a vector: (diag p − pp') ⊗ aa' of each."""
-        chances = self._slopes(x)
+    def hessian(self, x: Vector) -> Vector:
+        """∇²f(x): (d, d), the sum of (diag p − pp') ⊗ aa' over the samples."""
+        chances, rows = self._slopes(x), dense(self.features)
         chances[np.arange(len(chances)), _classes(self.targets, chances.shape[1])] += 1.0
-
-        def times(v: Vector) -> Vector:
-            moved = np.asarray(self.features @ v.reshape(-1, self.features.shape[1]).T)
-            weighted = chances * (moved - np.vecdot(chances, moved)[:, None]) / np.reshape(self.divisor, (-1, 1))
-            return np.asarray((self.features.T @ weighted).T).ravel()
-
-        return times
+        scaled = chances / np.reshape(self.divisor, (-1, 1))
+        spread = (chances[:, :, None] * rows[:, None]).reshape(len(rows), -1)
+        second = -spread.T @ (scaled[:, :, None] * rows[:, None]).reshape(spread.shape)
+        p = rows.shape[1]
+        for c, weights in enumerate(scaled.T):
+            second[c * p : (c + 1) * p, c * p : (c + 1) * p] += rows.T @ (weights[:, None] * rows)
+        second.flat[:: len(second) + 1] += self.regularizer
+        return np.asarray(second)
 
     def _clipped_by_rows(self, slopes: Vector, block: slice) -> Vector:
         """The gradients of samples as rows, each clipped by itself: for parts of x, and for any doubles."""
