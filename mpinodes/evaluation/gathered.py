@@ -1,10 +1,9 @@
-"""All samples of a run, to be judged on at once."""
+"""Decisions tried on all samples of a set at once: losses, accuracy, root mean squared error."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,44 +17,6 @@ POINTS_AT_ONCE = 256  # that they are held against
 COUNTED_AT_ONCE = 255  # rows: as many as a byte can count, which takes half the time
 FIRST = 20  # rows that tell whether losses depend on labels
 IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
-
-
-class Gathered(NamedTuple):
-    """All samples of a run, round by round, agent by agent, to be summed up to any round.
-
-    Attributes:
-        kind: the class of the loss.
-        features, targets: of all samples.
-        samples: of all owners in one round; 0: the same ones come in every round, and stand here once.
-        divisor: of each owner's loss, or of each sample; of samples that are not there infinite.
-        regularizer: of one round: λ times the number of owners.
-    """
-
-    kind: type[LinearLoss]
-    features: Any
-    targets: Vector
-    samples: int
-    divisor: float | Vector
-    regularizer: float
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether losses are the same in every round."""
-        return not self.samples
-
-    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
-        number = rounds - first + 1
-        regularizer = number * self.regularizer
-        if not self.samples:
-            return self.kind(self.features, self.targets, divisor=self.divisor / number, regularizer=regularizer)
-        rows: Any = slice((first - 1) * self.samples, rounds * self.samples)
-        if np.ndim(self.divisor):
-            present = np.isfinite(self.divisor[rows])  # type: ignore[index]
-            rows = rows.start + np.flatnonzero(present | ~present.any())
-            divisor = self.divisor[rows]  # type: ignore[index]
-            return self.kind(self.features[rows], self.targets[rows], divisor=divisor, regularizer=regularizer)
-        return self.kind(self.features[rows], self.targets[rows], divisor=self.divisor, regularizer=regularizer)
 
 
 def values_at(loss: LinearLoss, points: Vector) -> Vector:

@@ -9,7 +9,7 @@ import numpy as np
 from mpinodes.core import SampleLoss, Set, Setup, Vector
 from mpinodes.evaluation.comparator import Comparator, best
 from mpinodes.evaluation.meter import Meter
-from mpinodes.evaluation.totals import Total
+from mpinodes.evaluation.samples import Total
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
 
 LONG = 10.0  # expected seconds from which on a comparator that nobody asked for is left out

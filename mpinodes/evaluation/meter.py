@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import SampleLoss, Setup, Vector
 from mpinodes.evaluation.gathered import Examined, Labelled, RealValued, values_at
-from mpinodes.evaluation.totals import Total
+from mpinodes.evaluation.samples import Total
 
 NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
 

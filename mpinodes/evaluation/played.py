@@ -6,7 +6,7 @@ import numpy as np
 
 from mpinodes.core import Setup, Vector
 from mpinodes.evaluation.meter import Columns, Losses, Lost, Points
-from mpinodes.evaluation.totals import Total
+from mpinodes.evaluation.samples import Total
 from mpinodes.losses.two_point import Directions
 
 

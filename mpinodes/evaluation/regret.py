@@ -44,11 +44,10 @@ from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Setup, Vector
 from mpinodes.core.messages import stack
-from mpinodes.evaluation.gathered import IN_CACHE, Gathered, blocks
+from mpinodes.evaluation.gathered import IN_CACHE, blocks
 from mpinodes.evaluation.meter import Columns, Losses, Lost, Meter, Points
 from mpinodes.evaluation.played import Played
-from mpinodes.evaluation.samples import Samples
-from mpinodes.evaluation.totals import Total
+from mpinodes.evaluation.samples import Samples, Total
 from mpinodes.losses.linear import LinearLoss
 
 
@@ -111,14 +110,12 @@ class Constant(Losses):
         self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
         self._decomposable = setup.algorithm.decomposable
-        self._everything = Gathered(
-            type(own[0]), stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own]),
-            samples=0, divisor=np.repeat(self._divisors, self._sizes), regularizer=owners * own[0].regularizer,
-        )  # fmt: skip
+        block = stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own])
+        self._everything = Total(own[0], owners, (*block, np.repeat(self._divisors, self._sizes)), None)
         self._blocks = [_blocks(loss.features, loss.targets, 2 + setup.topology.agents) for loss in own]
 
     @property
-    def everything(self) -> Gathered:
+    def everything(self) -> Total:
         """See `Losses`."""
         return self._everything
 
@@ -149,7 +146,7 @@ class Constant(Losses):
             at_once = max(1, IN_CACHE // (points.shape[1] * targets.size))
             for start in range(0, len(points), at_once):
                 some = slice(start, start + at_once)
-                sums[some] += self._everything.kind.values(features, targets, points[some]).sum(axis=2)
+                sums[some] += self.kind.values(features, targets, points[some]).sum(axis=2)
         return sums
 
 

@@ -1,20 +1,112 @@
-"""The samples of a run, read as its rounds come, and what all of them come to."""
+"""The samples of a run, read as its rounds come, and the sum of the losses of any of its rounds.
+
+`Total` is the memory of a run: its distinct samples, and how often each came. `Samples` makes it. A stream whose
+samples never come again has new ones in every round: up to `KEPT` bytes they are kept as they come; of more, all are
+read again at the end. Of least squares so large, sums are kept (`Squares`), which more rounds make no larger.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpinodes.core import Features, SampleLoss, Stream, Vector
 from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
-from mpinodes.evaluation.gathered import Gathered
-from mpinodes.evaluation.totals import BYTES_AT_ONCE, Counted, Rounds, Total, condensed
+from mpinodes.losses.least_squares import LeastSquares
+from mpinodes.losses.linear import LinearLoss, dense
 
-KEPT = 64_000_000  # bytes of samples that are kept until the comparator is found: of more, all are read again
+KEPT = 64_000_000  # bytes of samples that are kept until the comparator is found
+BYTES_AT_ONCE = 4_000_000  # of samples, or of their places, that are read together
+COLUMNS = 512  # of least squares of which sums are kept: to sum up more takes longer than to read the samples again
+
+Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and the divisor of all or (k,) of each
+
+
+class Total:
+    """The losses of a run, to be summed over any rounds: distinct samples, and how often each came.
+
+    Args:
+        one: a loss of the run, with the class and the regularizer of all.
+        owners: how many losses there are in a round.
+        block: the distinct samples; those that never came have an infinite divisor.
+        rows: by first and last round, which of them came, one after the other; None: all, once in every round.
+
+    Attributes:
+        is_constant: whether losses are the same in every round.
+    """
+
+    def __init__(
+        self, one: Any, owners: int, block: Block, rows: Callable[[int, int], NDArray[np.int64]] | None
+    ) -> None:
+        self._kind, self._regularizer = type(one), owners * one.regularizer
+        self._features, self._targets, self._divisor = block
+        self._rows, self.is_constant = rows, rows is None
+        self._done, self._counts = 0, np.zeros(len(self._targets), np.int64)  # how often each came in the rounds done
+
+    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
+        """Return Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
+        number = rounds - first + 1
+        if not self._rows:
+            return self._loss(self._features, self._targets, self._divisor / number, number)
+        counts = self._counted(self._rows, first, rounds)
+        if np.ndim(self._divisor) and (present := counts * np.isfinite(self._divisor)).any():
+            counts = present
+        rows: Any = np.flatnonzero(counts)
+        if len(rows) == rows[-1] - rows[0] + 1:
+            rows = slice(rows[0], rows[-1] + 1)  # which copies nothing
+        counts, divisor = counts[rows], self._divisor[rows] if np.ndim(self._divisor) else self._divisor
+        divisor = divisor if counts.max() == 1 else divisor / counts
+        return self._loss(self._features[rows], self._targets[rows], divisor, number)
+
+    def _loss(self, features: Features, targets: Vector, divisor: Any, rounds: int) -> LinearLoss:
+        return self._kind(features, targets, divisor=divisor, regularizer=rounds * self._regularizer)  # type: ignore[no-any-return]
+
+    def _counted(self, rows: Callable[[int, int], NDArray[np.int64]], first: int, last: int) -> NDArray[np.int64]:
+        """Return how often each sample came in some rounds; from round 1 on, what was counted before is kept."""
+        if first > 1:
+            return np.bincount(rows(first, last), minlength=len(self._counts))
+        if last < self._done:
+            self._done, self._counts = 0, np.zeros_like(self._counts)
+        at_once = max(1, BYTES_AT_ONCE // (8 * len(rows(1, 1))))
+        for start in range(self._done + 1, last + 1, at_once):
+            came = rows(start, min(start + at_once - 1, last))
+            self._counts += np.bincount(came, minlength=len(self._counts))
+        self._done = last
+        return self._counts
+
+
+class Squares(Total):
+    """Least squares of more samples than are kept: ‖Ax − b‖² = ‖R (x, −1)‖², with R of a QR decomposition of (A, b).
+
+    Args:
+        one: a loss of the run.
+        owners: how many losses there are in a round.
+        read: by first and last round, their samples.
+        at_once: rounds that are read together.
+    """
+
+    def __init__(self, one: LeastSquares, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
+        super().__init__(one, owners, (one.features, one.targets, one.divisor), None)
+        self._read, self._at_once, self.is_constant = read, at_once, False
+        self._summed, self._left = (1, 0), np.zeros((0, one.features.shape[1] + 1))
+
+    def upto(self, rounds: int, first: int = 1) -> LinearLoss:
+        """See `Total`."""
+        begun, done = self._summed
+        if first != begun or rounds < done:
+            done, self._left = first - 1, self._left[:0]
+        for start in range(done + 1, rounds + 1, self._at_once):
+            features, targets, _ = self._read(start, min(start + self._at_once - 1, rounds))
+            rows = np.column_stack([dense(features), targets])
+            self._left = np.asarray(np.linalg.qr(np.vstack([self._left, rows]), mode="r"))
+        self._summed = first, rounds
+        return self._loss(self._left[:, :-1].copy(), self._left[:, -1].copy(), self._divisor, rounds - first + 1)
 
 
 class Samples:
@@ -28,110 +120,83 @@ class Samples:
     """
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
-        self._readers = [stream.merged(i) for i in range(owners)]
+        self._readers: list[Any] = [stream.merged(i) for i in range(owners)]
         given = [] if stream.makes_all_losses else [stream.of(i) for i in range(owners)]
         self._varying = given if given and isinstance(given[0](1), SampleLoss) else []  # others show no samples
-        self._rounds, self._read, self._dimension = rounds, 0, stream.dimension
+        self._rounds, self._dimension = rounds, stream.dimension
         self.first: Any = self._readers[0](1, 1)
         self.owners, self.of_each = owners, len(self.first.targets)
         if self._varying:
             numbers = [stream.samples(i) for i in range(owners)]
             self.of_each = max(len(of(t)) for of in numbers for t in range(1, rounds + 1))
-        self._recurring = [reader for reader in self._readers if isinstance(reader, Recurring)]
-        self._keeps = self._is_dense and self._size <= KEPT and len(self._recurring) < owners
-        self._targets: Vector
-        self._features: Features
-        self._targets, self._features = self._room() if self._keeps else (np.empty(0), None)
-        self._divisors = np.empty(len(self._targets) if self._varying else 0)
-        self._last: tuple[tuple[int, int], tuple[Features, Vector, Any]] | None = None
-
-    @property
-    def _size(self) -> int:
-        """Bytes of all samples, one by one."""
-        return 8 * self._rounds * self.owners * self.of_each * (self._dimension + 1)
+        self._recurs = not self._varying and all(isinstance(reader, Recurring) for reader in self._readers)
+        of_round = 8 * owners * self.of_each * (self._dimension + 1)
+        self._size = rounds * of_round  # bytes of all samples, one by one
+        self._at_once = max(1, BYTES_AT_ONCE // of_round)
+        self._keeps = self._size <= KEPT and not self._recurs
+        self._blocks: list[Block] = []  # of the rounds up to `read`
+        self._read = 0
+        self._last: tuple[tuple[int, int], Block] | None = None
 
     @property
     def held_at_the_end(self) -> int:
         """Bytes of the samples that are in memory then, beside the data: two copies of such as come again and again."""
-        if self._keeps:
-            return self._size
-        if len(self._recurring) == self.owners:
-            return 2 * min(self._size, sum(_bytes(owner.features) for owner in self._recurring))
-        return 0 if self._condensed else self._size
-
-    def _room(self) -> tuple[Vector, Features]:
-        """For all samples; no memory is taken until one is written."""
-        total = self._rounds * self.owners * self.of_each
-        return np.empty(total), np.empty((total, self._dimension))
+        if self._recurs:
+            return 2 * min(self._size, sum(_bytes(reader.features) for reader in self._readers))
+        return 0 if self._is_summed else self._size
 
     @property
-    def _is_dense(self) -> bool:
-        return isinstance(self.first.features, np.ndarray)
+    def _is_summed(self) -> bool:
+        """Whether sums are kept instead of samples: of this class alone it is known how to sum up."""
+        squares = type(self.first) is LeastSquares and not self._varying
+        return squares and self._size > KEPT and self._dimension < COLUMNS
 
-    def of(self, first: int, last: int) -> tuple[Features, Vector, Any]:
-        """Features (k, d) and targets (k,) of these rounds, and the divisor of all, or (k,) of each."""
-        if not self._keeps:
-            if not self._last or self._last[0] != (first, last):
-                self._last = (first, last), self._of(first, last)
-            return self._last[1]
-        self._read_to(last)
-        each = self.owners * self.of_each
-        rows = slice((first - 1) * each, last * each)
-        return self._features[rows], self._targets[rows], self._divisors[rows] if self._varying else self.first.divisor
+    def of(self, first: int, last: int) -> Block:
+        """Return the samples of these rounds."""
+        if not self._last or self._last[0] != (first, last):
+            self._last = (first, last), self._of(first, last)
+            if self._keeps and first == self._read + 1:
+                self._blocks.append(self._last[1])
+                self._read = last
+        return self._last[1]
 
     @cached_property
     def everything(self) -> Total:
         """All samples of the run, those of rounds to come too."""
-        self._last = None
-        if not self._keeps and (total := self._condensed):
-            return total
-        rounds, one = self._as_rounds, self.first
-        features, targets, divisor = self.of(1, self._rounds) if self._keeps else self._of(1, self._rounds)
-        return Gathered(type(one), features, targets, rounds.samples, divisor, rounds.regularizer)
+        self._last, self._keeps = None, False
+        if self._recurs:
+            # Where all owners have the same samples, these are one set.
+            sets = {id(reader.features): reader for reader in self._readers}
+            ends = np.cumsum([len(reader.targets) for reader in sets.values()])
+            begins = dict(zip(sets, [0, *ends.tolist()], strict=False))
+            block = stack([r.features for r in sets.values()]), np.concatenate([r.targets for r in sets.values()])
+            return Total(
+                self.first, self.owners, (*block, self.first.divisor),
+                lambda first, last: np.concatenate(
+                    [reader.places(first, last) + begins[id(reader.features)] for reader in self._readers]
+                ),
+            )  # fmt: skip
+        if self._is_summed:
+            return Squares(self.first, self.owners, self._of, self._at_once)
+        for start in range(self._read + 1, self._rounds + 1, self._at_once):
+            self._blocks.append(self._of(start, min(start + self._at_once - 1, self._rounds)))
+        features, targets, divisors = zip(*self._blocks, strict=True)
+        self._blocks, of_round = [], self.owners * self.of_each
+        divisor = np.concatenate(divisors) if self._varying else self.first.divisor
+        return Total(
+            self.first, self.owners, (stack(features), np.concatenate(targets), divisor),
+            lambda first, last: np.arange((first - 1) * of_round, last * of_round),
+        )  # fmt: skip
 
-    @property
-    def _condensed(self) -> Total | None:
-        """Where it takes no more memory for more rounds."""
-        if self._varying:
-            return None
-        if len(self._recurring) == self.owners:
-            return Counted(self._as_rounds, self._recurring)
-        return condensed(self._as_rounds)
-
-    @property
-    def _as_rounds(self) -> Rounds:
-        return Rounds(
-            lambda first, last: self._of(first, last)[:2],
-            self.owners * self.of_each,
-            self.first,
-            self.owners * self.first.regularizer,
-        )
-
-    def _read_to(self, last: int) -> None:
-        each = self.owners * self.of_each
-        at_once = max(1, BYTES_AT_ONCE // (8 * each * (self._dimension + 1)))
-        for first in range(self._read + 1, last + 1, at_once):
-            rows = slice((first - 1) * each, min(first + at_once - 1, last) * each)
-            self._features[rows], self._targets[rows], divisors = self._of(first, min(first + at_once - 1, last))
-            if self._varying:
-                self._divisors[rows] = divisors
-        self._read = max(last, self._read)
-
-    def _of(self, first: int, last: int) -> tuple[Features, Vector, Any]:
+    def _of(self, first: int, last: int) -> Block:
         """Of these rounds, read anew."""
         rounds, n, m = last - first + 1, self.owners, self.of_each
         if self._varying:
             return self._one_by_one([losses(t) for t in range(first, last + 1) for losses in self._varying])
         seen = [read(first, last) for read in self._readers]
-        if not self._is_dense:
-            order = np.arange(n * rounds * m).reshape(n, rounds, m).transpose(1, 0, 2).ravel()
-            targets = np.concatenate([loss.targets for loss in seen])[order]
-            return stack([loss.features for loss in seen])[order], targets, self.first.divisor
-        targets, features = np.empty((rounds, n, m)), np.empty((rounds, n, m, self._dimension))
-        for i, loss in enumerate(seen):
-            targets[:, i] = loss.targets.reshape(rounds, m)
-            features[:, i] = loss.features.reshape(rounds, m, -1)
-        return features.reshape(rounds * n * m, -1), targets.ravel(), self.first.divisor
+        order = np.arange(n * rounds * m).reshape(n, rounds, m).transpose(1, 0, 2).ravel()
+        targets = np.concatenate([loss.targets for loss in seen])[order]
+        return stack([loss.features for loss in seen])[order], targets, self.first.divisor
 
     def _one_by_one(self, losses: list[Any]) -> tuple[Features, Vector, Vector]:
         """Of losses that may differ in the number and in the weights of their samples."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes.core.experiment import asked_for
-from mpinodes.evaluation import samples, totals
+from mpinodes.evaluation import samples
 from mpinodes.evaluation.samples import Samples
 from mpinodes.losses.logistic import Logistic
 from mpinodes.running.setup import set_up
@@ -48,7 +48,7 @@ def test_samples_that_are_not_kept_are_read_again(words, at_once, monkeypatch):
 )
 def test_however_many_rounds_a_total_has_their_losses_and_few_samples(words, at_once, monkeypatch):
     monkeypatch.setattr(samples, "KEPT", 0)
-    monkeypatch.setattr(totals, "BYTES_AT_ONCE", at_once)
+    monkeypatch.setattr(samples, "BYTES_AT_ONCE", at_once)
     some = samples_of(words, 18)
     setup = set_up(asked_for(f"{RING} {words}".split()), None)
     losses = [setup.stream.of(i) for i in range(3)]
