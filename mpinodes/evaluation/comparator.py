@@ -4,7 +4,7 @@ Smooth losses on bounded sets: accelerated projected gradient with adaptive rest
 Candès 2015), since all it needs of a set is its exact projection; now and then Newton's method goes on from there, each
 step of which is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap
 max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: Newton's method where F is
-strongly convex and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where
+regularized and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where
 F is μ-strongly convex so does ‖∇F‖²/(2μ).
 
 Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import SampleLoss, Set, Vector
-from mpinodes.core.sets import Ball, Box, ProductOfBalls
+from mpinodes.core.sets import Ball, Box, ProductOfBalls, Unconstrained
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 from mpinodes.losses.softmax import Softmax
@@ -37,11 +37,7 @@ OVERHEAD = 20_000  # products that take as long as all else of an iteration
 FEW = 60  # samples with a kink, to begin with
 DENSE = 2000  # a Gram matrix up to this size is made whole
 STEPS, HALVINGS = 50, 8  # of Newton's method, and of one of its steps
-SETTINGS = {  # of Clarabel
-    "verbose": False, "tol_gap_abs": 0.0, "tol_gap_rel": 1e-13, "tol_feas": 1e-13,
-    "static_regularization_constant": 1e-11, "iterative_refinement_abstol": 1e-15,
-    "iterative_refinement_reltol": 1e-15, "iterative_refinement_max_iter": 50,
-}  # fmt: skip
+PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12}  # of L-BFGS-B
 
 
 class Comparator(NamedTuple):
@@ -90,48 +86,32 @@ def _solve(total: Any, feasible: Set, start: Vector, lost: float) -> Comparator:
     """Return the comparator by the method that suits F and 𝒳, starting from a point in 𝒳."""
     if isinstance(total, PiecewiseLinearLoss):
         return _piecewise(total, feasible, start, lost)
-    if feasible.bounded:
+    if feasible.bounded or total.sample_modulus:
         return _projected_gradient(total, feasible, start, lost)
     return _unconstrained(total, start)
 
 
-def _quasi_newton(total: SampleLoss, start: Vector) -> Vector:
-    """By scipy's L-BFGS-B, begun again from where it stops as long as that helps."""
+def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
+    """Return the comparator on all of R^d: by Newton's method of a regularized F, else by L-BFGS-B."""
     from scipy.optimize import minimize
 
     x, value = start, np.inf
-    while (now := total.value(x)) < value * (1 - 1e-12):
-        value = now
-        x = minimize(
-            total.value,
-            x,
-            jac=total.grad,
-            method="L-BFGS-B",
-            options={"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12},
-        ).x
-    return x
-
-
-def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
-    """Return the comparator on all of R^d: by Newton's method of a strongly convex F, else by L-BFGS-B."""
-    modulus = total.regularizer + total.sample_modulus * _weight(total)
-    if isinstance(total, SmoothLoss) and modulus and len(start) <= DENSE:
-        x = total.prox(start, np.inf, start, tolerance=0.0).x  # as far as rounding lets it
+    if isinstance(total, SmoothLoss) and total.regularizer and len(x) <= DENSE:
+        x = total.prox(x, np.inf, x, tolerance=0.0).x  # as far as rounding lets it
     else:
-        x = _quasi_newton(total, start)
-    gradient, value, gap = total.grad(x), total.value(x), np.inf
-    if modulus:
-        gap = float(gradient @ gradient) / (2 * modulus)
-    elif isinstance(total, LinearLoss) and total.strongly_convex_link and len(start) <= DENSE:
+        while (now := total.value(x)) < value * (1 - 1e-12):  # begun again from where it stops as long as that helps
+            value, x = now, minimize(total.value, x, jac=total.grad, method="L-BFGS-B", options=PRECISE).x
+    value, gap = _certified(total, Unconstrained(), x)
+    if isinstance(total, LinearLoss) and total.strongly_convex_link and not total.regularizer and len(x) <= DENSE:
         # F is strongly convex on the span of the samples. Columns are scaled, so that small ones count.
         rows = dense(total.features) / np.sqrt(np.reshape(total.divisor, (-1, 1)))
         sizes = np.linalg.norm(rows, axis=0)
         sizes[sizes == 0] = 1.0
-        rows, gradient = rows / sizes, gradient / sizes
-        moduli = np.linalg.eigvalsh(rows.T @ rows if len(rows) > len(start) else rows @ rows.T)
+        rows, gradient = rows / sizes, total.grad(x) / sizes
+        moduli = np.linalg.eigvalsh(rows.T @ rows if len(rows) > len(x) else rows @ rows.T)
         least = float(np.min(moduli[moduli > 1e-13 * moduli[-1]], initial=np.inf))
-        gap = float(gradient @ gradient) / (2 * total.curvature() * least)
-    return Comparator(x, value, _capped(total, gap, value))
+        gap = _capped(total, float(gradient @ gradient) / (2 * total.curvature() * least), value)
+    return Comparator(x, value, gap)
 
 
 def _weight(total: SampleLoss) -> float:
@@ -165,12 +145,9 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     momentum, lowest = 1.0, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
+    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE
     # A step of Newton's method costs so many iterations.
-    polish = (
-        max(20, 25 * d**3 // (products + OVERHEAD))
-        if isinstance(total, SmoothLoss | Softmax) and d <= DENSE
-        else ITERATIONS
-    )
+    polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
@@ -248,8 +225,10 @@ def _clarabel(quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: 
     from scipy import sparse
 
     settings = clarabel.DefaultSettings()
-    for name, setting in SETTINGS.items():
-        setattr(settings, name, setting)
+    settings.verbose = False
+    settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = 0.0, 1e-13, 1e-13
+    settings.static_regularization_constant, settings.iterative_refinement_max_iter = 1e-11, 50
+    settings.iterative_refinement_abstol = settings.iterative_refinement_reltol = 1e-15
     solution = clarabel.DefaultSolver(quadratic, linear, sparse.csc_array(rows), bounds, cones, settings).solve()
     return np.array(solution.x), np.array(solution.z)
 
@@ -262,9 +241,12 @@ def _is_too_far(total: SampleLoss, y: Vector, gradient: Vector, ahead: Vector, s
 
 
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
-    """F(x), and the Frank-Wolfe gap there (or F(x), where that is less and no loss is below 0)."""
+    """Return F(x), and the least that is known to bound F(x) − min F."""
     gradient, value = total.grad(x), total.value(x)
-    return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
+    if feasible.bounded:
+        return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
+    modulus = total.regularizer + total.sample_modulus * _weight(total)
+    return value, _capped(total, float(gradient @ gradient) / (2 * modulus) if modulus else np.inf, value)
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
@@ -316,10 +298,9 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     lo, hi = total.slopes(total.targets)
     fixed = np.where(some, 0.0, np.where(side > 0, hi, lo) / divisor)
     lo, hi = lo[some], hi[some]
-    below = [sparse.diags_array(s) @ a for s in (lo, hi)]
-    minus = -sparse.eye_array(n)
     set_rows, set_bounds, set_cones = _cones(feasible, used)
-    rows = sparse.block_array([[below[0], minus], [below[1], minus], [set_rows, None]])
+    sloped, minus = [sparse.diags_array(slope) @ a for slope in (lo, hi)], -sparse.eye_array(n)
+    rows = sparse.block_array([[sloped[0], minus], [sloped[1], minus], [set_rows, None]])
     bounds = np.concatenate([lo * b, hi * b, set_bounds])
     quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
     linear = np.concatenate([(fixed @ whole)[used], 1 / divisor[some]])
@@ -328,8 +309,8 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     x = np.zeros(total.features.shape[1])
     x[used] = solved[:d]
     x = feasible.project(x)
-    below_, above = np.maximum(multipliers[: 2 * n], 0.0).reshape(2, n)
-    share = np.divide(above, below_ + above, out=np.full(n, 0.5), where=below_ + above > 0)
+    below, above = np.maximum(multipliers[: 2 * n], 0.0).reshape(2, n)
+    share = np.divide(above, below + above, out=np.full(n, 0.5), where=below + above > 0)
     fixed[some] = (lo + share * (hi - lo)) / divisor[some]
     value = total.value(x)
     return Comparator(x, value, _capped(total, max(value - _dual(total, feasible, fixed), 0.0), value))

@@ -169,24 +169,28 @@ class Samples:
             sets = {id(reader.features): reader for reader in self._readers}
             ends = np.cumsum([len(reader.targets) for reader in sets.values()])
             begins = dict(zip(sets, [0, *ends.tolist()], strict=False))
-            block = stack([r.features for r in sets.values()]), np.concatenate([r.targets for r in sets.values()])
-            return Total(
-                self.first, self.owners, (*block, self.first.divisor),
-                lambda first, last: np.concatenate(
-                    [reader.places(first, last) + begins[id(reader.features)] for reader in self._readers]
-                ),
-            )  # fmt: skip
+            features = stack([reader.features for reader in sets.values()])
+            targets = np.concatenate([reader.targets for reader in sets.values()])
+
+            def rows(first: int, last: int) -> NDArray[np.int64]:
+                return np.concatenate([r.places(first, last) + begins[id(r.features)] for r in self._readers])
+
+            return Total(self.first, self.owners, (features, targets, self.first.divisor), rows)
         if self._is_summed:
             return Squares(self.first, self.owners, self._of, self._at_once)
         for start in range(self._read + 1, self._rounds + 1, self._at_once):
             self._blocks.append(self._of(start, min(start + self._at_once - 1, self._rounds)))
-        features, targets, divisors = zip(*self._blocks, strict=True)
-        self._blocks, of_round = [], self.owners * self.of_each
-        divisor = np.concatenate(divisors) if self._varying else self.first.divisor
+        blocks = zip(*self._blocks, strict=True)
+        features, targets = stack(next(blocks)), np.concatenate(next(blocks))
+        divisor = np.concatenate(next(blocks)) if self._varying else self.first.divisor
+        self._blocks, each = [], self.owners * self.of_each
+        places = np.arange(len(targets))
         return Total(
-            self.first, self.owners, (stack(features), np.concatenate(targets), divisor),
-            lambda first, last: np.arange((first - 1) * of_round, last * of_round),
-        )  # fmt: skip
+            self.first,
+            self.owners,
+            (features, targets, divisor),
+            lambda first, last: places[(first - 1) * each : last * each],
+        )
 
     def _of(self, first: int, last: int) -> Block:
         """Of these rounds, read anew."""

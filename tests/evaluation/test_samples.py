@@ -43,7 +43,6 @@ def test_samples_that_are_not_kept_are_read_again(words, at_once, monkeypatch):
         f"{AGAIN} data.partition=shared data.epochs=3",
         f"{AGAIN} problem.average=true problem.regularizer=0.1",
         "data.name=olr data.batch=2 rounds=18 problem.regularizer=0.1",
-        "data.name=olr data.batch=2 rounds=18 problem.loss=squared-distance problem.average=true",
     ],
 )
 def test_however_many_rounds_a_total_has_their_losses_and_few_samples(words, at_once, monkeypatch):
@@ -72,14 +71,52 @@ def test_however_many_rounds_a_total_has_their_losses_and_few_samples(words, at_
     assert len(total.upto(18).targets) <= 22
 
 
-def test_samples_that_come_once_stand_in_the_order_of_their_rounds():
+def test_samples_that_come_once_stand_there_once():
     some = samples_of(f"{AGAIN} data.total=120 data.epochs=1", 18)
     for last in (18, 5):
         total = some.everything.upto(last)
         features, targets, _ = some.of(1, last)
-        np.testing.assert_array_equal(total.features, features)
-        np.testing.assert_array_equal(total.targets, targets)
+        rows, came = (
+            np.unique(np.column_stack(pair), axis=0) for pair in ((total.features, total.targets), (features, targets))
+        )
+        np.testing.assert_array_equal(rows, came)
+        assert len(total.targets) == len(targets)
         assert total.divisor == 1.0
+
+
+@pytest.mark.parametrize("kept", [10**9, 0])
+@pytest.mark.parametrize("loss", ["least-squares", "absolute", "squared-distance"])
+@pytest.mark.parametrize("data", ["data.name=olr data.partition=even", AGAIN])
+def test_a_total_is_the_same_to_the_bit_however_its_rounds_were_read(data, loss, kept, monkeypatch):
+    """Cut into chunks in any way, or resumed in the middle, or never read before."""
+    monkeypatch.setattr(samples, "KEPT", kept)
+    totals = []
+    for cuts in ([(1, 18)], [(1, 4), (5, 5), (6, 18)], [(9, 12), (13, 18)], []):
+        some = samples_of(f"{data} problem.loss={loss} rounds=18", 18)
+        for first, last in cuts:
+            some.of(first, last)
+        totals.append([some.everything.upto(last) for last in (3, 11, 18)])
+    for others in totals[1:]:
+        for one, other in zip(totals[0], others, strict=True):
+            np.testing.assert_array_equal(one.features, other.features)
+            np.testing.assert_array_equal(one.targets, other.targets)
+            np.testing.assert_array_equal(one.divisor, other.divisor)
+
+
+@pytest.mark.parametrize("loss", ["least-squares", "absolute"])
+def test_samples_are_kept_up_to_a_number_of_bytes_while_rounds_come(loss, monkeypatch):
+    """Beyond it nothing is kept; of least squares no more samples than coordinates are left at the end either."""
+    monkeypatch.setattr(samples, "KEPT", 100_000)
+    for rounds, is_kept in ((100, True), (1000, False)):
+        some = samples_of(f"data.name=olr problem.loss={loss}", rounds)
+        for first in range(1, rounds, 50):
+            some.of(first, first + 49)
+        held = sum(features.nbytes + targets.nbytes for features, targets, _ in some._blocks)
+        assert (held > 0) == is_kept
+        assert held <= 100_000
+        number = len(some.everything.upto(rounds).targets)
+        assert number == (22 if loss == "least-squares" and not is_kept else 3 * rounds)
+        assert some.held_at_the_end == (0 if number == 22 else 8 * 22 * 3 * rounds)
 
 
 UNEVEN = """
