@@ -193,7 +193,7 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
         hessian = total.hessian(x)
         size = max(float(np.abs(hessian).max()), np.finfo(float).tiny)
         model = sparse.csc_array(np.triu(hessian / size))
-        moved, _ = _clarabel(model, total.grad(x) / size, rows, bounds - rows @ x, cones)
+        moved, _ = _clarabel(model, total.grad(x) / size, rows, bounds - rows @ x, cones, precise=True)
         toward = feasible.project(x + moved) - x
         for shorter in 0.5 ** np.arange(HALVINGS):
             ahead = x + shorter * toward
@@ -211,7 +211,9 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
     return point, lowest
 
 
-def _clarabel(quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: list[Any]) -> tuple[Vector, Vector]:
+def _clarabel(
+    quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: list[Any], precise: bool = False
+) -> tuple[Vector, Vector]:
     """Return the minimizer of ½ v'Pv + q'v subject to h − G v ∈ K, by Clarabel, and its multipliers.
 
     Args:
@@ -220,15 +222,17 @@ def _clarabel(quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: 
         rows: G, sparse.
         bounds: h.
         cones: K, one for each block of rows.
+        precise: come as near as rounding allows; a linear program may then not be solved.
     """
     import clarabel
     from scipy import sparse
 
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = 0.0, 1e-13, 1e-13
-    settings.static_regularization_constant, settings.iterative_refinement_max_iter = 1e-11, 50
-    settings.iterative_refinement_abstol = settings.iterative_refinement_reltol = 1e-15
+    if precise:
+        settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = 0.0, 1e-13, 1e-13
+        settings.static_regularization_constant, settings.iterative_refinement_max_iter = 1e-11, 50
+        settings.iterative_refinement_abstol = settings.iterative_refinement_reltol = 1e-15
     solution = clarabel.DefaultSolver(quadratic, linear, sparse.csc_array(rows), bounds, cones, settings).solve()
     return np.array(solution.x), np.array(solution.z)
 
