@@ -191,10 +191,12 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
     point, (value, lowest) = x, _certified(total, feasible, x)
     for _ in range(STEPS):
         hessian = total.hessian(x)
-        size = max(float(np.abs(hessian).max()), np.finfo(float).tiny)
-        model = sparse.csc_array(np.triu(hessian / size))
-        moved, _ = _clarabel(model, total.grad(x) / size, rows, bounds - rows @ x, cones, precise=True)
-        toward = feasible.project(x + moved) - x
+        curved = np.diag(hessian)  # coordinates are scaled to a curvature of 1
+        scale = 1 / np.sqrt(np.maximum(curved, max(1e-16 * float(curved.max()), np.finfo(float).tiny)))
+        model = sparse.csc_array(np.triu(hessian * scale * scale[:, None]))
+        scaled = rows @ sparse.diags_array(scale)
+        moved, _ = _clarabel(model, total.grad(x) * scale, scaled, bounds - rows @ x, cones, precise=True)
+        toward = feasible.project(x + scale * moved) - x
         for shorter in 0.5 ** np.arange(HALVINGS):
             ahead = x + shorter * toward
             ahead = feasible.project(ahead - step * total.grad(ahead))
