@@ -61,7 +61,7 @@ class Losses(ABC):
         """What is lost in rounds `first` on; columns: those that the points are of."""
 
 
-class Rounds(NamedTuple):
+class JudgedRounds(NamedTuple):
     """What a stretch of rounds gave."""
 
     decisions: Vector  # (rounds, k, d)
@@ -128,7 +128,7 @@ class Meter:
         """By set of samples with real targets, the RMSE of always naming the mean of those that are trained on."""
         return {name: real.naive() for name, real in self._real_valued.items()}
 
-    def take(self, estimates: Vector) -> Rounds:
+    def take(self, estimates: Vector) -> JudgedRounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
         first, last = self._seen + 1, self._seen + len(estimates)
         x = self._decisions(estimates)
@@ -144,7 +144,7 @@ class Meter:
         for at in self._horizons_within(first, last):
             self.total[at] = totals[self.horizons[at] - first]
         self._sum_f = totals[-1]
-        return Rounds(x, summands, lost.training)
+        return JudgedRounds(x, summands, lost.training)
 
     def recall(self, losses: Vector) -> None:
         """Add the next rounds, of which nothing is known but what the network lost: (r,)."""

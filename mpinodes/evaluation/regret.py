@@ -102,7 +102,7 @@ class Changing(Losses):
         return np.asarray(values.sum(axis=2) / divisor)
 
 
-class Constant(Losses):
+class ConstantLosses(Losses):
     """Losses that stay the same, over as many samples as each owner has."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
@@ -167,6 +167,6 @@ def _renumbered(features: Features, columns: NDArray[np.int64]) -> Features:
 def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
-    kind = Constant if setup.experiment.data.get("batch") == "all" else Changing
+    kind = ConstantLosses if setup.experiment.data.get("batch") == "all" else Changing
     losses: Losses = kind(setup, owners)
     return Meter(setup, horizons, Played(losses, setup) if setup.experiment.feedback.points else losses)

@@ -31,7 +31,7 @@ WARNINGS = Column("codes of what a run warns of", "", "warnings")  # with a spac
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A finished run.
 
     Attributes:
@@ -82,7 +82,7 @@ def short(key: str) -> str:
     return key.replace(".", "_").removeprefix("network_")
 
 
-def labels(runs: Sequence[Run]) -> dict[str, Column]:
+def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
     """Return the columns of results by name, with what people call them."""
     return {column.name: column for run in reversed(runs) for column, _ in run.table}
 
@@ -96,7 +96,7 @@ def summary_of(place: Path) -> Summary | None:
     return None if summary.partial else summary
 
 
-def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run]:
+def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
     """Return the finished runs of directories: runs, repeats of a job, or all that is right below one or its `runs`.
 
     Args:
@@ -106,7 +106,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Run
     Raises:
         BadInput: a directory holds no run that can be read, or one that another version of mpinodes did.
     """
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, FinishedRun] = {}
     for place in places:
         for directory in list(_below(place)) or [place]:
             try:
@@ -152,8 +152,8 @@ def members(study: Path) -> list[Path]:
         return []
 
 
-def _read(place: Path) -> Run:
-    run = Run(place, s := Summary.read(place))
+def _read(place: Path) -> FinishedRun:
+    run = FinishedRun(place, s := Summary.read(place))
     if s.partial:
         raise BadInput(
             f"{place}: ended before its time, after {s.rounds} of {s.rounds_asked} rounds: not to be compared; go on "
@@ -166,7 +166,7 @@ def _read(place: Path) -> Run:
     return run
 
 
-def differing(runs: Sequence[Run]) -> list[str]:
+def differing(runs: Sequence[FinishedRun]) -> list[str]:
     """The keys in which they differ, algorithm first and seed last."""
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
@@ -201,12 +201,12 @@ def table(place: str | Path) -> pandas.DataFrame:
     return frame
 
 
-def columns_of(runs: Sequence[Run]) -> str:
+def columns_of(runs: Sequence[FinishedRun]) -> str:
     """Return as CSV what people call the columns of results, and their units."""
     return csv_of([{"column": name, "label": c.label, "unit": c.unit} for name, c in labels(runs).items()])
 
 
-def warned(runs: Sequence[Run]) -> dict[str, str]:
+def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return by code how many runs have a warning, and what it means."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])
 

@@ -29,7 +29,7 @@ from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
 
 
-class Rounds(Protocol):
+class RoundsSource(Protocol):
     """Where the rounds of a job come from."""
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
@@ -45,7 +45,7 @@ class Rounds(Protocol):
         """The same run, done again without noise, in its directory: where that takes no time to speak of."""
 
 
-def log(setup: Setup, directory: Path, mpi: str, rounds: Rounds, begun: float) -> Summary:
+def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
 
     Args:

@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import runs as tables
-from mpinodes.finished.runs import RUNS, TABLE, Run, differing, frozen
+from mpinodes.finished.runs import RUNS, TABLE, FinishedRun, differing, frozen
 from mpinodes.studies.study import FILE, SEED, Axis, Study
 
 CONFIDENCE = 0.95
@@ -98,11 +98,11 @@ class Comparison:
     """
 
     title: str
-    runs: list[Run]
+    runs: list[FinishedRun]
     axes: list[str]
     over: list[str]
     listed: dict[str, list[Hashable]]
-    again: list[Run]
+    again: list[FinishedRun]
     remarks: list[str]
 
     @classmethod
@@ -146,10 +146,10 @@ class Comparison:
         return cls(title, runs, axes, over, listed, again, remarks)
 
     @cached_property
-    def groups(self) -> dict[tuple[Any, ...], list[Run]]:
+    def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
         """Return the runs by values of the axes, in the order of these."""
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
-        groups: dict[tuple[Any, ...], list[Run]] = {}
+        groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
         for run in self.runs:
             groups.setdefault(tuple(frozen(run.keys.get(axis)) for axis in self.axes), []).append(run)
         in_order = sorted(groups, key=lambda values: [at[value] for at, value in zip(places, values, strict=True)])
@@ -198,9 +198,9 @@ class Comparison:
                         found.append(Difference(rest, one, other, name, Estimate.of(there)))
         return found
 
-    def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, list[Run]]:
+    def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, list[FinishedRun]]:
         """Of one seed there are several where their noise is secret."""
-        found: dict[Any, list[Run]] = {}
+        found: dict[Any, list[FinishedRun]] = {}
         for run in self.groups.get(values, []):
             found.setdefault(run.keys.get(SEED), []).append(run)
         return found
@@ -231,9 +231,9 @@ def shown(value: Any) -> str:
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _once(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+def _once(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], list[FinishedRun]]:
     """The runs, and those that are another one of them, done again."""
-    kept: dict[Hashable, Run] = {}
+    kept: dict[Hashable, FinishedRun] = {}
     again = [run for run in runs if kept.setdefault(run.bits, run) is not run]
     return list(kept.values()), again
 
@@ -262,37 +262,37 @@ def _missing(study: Path, runs: int) -> list[str]:
     return []
 
 
-def _all(runs: Sequence[Run], name: str) -> list[float] | None:
+def _all(runs: Sequence[FinishedRun], name: str) -> list[float] | None:
     """Return a result of every run; None: some run has none."""
     there = [float(x) for run in runs if (x := run.results.get(name)) is not None]
     return there if len(there) == len(runs) else None
 
 
-def _chosen_by_budgets(runs: Sequence[Run]) -> set[str]:
+def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
     """The keys whose values follow from a budget, and are none of the user's."""
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
 
-def _values(runs: Sequence[Run], key: str) -> list[Any]:
+def _values(runs: Sequence[FinishedRun], key: str) -> list[Any]:
     return [frozen(run.keys.get(key)) for run in runs]
 
 
-def _is_numeric(runs: Sequence[Run], key: str) -> bool:
+def _is_numeric(runs: Sequence[FinishedRun], key: str) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in _values(runs, key))
 
 
-def _tell_apart(runs: Sequence[Run], keys: Sequence[str]) -> bool:
+def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
     """Whether no two runs have the same values of keys and the same seed."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
-def _parts(runs: Sequence[Run], keys: Sequence[str]) -> int:
+def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
     """Return how many different settings of some keys there are."""
     return len({tuple(frozen(run.keys.get(key)) for key in keys) for run in runs})
 
 
-def _inferred(runs: Sequence[Run], candidates: Sequence[str]) -> list[str]:
+def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
     """Return as few of the candidates as tell the runs apart, but for their seeds: none that those before it decide."""
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mpinodes.finished.runs import PROVEN, Run, warned
+from mpinodes.finished.runs import PROVEN, FinishedRun, warned
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.findings import naive
@@ -157,7 +157,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
             yield _against(comparison, axis, name, guesses)
 
 
-def _curves(run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read horizons and values of the curves that a run has: of a loss as if a round had one, of agents their mean."""
     curves = {}
     with Drawn(run.place) as record:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpinodes.core.errors import BadInput
-from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, Run, columns_of, csv_of, summary_of
+from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, csv_of, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
@@ -220,7 +220,7 @@ def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
         summary = summary_of(directory)
         reason = "" if summary else failure(directory)
         row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
-        done += [Run(directory, summary)] if summary else []
+        done += [FinishedRun(directory, summary)] if summary else []
         rows.append(row | (done[-1].results if summary else {"reason": reason}))
     write_text(place / TABLE, csv_of(rows))
     write_text(place / COLUMNS, columns_of(done))

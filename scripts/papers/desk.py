@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import mpinodes
 from mpinodes.core.experiment import parse
-from mpinodes.finished.runs import Run, found
+from mpinodes.finished.runs import FinishedRun, found
 from mpinodes.launch.launching import mpirun
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.studies.pools import OneByOne, Processes, cores
@@ -180,7 +180,7 @@ class Desk:
         """The record of such a run."""
         return mpinodes.load(self.made(key, toml, *pairs, ranks=ranks))
 
-    def study(self, toml: str, *words: str, key: str = "") -> list[Run]:
+    def study(self, toml: str, *words: str, key: str = "") -> list[FinishedRun]:
         """All runs of a study beside this file; those that are there are not made again.
 
         Raises:

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.changes import adjacent
 from mpinodes.auditing.transcripts import Recorded, Replayed
-from mpinodes.finished.runs import Run
+from mpinodes.finished.runs import FinishedRun
 from mpinodes.summary.summary import BoundSummary
 
 NEEDS: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ SETTINGS = ("theorems.toml",)
 ROUNDING = 1e-9
 VACUOUS = 1e3  # times what is measured, from where a bound says nothing
 
-By = dict[str, list[Run]]  # the runs of a case, by seed
+By = dict[str, list[FinishedRun]]  # the runs of a case, by seed
 
 
 class Privacy(NamedTuple):
@@ -95,7 +95,7 @@ def redraw(desk: Desk) -> list[Verdict]:
     return [*map(lambda c: private(c, by[c.case]), CLAIMS), *sensitivities(by, desk), *bounds(by)]
 
 
-def private(claim: Privacy, runs: list[Run]) -> Verdict:
+def private(claim: Privacy, runs: list[FinishedRun]) -> Verdict:
     """What is claimed and proven of the worst agent, and of the network together."""
     agents, network = runs[0].summary.privacy.agents, runs[0].summary.privacy.network
     key = "proven" if claim.paper == "two-stage" else "proven_pure"
@@ -115,7 +115,7 @@ def private(claim: Privacy, runs: list[Run]) -> Verdict:
     )  # fmt: skip
 
 
-def bare(run: Run) -> float:
+def bare(run: FinishedRun) -> float:
     """The most that a message of agent 0 without noise moves when a sample of round 1 is another, wherever it comes."""
     recorded = Recorded(run.place)
     replayed, total = Replayed(recorded, 0), len(recorded.frames)
