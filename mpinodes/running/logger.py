@@ -166,13 +166,13 @@ class Logger:
         self._evaluator.close(partial(self._progress.finishing, "comparators"))
         self._watch.lap("comparator")
         judged, told = self._evaluator.judged, self._evaluator.variables()
+        require_there(self._directory)
         record = Reader(self._directory)
         self.accounting.take(record.events(self._setup.layout))  # read some rounds at a time
         self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
         self._watch.lap("accounting")
         proven = bounds(self._setup, judged.horizons, judged.best)
         self._watch.lap("bounds")
-        require_there(self._directory)
         variables = {**told, **self.accounting.variables(), **theorems.variables(proven)}
         export(record, self._directory, judged.horizons, variables)
         if not (path := self._directory / "experiment.toml").exists():
