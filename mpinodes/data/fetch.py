@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import tarfile
@@ -36,8 +35,12 @@ class Wanted:
 
     @property
     def file(self) -> str:
-        """What the url gives, by name."""
+        """Return the name of what the url gives."""
         return self.url.rpartition("/")[2]
+
+    def find(self, folders: Sequence[Path]) -> Path | None:
+        """Return where the file is, in the first folder that has it; None: nowhere."""
+        return next((path for folder in folders for name in self.names if (path := folder / name).is_file()), None)
 
 
 def _mnist(name: str, sha256: str) -> Wanted:
@@ -95,7 +98,7 @@ RCV1 = (
 
 
 def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
-    """Where the files are, in the order asked for; those that are missing are fetched first.
+    """Return where the files are, in the order asked for; those that are missing are fetched first.
 
     What lies in `directory` is the user's own and taken as it is. The rest is fetched into it, or, without one or
     where it cannot be written to, into the user's cache, and found there from then on. Several processes may do
@@ -106,32 +109,25 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
     """
     if directory is not None and not directory.is_dir():
         raise BadInput(f"data.dir: {directory} is not a directory; make it, or leave data.dir out")
-    here = [directory and _in(directory, each) for each in wanted]
-    missing = [each for each, path in zip(wanted, here, strict=True) if path is None]
-    fetched = iter(_fetch(missing, directory) if missing else ())
-    return [path or next(fetched) for path in here]
+    folders = [directory] if directory else []
+    if not all(file.find(folders) for file in wanted):
+        import pooch
 
-
-def _in(folder: Path, wanted: Wanted) -> Path | None:
-    return next((path for name in wanted.names if (path := folder / name).is_file()), None)
-
-
-def _fetch(missing: Sequence[Wanted], directory: Path | None) -> list[Path]:
-    import pooch
-
-    pooch.get_logger().setLevel("WARNING")  # it tells stderr of every download
-    folder = directory if directory is not None and os.access(directory, os.W_OK) else pooch.os_cache("mpinodes")
-    for each in missing:
-        if _in(folder, each) is None:
-            try:
-                _get([other for other in missing if other.url == each.url], directory or folder, folder)
-            except (OSError, ValueError) as error:
-                lacking = ", ".join(Path(other.names[0]).name for other in missing if _in(folder, other) is None)
-                raise BadInput(
-                    f"{lacking}: not in {directory or folder}, and not to be had from {each.url}: {_why(error)}; "
-                    f"get {each.file} from {each.home} and put it into {folder}"
-                ) from error
-    return [path for each in missing if (path := _in(folder, each))]
+        pooch.get_logger().setLevel("WARNING")  # it tells stderr of every download
+        if directory is None or not os.access(directory, os.W_OK):
+            folders.append(pooch.os_cache("mpinodes"))
+        for file in wanted:
+            missing = [other for other in wanted if not other.find(folders)]
+            if file in missing:
+                try:
+                    _get([other for other in missing if other.url == file.url], folders[0], folders[-1])
+                except (OSError, ValueError) as error:
+                    names = ", ".join(Path(other.names[0]).name for other in missing)
+                    raise BadInput(
+                        f"{names}: not in {folders[0]}, and not to be had from {file.url}: {_why(error)}; "
+                        f"get {file.file} from {file.home} and put it into {folders[-1]}"
+                    ) from error
+    return [path for file in wanted if (path := file.find(folders))]
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
@@ -145,7 +141,7 @@ def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
         archive = own / first.file
         if not archive.is_file():
             archive = _download(first, Path(scratch))
-        _unpack(archive, {each.names[0]: folder / each.names[0] for each in wanted}, Path(scratch))
+        _unpack(archive, [file.names[0] for file in wanted], Path(scratch), folder)
 
 
 def _download(wanted: Wanted, folder: Path) -> Path:
@@ -162,27 +158,30 @@ def _download(wanted: Wanted, folder: Path) -> Path:
         raise
 
 
-def _unpack(archive: Path, members: dict[str, Path], scratch: Path) -> None:
-    """Copy out the members named, and nothing else: an archive cannot choose where anything is written."""
-    copied: dict[str, Path] = {}
+def _unpack(archive: Path, names: Sequence[str], scratch: Path, folder: Path) -> None:
+    """Copy the content of named members into a folder, each in one go once all are there.
+
+    pooch.Untar would also make links, and before Python 3.12 write wherever a member's name says.
+    """
     try:
         with tarfile.open(archive) as tar:
-            for member in tar:
-                if member.name in members and member.isfile() and (packed := tar.extractfile(member)):
-                    copied[member.name] = scratch / members[member.name].name
-                    with packed, copied[member.name].open("wb") as plain:
-                        shutil.copyfileobj(packed, plain)
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+            for name in names:
+                packed = tar.extractfile(name)
+                if packed is None:
+                    raise KeyError(name)
+                with packed, (scratch / Path(name).name).open("wb") as plain:
+                    shutil.copyfileobj(packed, plain)
+    except KeyError as error:
+        raise ValueError(f"{archive} does not hold {name}") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{archive} cannot be unpacked: {error}") from error
-    if missing := [name for name in members if name not in copied]:
-        raise ValueError(f"{archive} does not hold {', '.join(missing)}")
-    for name, path in members.items():
-        path.parent.mkdir(exist_ok=True)
-        copied[name].replace(path)
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (scratch / Path(name).name).replace(folder / name)
 
 
 def _why(error: OSError | ValueError) -> str:
-    """An error of requests, pooch or the file system in a few words."""
+    """Return an error of requests, pooch or the file system in a few words."""
     from requests import RequestException
 
     if isinstance(error, RequestException):
