@@ -24,18 +24,14 @@ def _records(path: Path) -> NDArray[np.uint8]:
         raise BadInput(
             f"{path}: record {whole + 1}, from byte {whole * RECORD} on, breaks off after {rest} of {RECORD} bytes"
         )
-    records = np.frombuffer(data, np.uint8).reshape(whole, RECORD)
-    wrong = np.flatnonzero(records[:, 0] >= CLASSES)
-    if wrong.size:
-        first = int(wrong[0])
-        raise BadInput(
-            f"{path}: record {first + 1}, at byte {first * RECORD}: label {records[first, 0]}; CIFAR-10 has 0 to 9"
-        )
+    records = data.reshape(whole, RECORD)
+    for k in np.flatnonzero(records[:, 0] >= CLASSES)[:1]:
+        raise BadInput(f"{path}: record {k + 1}, at byte {k * RECORD}: label {records[k, 0]}; CIFAR-10 has 0 to 9")
     return records
 
 
 def read(files: Sequence[Path]) -> Source:
-    """Pixels over 255, red, green, blue, and the class of each image, file after file.
+    """Return pixels over 255, red, green, blue, and the class of each image, file after file.
 
     Raises:
         BadInput: missing, empty, truncated or not CIFAR-10's; names file, record (counted from 1) and byte.

@@ -17,12 +17,12 @@ UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
 def _records(path: Path, expected: int) -> NDArray[np.uint8]:
-    """The records of one file, (N, bytes of a record), where `wanted` is the magic number."""
+    """Return the records of one file, (N, bytes of a record); `expected` is the magic number."""
     data = content(path)
     dimensions = expected & 0xFF
     if len(data) < 4 + 4 * dimensions:
         raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within the header of IDX {KINDS[expected]}")
-    magic, *shape = np.frombuffer(data, ">u4", 1 + dimensions).tolist()
+    magic, *shape = data[: 4 + 4 * dimensions].view(">u4").tolist()
     if magic != expected:
         kind = f"IDX {KINDS[magic]}" if magic in KINDS else "no IDX file"
         raise BadInput(f"{path}: bytes 0 to 3 are 0x{magic:08x} ({kind}); IDX {KINDS[expected]} have 0x{expected:08x}")
@@ -36,11 +36,11 @@ def _records(path: Path, expected: int) -> NDArray[np.uint8]:
         )
     if len(data) > start + count * size:
         raise BadInput(f"{path}: has bytes past its {count} records, from byte {start + count * size} on")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(count, size)
+    return data[start:].reshape(count, size)
 
 
 def read(images: Path, labels: Path) -> Source:
-    """Pixels over 255, row by row, and the label of each image; plain or gzipped.
+    """Return pixels over 255, row by row, and the label of each image; plain or gzipped.
 
     Raises:
         BadInput: missing, empty, truncated, too long, not IDX, or the two do not belong together; names file and byte.

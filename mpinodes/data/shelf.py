@@ -1,37 +1,41 @@
-"""What is read from files, or drawn from the seed, once for all ranks of a host: they map it, while they are set up.
+"""Arrays that are read from files, or drawn from the seed, once for all ranks of a host.
 
-Arrays are kept in a folder that is there for set-up. Ranks of several hosts know the folder by one name, and each host
-makes its own. Where there is none, or it cannot be written, every rank reads for itself; and a process that reads for
-itself remembers what is small, for the next run.
+While a folder is shared, the first rank that needs some arrays saves them there and all ranks map them:
+
+    FOLDER/KEY.lock      held by the rank that makes the arrays; KEY is a hash of the host and of what they depend on
+    FOLDER/KEY/0.npy     the first array, and so on
+
+Where no folder is shared, or nothing can be written there, each process makes its own arrays. Such a process remembers
+small arrays for its next run.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Arrays: TypeAlias = Sequence[NDArray[Any]]
-Bytes: TypeAlias = bytearray | mmap
+from mpinodes.core.errors import BadInput
 
-T = TypeVar("T")
-HELD = 1 << 25  # bytes of files that a process keeps for the next run of its own
+Arrays: TypeAlias = Sequence[NDArray[Any]]
+
+HELD = 1 << 25  # bytes of arrays that a process remembers
 
 _folder: Path | None = None
-_held: dict[str, tuple[Any, int]] = {}
+_held: dict[str, Arrays] = {}
 
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Share what is read meanwhile, and leave nothing behind; what is mapped stays so."""
+    """Share in `folder` what is read and drawn meanwhile, then remove the folder; mapped arrays stay mapped."""
     global _folder
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -39,125 +43,61 @@ def shared(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if _folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)  # another rank may remove the same files
         _folder = None
-        for name in _names(folder):
-            with suppress(OSError):  # another rank was first
-                (folder / name).unlink()
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
-    """What `read` gives: arrays, read only.
+    """Return what `read` returns for a file as it is now; the arrays are read-only.
 
     Args:
-        path: of the file that is read.
-        how: it is read, where there is more than one way.
-        read: raises `BadInput` alone.
+        path: The file.
+        how: A word for the way in which the file is read.
+        read: Called by one rank of the host.
+
+    Raises:
+        BadInput: The file cannot be found, or `read` refuses it.
     """
-    return _arrays_once(_key(path, how), read)
-
-
-def drawn_once(what: str, draw: Callable[[], Arrays]) -> Arrays:
-    """The same of what is drawn from the seed: all that it depends on is in the words for it."""
-    return _arrays_once(_hashed(f"drawn {os.uname().nodename} {what}"), draw)
-
-
-def _arrays_once(key: str, read: Callable[[], Arrays]) -> Arrays:
-    def put(key: str, made: Arrays) -> None:
-        for place, array in enumerate(made):
-            np.save(f"{key}-{place}.npy", array, allow_pickle=False)
-        Path(f"{key}.made").write_text(str(len(made)))
-
-    def take(key: str) -> Arrays:
-        count = int(Path(f"{key}.made").read_text())
-        return [np.asarray(np.load(f"{key}-{place}.npy", mmap_mode="r")) for place in range(count)]
-
-    def read_only() -> Arrays:
-        made = [np.asarray(array) for array in read()]
-        for array in made:
-            array.setflags(write=False)
-        return made
-
-    return _got(key, read_only, put, take, lambda made: sum(array.nbytes for array in made))
-
-
-def unpacked_once(path: Path, read: Callable[[], bytearray]) -> Bytes:
-    """The same of a file's bytes, unpacked."""
-
-    def put(key: str, made: Bytes) -> None:
-        Path(f"{key}.part").write_bytes(made)
-        Path(f"{key}.part").rename(key)
-
-    def take(key: str) -> Bytes:
-        with open(key, "rb") as file:
-            return mmap(file.fileno(), 0, access=ACCESS_READ)
-
-    return _got(_key(path, "unpacked"), read, put, take, len)
-
-
-def _got(
-    key: str, read: Callable[[], T], put: Callable[[str, T], None], take: Callable[[str], T], size: Callable[[T], int]
-) -> T:
-    """What this process holds still, or what a rank of this host has put up, or what is read now."""
-    if key in _held:
-        found: T = _held[key][0]
-        return found
-    if _folder is None:
-        made = read()
-        _hold(key, made, size(made))
-        return made
-    place = f"{_folder}/{key}"
-    with _alone(place):
-        with suppress(OSError, ValueError):
-            return take(place)
-        made = read()
-        with suppress(OSError, ValueError):
-            put(place, made)
-            return take(place)  # mapped, it costs no memory of this rank's own
-        return made
-
-
-def _hold(key: str, made: Any, size: int) -> None:
-    """For the next run in this process; the oldest goes where there is too much."""
-    if size > HELD:
-        return
-    while sum(held for _, held in _held.values()) + size > HELD:
-        _held.pop(next(iter(_held)))
-    _held[key] = made, size
-
-
-def _key(path: Path, how: str) -> str:
-    """Of a file as it is now, on this host: hosts may share a folder, and have other files under one name."""
     try:
         stat = path.stat()
-    except OSError:  # as whoever reads it will say
-        return os.urandom(16).hex()
-    return _hashed(f"{os.uname().nodename} {path.absolute()} {stat.st_mtime_ns} {stat.st_size} {how}")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+    return drawn_once(f"{path.absolute()} {stat.st_mtime_ns} {stat.st_size} {how}", read)
 
 
-def _hashed(words: str) -> str:
-    return blake2b(words.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
+    """Return what `draw` returns, read-only; the arrays depend on nothing but `words`."""
+    # Hosts may share the folder, and have different files under the same name.
+    key = blake2b(f"{os.uname().nodename} {words}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    if key in _held:
+        return _held[key]
+    with ExitStack() as stack:
+        if _folder is not None:
+            with suppress(OSError):
+                lock = stack.enter_context(open(_folder / f"{key}.lock", "w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(OSError, ValueError):
+                return _mapped(_folder / key)
+        made = [np.asarray(array) for array in draw()]
+        for array in made:
+            array.setflags(write=False)
+        if _folder is not None:
+            with suppress(OSError, ValueError):
+                part = _folder / f"{key}.part"
+                part.mkdir()
+                for place, array in enumerate(made):
+                    np.save(part / f"{place}.npy", array, allow_pickle=False)
+                part.rename(_folder / key)
+                return _mapped(_folder / key)  # mapped arrays cost no memory of this rank's own
+            return made
+    size = sum(array.nbytes for array in made)
+    if size <= HELD:
+        while sum(array.nbytes for arrays in _held.values() for array in arrays) + size > HELD:
+            _held.pop(next(iter(_held)))
+        _held[key] = made
+    return made
 
 
-@contextmanager
-def _alone(place: str) -> Iterator[None]:
-    """One rank at a time, as far as the file system can tell them apart."""
-    try:
-        file = os.open(f"{place}.lock", os.O_CREAT | os.O_WRONLY, 0o600)
-    except OSError:
-        yield
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
+def _mapped(folder: Path) -> Arrays:
+    return [np.asarray(np.load(folder / f"{k}.npy", mmap_mode="r")) for k in range(len(os.listdir(folder)))]

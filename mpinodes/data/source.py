@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BufferedIOBase
+from importlib import import_module
+from io import BytesIO
 from math import isfinite, nan
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import UTF_16, utf8
-from mpinodes.data.shelf import Bytes, unpacked_once
+from mpinodes.core.experiment import utf8
+from mpinodes.data.shelf import once
 
 # The two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so.
 Labels: TypeAlias = tuple[bool | float | str, ...]
@@ -34,7 +35,7 @@ class Source:
         targets: (N,) the file's own class numbers (digit, CIFAR class, LIBSVM label, −1 and +1) or real targets.
         dimension: How many features a sample has.
         features: Rows (k,), counted from 0 -> (k, dimension). Only the rows asked for become numbers, so that a
-            rank that owns 1/64 of them holds no more. The LIBSVM reader checks a row's pairs only here: BadInput.
+            rank that owns 1/64 of them holds no more.
         upstream: How many records the upstream files of this name have; None: unknown.
         files: Where the samples come from.
         records: How many these files have; -1: as many as there are targets.
@@ -54,76 +55,68 @@ class Source:
             object.__setattr__(self, "records", len(self.targets))
 
 
-def content(path: Path) -> Bytes:
-    """The bytes of a file, unpacked if it is gzip or bzip2, whatever its name says.
+def content(path: Path) -> NDArray[np.uint8]:
+    """Return the bytes of a file, unpacked if the file is gzip or bzip2, whatever its name says.
 
-    The ranks of a host share one copy, for as long as the `Source` lives: a plain file is mapped, and so is what a
-    packed one is unpacked into (see `formats.shelf`).
+    The bytes are mapped; the ranks of a host share one unpacked copy while a folder is shared (`mpinodes.data.shelf`).
 
     Raises:
-        BadInput: missing, unreadable, empty, or its packed data are truncated or corrupt.
+        BadInput: The file is missing, unreadable or empty, or its packed data are truncated or corrupt.
     """
     try:
         with path.open("rb") as file:
-            match file.read(3):
-                case b"":
-                    raise BadInput(f"{path}: empty")
-                case b"BZh":
-                    import bz2  # which most agents do without, as gzip
-
-                    return unpacked_once(path, lambda: _unpacked(path, bz2.open(path)))
-                case start if start[:2] in UTF_16:
-                    return unpacked_once(path, lambda: bytearray(utf8(path.read_bytes())))
-                case start if start[:2] == b"\x1f\x8b":
-                    import gzip
-
-                    return unpacked_once(path, lambda: _unpacked(path, gzip.open(path)))
-            return mmap(file.fileno(), 0, access=ACCESS_READ)
+            start = file.read(3)
+        if not start:
+            raise BadInput(f"{path}: empty")
+        if start == b"BZh" or start[:2] == b"\x1f\x8b":
+            return once(path, "unpacked", lambda: [_unpacked(path, "bz2" if start == b"BZh" else "gzip")])[0]
+        return np.memmap(path, np.uint8, "r")
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _unpacked(path: Path, packed: BufferedIOBase) -> bytearray:
-    data = bytearray()  # grows in place: joining chunks at the end would take twice the memory
+def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
+    data = BytesIO()
     try:
-        with packed:
-            while chunk := packed.read(1 << 16):
-                data += chunk
+        with import_module(kind).open(path) as packed:  # most agents need neither module
+            shutil.copyfileobj(packed, data)
     except EOFError as error:
         size = path.stat().st_size
         raise BadInput(f"{path}: truncated: the file ends at byte {size}, before its packed data do") from error
     except (OSError, zlib.error) as error:
-        raise BadInput(f"{path}: corrupt packed data past unpacked byte {len(data)}: {error}") from error
-    if not data:
+        raise BadInput(f"{path}: corrupt packed data past unpacked byte {data.tell()}: {error}") from error
+    if not data.tell():
         raise BadInput(f"{path}: empty")
-    return data
+    return np.frombuffer(data.getbuffer(), np.uint8)
 
 
-def lines(data: Bytes) -> Iterator[tuple[int, int, int]]:
-    """Of each line that is not blank: its number from 1, where it starts, where its newline is.
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the number, from 1, and the bytes of each line of a text file that is not blank.
 
-    A byte-order mark belongs to no line.
-    """
-    number, start = 1, 3 if data[:3] == b"\xef\xbb\xbf" else 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        if data[start:end].strip():
-            yield number, start, end
-        number, start = number + 1, end + 1
-
-
-def signed(place: str, target: str | float, labels: Labels) -> float:
-    """A target as −1 or +1, where it is the first or the second of two labels, and as its place among more.
+    A byte-order mark belongs to no line, and text in UTF-16 becomes UTF-8.
 
     Raises:
-        BadInput: it is none; names the place.
+        BadInput: See `content`.
     """
-    if (k := _label_of(target, labels)) is not None:
-        return 2.0 * k - 1 if len(labels) == 2 else float(k)
-    said = [repr(label) if isinstance(label, str) else f"{label:g}" for label in labels]
-    none = f"neither {said[0]} nor {said[1]}" if len(labels) == 2 else f"none of {', '.join(said)}"
-    raise BadInput(f"{place}: label {shown(str(target).strip())} is {none}")
+    for number, line in enumerate(BytesIO(utf8(content(path).tobytes())), 1):
+        if line.strip():
+            yield number, line
+
+
+def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int], str]) -> NDArray[np.float64]:
+    """Return −1 or +1 for a target that is the first or second of two labels, and for more labels the label's place.
+
+    Raises:
+        BadInput: A target is no label; names the place, which `place` gives for the target's index.
+    """
+    codes = [_label_of(target, labels) for target in targets]
+    if None in codes:
+        wrong = codes.index(None)
+        names = [repr(label) if isinstance(label, str) else f"{label:g}" for label in labels]
+        none = f"neither {names[0]} nor {names[1]}" if len(names) == 2 else f"none of {', '.join(names)}"
+        raise BadInput(f"{place(wrong)}: label {shown(str(targets[wrong]).strip())} is {none}")
+    numbers = np.array(codes, np.float64)
+    return 2 * numbers - 1 if len(labels) == 2 else numbers
 
 
 @lru_cache(typed=True)
@@ -148,10 +141,10 @@ def number_of(text: str) -> float:
 
 
 def unfit(number: float) -> str:
-    """What is wrong with a number of a file; empty: nothing."""
+    """Return what is wrong with a number of a file; empty: nothing."""
     if abs(number) <= LARGEST:
         return ""
-    return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not finite"
+    return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not a finite number"
 
 
 def shown(text: bytes | str) -> str:

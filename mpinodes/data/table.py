@@ -1,17 +1,20 @@
-"""A file of one's own: .npz, .csv, .parquet or LIBSVM text."""
+"""A user's own file: .npz, .csv, .parquet or LIBSVM text.
+
+Python's csv reads .csv, not pandas: pandas names neither line nor column of a word, fills short lines up, and takes
+longer to import than a small file to read. pandas reads .parquet.
+"""
 
 from __future__ import annotations
 
 import csv
 import re
-import zipfile
-import zlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.data import libsvm
 from mpinodes.data.shelf import Arrays, once
-from mpinodes.data.source import LARGEST, Labels, Source, content, lines, listed, number_of, shown, signed, unfit
+from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_of, shown, signs, unfit
 
 INDEX = ("unnamed: 0", "__index_level_0__")  # what pandas and others call an index that has no name
 # What pandas, R and polars may call an index, and a user a feature; in lower case.
@@ -50,7 +53,7 @@ NOTHING = FileFacts()
 
 
 def read(path: Path, stated: FileFacts = NOTHING) -> Source:
-    """Targets and features of a file, which is told by the end of its name.
+    """Return targets and features of a file, whose kind is known by the end of its name.
 
     `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, perhaps with a
     line of names on top, and `.parquet`: columns of numbers; the target is the last column, or the one that is stated.
@@ -67,10 +70,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     if stated.target and path.suffix not in (".csv", ".parquet"):
         raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
     if path.suffix in DENSE:
-        features, targets, names = once(path, repr(stated), lambda: DENSE[path.suffix](path, stated))
-        for name, column in zip(names[:-1].tolist(), features.T, strict=False):  # an .npz has no names
-            if not stated.columns and _may_be_index(name.lower()) and _numbers_rows(column, name):
-                raise BadInput(f"{path}: column {name!r} {DROP}; or, with it, state data.columns={features.shape[1]}")
+        features, targets, names = once(path, repr(stated), lambda: _checked(path, stated))
 
         def chosen(rows: NDArray[np.int64]) -> NDArray[np.float64]:
             return np.asarray(features[rows], np.float64)
@@ -83,59 +83,129 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     )
 
 
-def _npz(path: Path, stated: FileFacts) -> Arrays:
+class _Table(NamedTuple):
+    """What a dense file holds, not yet checked.
+
+    Attributes:
+        features: (N, d); NaN stands for an entry that is no number.
+        targets: (N,) numbers, or what stands in the file where labels are stated.
+        names: Of the features, then of the target; empty: the file has none.
+        where: By row and column, the target's being d: the place of an entry, the entry, and a remedy for words.
+    """
+
+    features: NDArray[Any]
+    targets: NDArray[np.float64] | list[Any]
+    names: Sequence[str]
+    where: Callable[[int, int], tuple[str, str, str]]
+
+
+def _checked(path: Path, stated: FileFacts) -> Arrays:
+    """Return features, targets and names of a dense file.
+
+    Raises:
+        BadInput: see `read`.
+    """
+    features, targets, names, where = DENSE[path.suffix](path, stated)
+    width = features.shape[1]
+    if stated.columns and width != stated.columns:
+        wanted = f"data.columns = {stated.columns} and a target make {stated.columns + 1}"
+        raise BadInput(f"{path}: {width + 1} columns with the target, but {wanted}")
+
+    def require_fit(values: NDArray[Any], start: int) -> None:
+        for row, column in np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))[:1]:  # LARGEST is inf as a float32
+            value, (place, entry, remedy) = float(values[row, column]), where(row, start + column)
+            raise BadInput(f"{path}: {place}: {entry} {unfit(value)}{'' if isfinite(value) else remedy}")
+
+    require_fit(features, 0)
+    if isinstance(targets, list):
+        targets = signs(targets, stated.labels, lambda row: f"{path}: {where(row, width)[0]}")
+    require_fit(targets[:, None], width)
+    for name, column in zip(names[:-1], features.T, strict=False):  # an .npz has no names
+        if not stated.columns and _may_be_index(name.lower()) and _numbers_rows(column, name):
+            raise BadInput(f"{path}: column {name!r} {DROP}; or, with it, state data.columns={width}")
+    return features, targets, np.array(names, str)
+
+
+def _npz(path: Path, stated: FileFacts) -> _Table:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            if not {"features", "targets"} <= set(file):
-                raise BadInput(
-                    f"{path}: holds {', '.join(file)}; dense `features` (N, d) and `targets` (N,) expected "
-                    "(write sparse ones as LIBSVM text)"
-                )
-            features, targets = _numbers(path, file["features"], 2), _targets(path, file["targets"], stated.labels)
-    except BadInput:
-        raise
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
-    except MemoryError as error:
-        raise BadInput(f"{path}: does not fit the memory: {error}") from error
-    except (EOFError, NotImplementedError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            names = ", ".join(file)
+            arrays = [np.asarray(file[name]) for name in ("features", "targets") if name in file]
+    except Exception as error:  # whatever NumPy meets, it is the file
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
+    if len(arrays) < 2:
+        raise BadInput(
+            f"{path}: holds {names}; dense `features` (N, d) and `targets` (N,) expected "
+            "(write sparse ones as LIBSVM text)"
+        )
+    features, targets = arrays
+    kinds = "biufU" if stated.labels else "biuf"
+    for name, values, shape, allowed in (("features", features, "(N, d)", "biuf"), ("targets", targets, "(N,)", kinds)):
+        if values.ndim != len(shape.split()) or values.dtype.kind not in allowed or not values.size:
+            problem = f"`{name}` is {values.dtype} of shape {values.shape}"
+            raise BadInput(f"{path}: {problem}; numbers of shape {shape} expected")
     if len(features) != len(targets):
         raise BadInput(f"{path}: {len(features)} rows in `features`, but {len(targets)} in `targets`")
-    if stated.columns and features.shape[1] != stated.columns:
-        raise BadInput(f"{path}: `features` has {features.shape[1]} columns; {stated.columns} expected (data.columns)")
-    return features, targets, np.array([], str)
+
+    def where(row: int, column: int) -> tuple[str, str, str]:
+        if column == features.shape[1]:
+            return f"targets[{row}] (from 0)", str(targets[row]), ""
+        return f"features[{row}, {column}] (row first, from 0)", str(features[row, column]), ""
+
+    return _Table(features, targets.tolist() if stated.labels else targets.astype(np.float64), [], where)
 
 
-def _targets(path: Path, values: NDArray[Any] | bytes, labels: Labels) -> NDArray[np.float64]:
-    """Numbers, or −1 and +1 for the labels that are stated, which may be words."""
-    values = np.asarray(values)  # what is no array comes as bytes
-    if not labels:
-        return _numbers(path, values, 1).astype(np.float64)
-    if values.ndim != 1 or values.dtype.kind not in "biufU" or not values.size:
-        raise BadInput(f"{path}: `targets` is {values.dtype} of shape {values.shape}; labels of shape (N,) expected")
-    return np.array([signed(f"{path}: targets[{k}] (from 0)", word, labels) for k, word in enumerate(values.tolist())])
+def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and entries of each line of a .csv that is not blank.
+
+    Raises:
+        BadInput: A line has another number of entries than data.columns or the first line has; names the line.
+    """
+    width = stated.columns + 1 if stated.columns else 0
+    for number, line in lines(path):
+        place, text = f"{path}: line {number}", line.decode("utf-8-sig", errors="replace")
+        try:
+            entries = next(csv.reader([text], skipinitialspace=True)) if '"' in text else text.split(",")
+        except csv.Error as error:
+            raise BadInput(f"{place}: {error}") from error
+        if len(entries) == 1:
+            mark = next((f", not by {mark!r}" for mark in ";\t|" if mark in text), "")
+            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")
+        width = width or len(entries)
+        if len(entries) != width:
+            made = f"data.columns = {stated.columns} and a target make {width}"
+            raise BadInput(
+                f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
+            )
+        yield number, entries
 
 
-def _numbers(path: Path, values: NDArray[Any] | bytes, dimensions: int) -> NDArray[Any]:
-    """One array of the file, once it is checked."""
-    values = np.asarray(values)  # what is no array comes as bytes
-    name, shape = {1: ("targets", "(N,)"), 2: ("features", "(N, d)")}[dimensions]
-    if values.ndim != dimensions or values.dtype.kind not in "biuf" or not values.size:
-        raise BadInput(f"{path}: `{name}` is {values.dtype} of shape {values.shape}; numbers of shape {shape} expected")
-    wrong = np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))  # as a float32 it would be inf
-    if len(wrong):
-        value = values[tuple(wrong[0])]
-        raise BadInput(f"{path}: {name}{wrong[0].tolist()} (row first, from 0) is {value}: it {unfit(float(value))}")
-    return values
+def _csv(path: Path, stated: FileFacts) -> _Table:
+    rows = _rows(path, stated)
+    number, first = next(rows, (0, [""]))
+    names: list[str] = []
+    order = list(range(len(first)))
+    if number and _holds_names(f"{path}: line {number}", first, stated):
+        names, order = _ordered(f"{path}: line {number}", stated.target, first)
+    elif number:
+        rows = chain([(number, first)], rows)
+    numbers, targets, places = array("d"), [], array("q")
+    for number, entries in rows:
+        targets.append(entries.pop(order[-1]))
+        numbers.extend(map(number_of, entries))
+        places.append(number)
+    if not targets:
+        raise BadInput(f"{path}: empty: no line of numbers")
 
+    def where(row: int, column: int) -> tuple[str, str, str]:
+        entries = next(entries for number, entries in _rows(path, stated) if number == places[row])
+        remedy = "; data.header says whether the first line holds names" if row == 0 else ""
+        if column == len(order) - 1:
+            remedy += "; data.labels states labels that are words"
+        return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
-def _entries(place: str, line: str) -> list[str]:
-    """Of a line of a .csv, which may be in quotes."""
-    try:
-        return next(csv.reader([line], skipinitialspace=True)) if '"' in line else line.split(",")
-    except csv.Error as error:
-        raise BadInput(f"{place}: {error}") from error
+    features = np.frombuffer(numbers).reshape(len(targets), -1)
+    return _Table(features, targets if stated.labels else np.array([*map(number_of, targets)]), names, where)
 
 
 def _holds_names(place: str, entries: Sequence[str], stated: FileFacts) -> bool:
@@ -158,11 +228,11 @@ def _holds_names(place: str, entries: Sequence[str], stated: FileFacts) -> bool:
     return not any(finite[:-1] if stated.labels and not stated.target else finite)
 
 
-def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArray[np.str_]]:
-    """Return the place of the target among the columns, and the names of the features and then of the target.
+def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the names of the features and then of the target, and the columns that have these names.
 
     Raises:
-        BadInput: none, or more than one, has its name; or a column is an index that was written along.
+        BadInput: No column, or more than one, has the target's name; or a column is an index that was written along.
     """
     stripped, target = [name.strip() for name in names], target.strip()
     if index := [name for k, name in enumerate(stripped) if name.lower().startswith(INDEX) or not (name or k)]:
@@ -172,9 +242,9 @@ def _place_of(place: str, target: str, names: Sequence[str]) -> tuple[int, NDArr
         raise BadInput(
             f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed(stripped)}"
         )
-    at = stripped.index(target) if target else len(stripped) - 1
-    stripped.append(stripped.pop(at))
-    return at, np.array(stripped)
+    order = list(range(len(names)))
+    order.append(order.pop(stripped.index(target) if target else -1))
+    return [stripped[k] for k in order], order
 
 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
@@ -184,87 +254,40 @@ def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
     return len(steps) > 0 and bool((steps > 0).all() and (column % 1 == 0).all() and (steps.max() == 1 or not is_plain))
 
 
-def _column(place: int, at: int, width: int) -> int:
-    """The number, from 1, of a column of the file, by its place in a row whose target is last."""
-    at %= width
-    return at + 1 if place == width - 1 else place + 1 + (place >= at)
-
-
-def _csv(path: Path, stated: FileFacts) -> Arrays:
-    data = content(path)
-    numbers, targets, width, first = array("d"), array("d"), stated.columns + 1 if stated.columns else 0, True
-    at, names = -1, np.array([], str)  # the target's place
-    for line, start, end in lines(data):
-        place = f"{path}: line {line}"
-        entries = _entries(place, bytes(data[start:end]).decode("utf-8-sig", errors="replace"))
-        if first and not width:
-            width = len(entries)
-        mark = next((f", not by {mark!r}" for mark in ";\t|" if len(entries) == 1 and mark in entries[0]), "")
-        if width < 2 or mark:
-            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")
-        if len(entries) != width:
-            made = f"data.columns = {stated.columns} and a target make {width}"
-            raise BadInput(
-                f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
-            )
-        if first and _holds_names(place, entries, stated):
-            first, (at, names) = False, _place_of(place, stated.target, entries)
-            continue
-        first = False
-        target = entries.pop(at)
-        words = entries if stated.labels else [*entries, target]
-        row = list(map(number_of, words))
-        good = list(map(isfinite, row))
-        if not all(good):
-            column, remedy = good.index(False), "; data.header says whether the first line holds names" * (not targets)
-            if column == width - 1:
-                remedy += "; data.labels states labels that are words"
-            entry = shown(words[column].strip())
-            raise BadInput(f"{place}, column {_column(column, at, width)}: {entry} is not a finite number{remedy}")
-        if wrong := unfit(largest := max(row, key=abs)):
-            column = row.index(largest)
-            raise BadInput(f"{place}, column {_column(column, at, width)}: {shown(words[column].strip())} {wrong}")
-        numbers.extend(row[: width - 1])
-        targets.append(signed(place, target, stated.labels) if stated.labels else row[-1])
-    if not targets:
-        raise BadInput(f"{path}: empty: no line of numbers")
-    return np.frombuffer(numbers).reshape(-1, width - 1), np.frombuffer(targets), names
-
-
-def _parquet(path: Path, stated: FileFacts) -> Arrays:
-    if not path.is_file():
-        raise BadInput(f"{path}: cannot be read: there is no such file")
+def _parquet(path: Path, stated: FileFacts) -> _Table:
     import pandas
 
     try:
         frame = pandas.read_parquet(path)
     except ImportError as error:
         raise BadInput(f"{path}: pandas reads Parquet with pyarrow or fastparquet: pip install pyarrow") from error
-    except MemoryError as error:
-        raise BadInput(f"{path}: does not fit the memory: {error}") from error
     except Exception as error:  # whatever its reader meets, it is the file
         raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
     require_no_index(frame, stated.target, str(path))
-    names = [str(name) for name in frame.columns]
-    if len(names) < 2 or not len(frame):
-        raise BadInput(f"{path}: {len(frame)} rows of {len(names)} columns: features and a target expected")
-    if stated.columns and len(names) != stated.columns + 1:
-        raise BadInput(
-            f"{path}: {len(names)} columns, but data.columns = {stated.columns} and a target make {stated.columns + 1}"
-        )
-    at, ordered = _place_of(str(path), stated.target, names)
-    features = np.empty((len(frame), len(names) - 1))
-    for place, column in enumerate(k for k in range(len(names)) if k != at):
-        features[:, place] = _column_of(path, names[column], frame.iloc[:, column])
-    target = frame.iloc[:, at]
+    if len(frame.columns) < 2 or not len(frame):
+        raise BadInput(f"{path}: {len(frame)} rows of {len(frame.columns)} columns: features and a target expected")
+    names, order = _ordered(str(path), stated.target, [str(name) for name in frame.columns])
+    frame = frame.iloc[:, order]
+
+    def where(row: int, column: int) -> tuple[str, str, str]:
+        remedy = "" if frame.dtypes.iloc[column].kind in "biuf" else "; words become numbers by pandas.get_dummies"
+        return f"column {names[column]!r}, row {row} (from 0)", shown(str(frame.iloc[row, column])), remedy
+
+    columns = [frame.iloc[:, k] for k in range(len(names))]
+    features, target = np.column_stack([_numbers(column) for column in columns[:-1]]), columns[-1]
     if not stated.labels:
-        return features, _column_of(path, names[at], target), ordered
-    where = f"{path}: column {names[at]!r}, row "
+        return _Table(features, _numbers(target), names, where)
     if (missing := target.isna().to_numpy()).any():
-        raise BadInput(f"{where}{missing.argmax()} (from 0) is missing: a label expected")
+        raise BadInput(f"{path}: {where(int(missing.argmax()), len(names) - 1)[0]} is missing: a label expected")
     words = [value if isinstance(value, (int, float, str)) else str(value) for value in target.tolist()]
-    signs = [signed(f"{where}{row} (from 0)", word, stated.labels) for row, word in enumerate(words)]
-    return features, np.array(signs), ordered
+    return _Table(features, words, names, where)
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    """Return a data frame's column; categories, decimals and texts may be numbers, as in a .csv."""
+    if column.dtype.kind in "biuf":
+        return np.asarray(column.to_numpy(np.float64, na_value=nan))
+    return np.array([number_of(str(entry)) for entry in column])
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
@@ -277,18 +300,4 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
         raise BadInput(f"{where}: {target!r} is its index, and no column: reset_index() makes it one")
 
 
-def _column_of(path: Path, name: str, column: Any) -> NDArray[np.float64]:
-    """One of a data frame's, once it is checked; categories, decimals and texts may be numbers, as in a .csv."""
-    numeric = column.dtype.kind in "biuf"
-    words = map(str, column)
-    values = np.asarray(column.to_numpy(np.float64, na_value=nan) if numeric else list(map(number_of, words)))
-    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
-    if len(wrong):
-        row, value = wrong[0], float(values[wrong[0]])
-        entry = f"{value:g}" if numeric else shown(str(column.iloc[row]))
-        remedy = "" if numeric else "; words become numbers by pandas.get_dummies"
-        raise BadInput(f"{path}: column {name!r}, row {row} (from 0) is {entry}: it {unfit(value)}{remedy}")
-    return values
-
-
-DENSE: dict[str, Callable[[Path, FileFacts], Arrays]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+DENSE: dict[str, Callable[[Path, FileFacts], _Table]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
-from mmap import mmap
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mpinodes.core.errors import BadInput
-from mpinodes.data import shelf, table
+from mpinodes.data import libsvm, shelf, table
 from mpinodes.data.source import content
 from mpinodes.streams.mean import Mean
 from mpinodes.streams.unit_ball import UnitBall
@@ -83,11 +82,21 @@ def test_packed_bytes_are_unpacked_once_and_outlive_the_folder(tmp_path):
     with shelf.shared(folder):
         first = content(path)
         second = content(path)
-    assert isinstance(second, mmap)
+        assert list(folder.glob("*/0.npy"))
     path.write_bytes(gzip.compress(b"changed\n"))
     assert not folder.exists()
-    assert first[:] == second[:] == b"one\ntwo\n"
-    assert content(path)[:] == b"changed\n"
+    assert first.tobytes() == second.tobytes() == b"one\ntwo\n"
+    assert content(path).tobytes() == b"changed\n"
+
+
+def test_sparse_rows_are_read_once_and_rows_of_the_map_are_a_ranks_own(files, tmp_path, monkeypatch):
+    (tmp_path / "x.svm").write_text("1 1:0.5 3:2\n-1 2:1\n1\n")
+    with shelf.shared(tmp_path / "shelf"):
+        first = libsvm.read(tmp_path / "x.svm")
+        monkeypatch.setattr(libsvm, "_read", None)
+        second = libsvm.read(tmp_path / "x.svm")
+    for source in (first, second):
+        assert source.features(np.array([2, 0])).toarray().tolist() == [[0, 0, 0], [0.5, 0, 2]]
 
 
 def test_what_is_wrong_with_a_file_is_said_to_each_who_reads_it(folder, tmp_path):

@@ -108,7 +108,7 @@ def test_stated_labels_prove_what_holds_for_every_file_that_has_them(tmp_path, e
     assert 0 < realised(tmp_path / "run", f"data.file={alone}") <= 1 + 1e-9
     refused = command(write(tmp_path / f"other.{ending}", [0] * 7 + [-1] + [0] * 10), *stated)
     assert refused.code == 2
-    place = "targets[7] (from 0)" if ending == "npz" else "line 8"
+    place = {"npz": "targets[7] (from 0)", "csv": "line 8, column 2"}.get(ending, "line 8")
     assert f"other.{ending}: {place}: label '-1' is neither 0 nor 1" in refused.err
 
 
@@ -175,7 +175,7 @@ NO_NUMBER = "line 1, column 1: 'size' is not a finite number; data.header says w
     [
         ("", [], (None, NAMES)),
         ("size,bought\n", [], (None, NAMES)),
-        ("7,bought\n", [], "line 1: label 'bought' is neither 'no' nor 'yes'"),
+        ("7,bought\n", [], "line 1, column 2: label 'bought' is neither 'no' nor 'yes'"),
         ("", ["data.header=false"], (1.0, "")),
         ("size,bought\n", ["data.header=true"], (1.0, "")),
         ("7,bought\n", ["data.header=true"], (1.0, "")),  # names may have numbers in them
@@ -201,7 +201,7 @@ def test_whether_the_first_line_holds_names_is_stated(tmp_path, top, header, fou
         ("data.labels=[0]", "data.labels = [0.0]: two different labels expected"),
         ("data.labels=[1,1.0]", "two different labels expected"),
         ("data.labels=[0,1] data.targets=real", "data.targets=real has none"),
-        ("data.columns=2", "one.npz: `features` has 1 columns; 2 expected (data.columns)"),
+        ("data.columns=2", "one.npz: 2 columns with the target, but data.columns = 2 and a target make 3"),
         ("data.columns=1 privacy.budget.epsilon=1", "there is none to keep: which label is +1 is read off the data"),
     ],
 )
@@ -229,7 +229,7 @@ def test_words_are_labels_in_every_format(tmp_path, ending):
     labels = setup_of(f"{words} data.file={file}").stream.labelled()["train"].targets
     assert labels.tolist() == [-1.0, 1.0, 1.0] * 6
     file = write(tmp_path / f"two.{ending}", ["no", "yes", "maybe", "never"])
-    place = "targets[2] (from 0)" if ending == "npz" else "line 3"
+    place = {"npz": "targets[2] (from 0)", "csv": "line 3, column 2"}.get(ending, "line 3")
     with pytest.raises(BadInput, match=re.escape(f"{file}: {place}: label 'maybe' is neither 'no' nor 'yes'")):
         setup_of(f"{words} data.file={file}")
 

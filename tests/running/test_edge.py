@@ -190,7 +190,7 @@ def test_what_is_not_finite_is_never_sent(backend):
         ("data.csv", "0.1,0.2,1\n0.3,0.1,-1\n1e-170,1e-170,1e300\n", "line 3, column 3: '1e300' is above 1e+100"),
         ("data.csv", "0.1,0.2,1\n0.3,-1.7e308,-1\n", "line 2, column 2: '-1.7e308' is above 1e+100"),
         ("data.libsvm", "1 1:0.5\n-1.7e308 1:0.2\n", "line 2: label '-1.7e308' is above 1e+100"),
-        ("data.libsvm", "1 1:0.5\n2 1:0.2\n3 1:1e200\n", "line 3: '1:1e200' is above 1e+100"),
+        ("data.libsvm", "1 1:0.5\n2 1:0.2\n3 1:1e200\n", "line 3: '1:1e+200' is above 1e+100"),
     ],
 )
 def test_a_file_with_a_number_too_large_is_refused_with_its_row(tmp_path, name, text, message):

@@ -1,0 +1,57 @@
+"""UCI's files of fields that are categories or whole numbers: a line for each row, fields separated by commas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core.errors import BadInput
+from mpinodes.data.source import lines, shown
+
+
+def split_lines(path: Path) -> Iterable[tuple[int, list[str]]]:
+    """Yield number and fields of each line that is not blank."""
+    return ((number, line.decode(errors="replace").strip().split(",")) for number, line in lines(path))
+
+
+def codes(
+    path: Path, rows: Iterable[tuple[int, Sequence[str]]], fields: Mapping[str, Sequence[str]], missing: str = ""
+) -> NDArray[np.float64]:
+    """Return the fields of all rows as numbers (N, fields): a number as it stands, a category as its place in the list.
+
+    Args:
+        path: The file, for error messages.
+        rows: The number of each line, and its fields.
+        fields: By name, the values of a category; none: a whole number. The last field is never missing.
+        missing: A row that has this in a field is left out.
+
+    Raises:
+        BadInput: A row does not have these fields, or no row is left; names line and field.
+    """
+    table = []
+    for number, values in rows:
+        place = f"{path}: line {number}"
+        if len(values) != len(fields):
+            raise BadInput(f"{place}: {len(values)} fields; {len(fields)} expected, separated by commas")
+        is_whole, row = missing not in values[:-1] or not missing, []
+        for field, name, value in list(zip(count(1), fields, values, strict=False))[0 if is_whole else -1 :]:
+            try:
+                row.append(fields[name].index(value) if fields[name] else int(value.replace("_", ":")))  # no 1_0
+            except ValueError as error:
+                problem = f"none of {', '.join(fields[name])}" if fields[name] else "not a whole number"
+                raise BadInput(f"{place}, field {field}, {name}: {shown(value)} is {problem}") from error
+        if is_whole:
+            table.append(row)
+    if not table:
+        raise BadInput(f"{path}: empty: no line" + f" without a {missing}" * bool(missing))
+    return np.array(table, np.float64)
+
+
+def put_ones(table: NDArray[np.float64], places: NDArray[np.float64], categories: Sequence[Sequence[str]]) -> None:
+    """Set to 1 in each row of a table (k, d) the indicators of categories, by their places in the lists (k, c)."""
+    starts = np.cumsum([0, *map(len, categories)])[:-1]
+    np.put_along_axis(table, starts + places.astype(np.int64), 1.0, axis=1)
