@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import csv
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -89,7 +89,7 @@ class _Read(NamedTuple):
 
 
 def read(path: Path, undirected: bool = False) -> FromFile:
-    """The topology in a file.
+    """Return the topology in a file.
 
     Raises:
         BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
@@ -99,22 +99,20 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
     first = data.lstrip()[:1]
-    if path.suffix == ".json" or first in (b"{", b"["):
-        found = _json(path, data)
-    else:
-        found = _graphml(path, data) if first == b"<" else _lines(path, data)
-    if not found.nodes:
+    is_json = path.suffix == ".json" or first in (b"{", b"[")
+    reader = _json if is_json else _graphml if first == b"<" else _lines
+    nodes, edges, directed, attributes = reader(path, data)
+    if not nodes:
         raise BadInput(f"{path}: no nodes in it")
-    numbers = _numbered(path, found.nodes)
-    period = _period(path, found.attributes)
+    numbers, period = _numbered(path, nodes), _period(path, attributes)
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
-    for edge in found.edges:
+    for edge in edges:
         for t in _rounds(path, edge, numbers, period):
             phases[t - 1].add((numbers[edge.source], numbers[edge.target]))
     given = tuple(map(frozenset, phases))
-    if not found.directed:
+    if not directed:
         given = tuple(map(both_ways, given))
-    name = found.attributes.get("name")
+    name = attributes.get("name")
     return FromFile(len(numbers), str(path), name if isinstance(name, str) and name else path.stem, given, undirected)
 
 
@@ -305,7 +303,7 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 
 # ------------------------------------------------------------------------------------------------------- what they say
 def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
-    """The agent that each node is."""
+    """Return the agent that each node is."""
     whole = [node for node in nodes if isinstance(node, int)]
     in_order = sorted(whole) if len(whole) == len(nodes) else nodes
     numbers = {node: k for k, node in enumerate(in_order)}
@@ -316,24 +314,29 @@ def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _period(path: Path, attributes: Mapping[str, Any]) -> int:
-    _spelt(path, "the graph", attributes, "period")
+    _require_spelling(path, "the graph", attributes, "period")
     period = attributes.get("period", 1)
     if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
         raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
     return period
 
 
-def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Iterable[int]:
-    """The rounds of the period in which a file's edge is there, once it is checked."""
+def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
+    """Return the rounds of the period in which a file's edge is there, once the edge is checked.
+
+    GraphML has no lists: there, rounds are words as in "1, 3".
+    """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
         raise BadInput(f"{path}: {where}: {missing[0]!r} is none of the {len(numbers)} nodes")
-    _spelt(path, where, edge.attributes, "rounds")
-    rounds = list(range(1, period + 1))
-    if (said := edge.attributes.get("rounds")) is not None:
-        rounds = list(_listed(said))
-        if not rounds or not set(rounds) <= set(range(1, period + 1)):
-            raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {said}")
+    _require_spelling(path, where, edge.attributes, "rounds")
+    every: Sequence[int] = range(1, period + 1)
+    rounds, stated = every, edge.attributes.get("rounds")
+    if stated is not None:
+        words = stated if isinstance(stated, list) else re.split(r"[\s,;]+", str(stated).strip("[] "))
+        rounds = [int(str(word)) if str(word).isdecimal() else 0 for word in words]
+        if not rounds or not set(rounds) <= set(every):
+            raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
         raise BadInput(
             f"{path}: round {rounds[0]}: agent {numbers[edge.source]} has an edge to itself; leave it out, every agent "
@@ -342,13 +345,7 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
     return rounds
 
 
-def _listed(said: Any) -> Iterator[int]:
-    """Rounds, as a list, or as in GraphML, which has none, by words: "1, 3"; 0 in the place of what is no number."""
-    for one in said if isinstance(said, list) else re.split(r"[\s,;]+", str(said).strip("[] ")):
-        yield one if isinstance(one, int) and not isinstance(one, bool) else int(one) if str(one).isdecimal() else 0
-
-
-def _spelt(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
+def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
     """Refuse an attribute that is `wanted` but for a letter: the others are not looked at."""
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")
