@@ -15,7 +15,8 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import parse
-from mpinodes.presentation.privacy_words import provisos
+from mpinodes.presentation.privacy_words import remarks
+from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
 from tests.helpers.running import Done, run_alone
@@ -264,14 +265,15 @@ def test_a_choice_of_samples_is_said_to_be_taken_for_public(tmp_path):
     for data, said in (("digits", "Which of the digits are sixes and eights is taken to be public."), ("olr", "")):
         loss = "" if data == "digits" else " problem.loss=least-squares"
         directory = run_of(tmp_path / data, f"{words} data.name={data}{loss}")
-        privacy = summary_of(directory)["privacy"]
-        assert privacy["public"] == said
-        assert (said in provisos(privacy)) is bool(said)
+        privacy = Summary.read(directory).privacy
+        assert privacy.public == said
+        assert (said in remarks(privacy, privacy.noise)) is bool(said)
 
 
 def test_what_local_solvers_do_on_adjacent_data_is_said_to_be_assumed(tmp_path):
     words = "algorithm.name=dvp-admm data.total=60 problem.weight=10 topology.agents=3 rounds=4"
     for grid in ("", " algorithm.grid=0.01 algorithm.tolerance=1e-12"):
         directory = run_of(tmp_path / f"run{grid}", words + grid)
-        said = provisos(summary_of(directory)["privacy"])
+        privacy = Summary.read(directory).privacy
+        said = remarks(privacy, privacy.noise)
         assert "That they come within their tolerance on adjacent data too is assumed." in said
