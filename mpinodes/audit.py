@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mpinodes.auditing.verdicts import Verdict
     from mpinodes.core import Vector
     from mpinodes.running.job import Job
-    from mpinodes.summary.summary import Summary
 
 PAIRS = 1000  # of runs, of each probe
 SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
@@ -212,6 +211,7 @@ def report(
     from mpinodes.auditing.settings import tried
     from mpinodes.auditing.transcripts import Recorded, Transcript
     from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_probes, of_run, of_settings, of_summary, table
+    from mpinodes.summary.summary import Summary
 
     seed = seed_of(asked)
     read = Recorded(directory)

@@ -441,8 +441,9 @@ class Job(ExitStack):
                         file.write(traceback.format_exc())
                     error.add_note(f"(traceback in {log})")
                 except OSError as other:
-                    if isinstance(error, OSError):  # most often the same: the disk is full
-                        error.add_note(f"(no traceback in {log}: {other.strerror})")
+                    is_same = isinstance(error, OSError)  # most often the disk is full
+                    trace = "" if is_same else f"\n{traceback.format_exc()}"
+                    error.add_note(f"(no traceback in {log}: {other.strerror}){trace}")
                 raise
 
     def _followed(self, rounds: _Rounds, mpi: str, began: float) -> Result:
@@ -565,6 +566,8 @@ def _told_of(error: BaseException) -> tuple[int, str]:
         return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"
     if isinstance(error, Overdue):
         return launching.OVERDUE, "error: a deadline passed"
+    if isinstance(error, BrokenPipeError):  # of who read the results
+        return launching.NOBODY_READS, ""
     return launching.FAILED, f"error: {' '.join([in_words(error), *vars(error).get('__notes__', [])])}"
 
 

@@ -89,7 +89,7 @@ def test_the_page_is_self_contained_and_the_report_can_be_drawn_again(main_job, 
 def test_a_report_of_something_else_is_refused(tmp_path):
     done = run_alone(str(tmp_path), cwd=tmp_path, module="mpinodes.report")
     assert done.code == 2
-    assert "not a finished run" in done.err
+    assert "there is no finished run in it" in done.err
     assert "Traceback" not in done.err
 
 
