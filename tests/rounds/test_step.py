@@ -7,8 +7,9 @@ import pytest
 
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core.messages import HEADER
-from mpinodes.rounds import lockstep, network
+from mpinodes.rounds import agent, lockstep
 from mpinodes.rounds.step import Arrivals, State, Step
+from mpinodes.rounds.waiting import Waits
 from mpinodes.runlog.checkpoints import Keeper, name_of
 from tests.helpers.parts import Lockstep, run_of, setup_of
 
@@ -135,10 +136,10 @@ def test_the_agent_of_the_network_makes_the_rows_of_lockstep_from_what_arrives(m
             assert times.shape == (2,)
             assert times.min() >= 0
 
-    monkeypatch.setattr(network, "Network", Carried)
+    monkeypatch.setattr(agent, "Network", Carried)
     for i in range(7):
         channel = Rows()
-        network.run_agent(Step(setup, i), setup, None, channel, None, Keeper(tmp_path, name_of(i), "run"))
+        agent.run_agent(Step(setup, i), setup, None, channel, Waits(None), Keeper(tmp_path, name_of(i), "run"))
         np.testing.assert_array_equal(channel.rows, rows[i])
 
 
