@@ -55,7 +55,7 @@ def command(python: str, *words: str) -> list[str]:
 
 
 def ranks(run: Path) -> dict[int, int]:
-    """The process of every rank, by what its environment says; the first, for one forks the watcher of its host."""
+    """The process of every rank, by what its environment says; the first."""
     found: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

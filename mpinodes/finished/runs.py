@@ -52,12 +52,15 @@ class FinishedRun:
     def table(self) -> list[tuple[Column, Any]]:
         """What the run was worth and what it cost: columns and values."""
         s, cells = self.summary, []
+        facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
+        taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
         for metric in s.metrics:
             losses, value = s.losses_in_a_round(metric), s.value(metric.key)
             label = f"{metric.label}{', per loss' * (losses > 1)}"
-            cells.append((Column(label, metric.unit, short(metric.key)), None if value is None else value / losses))
-        cells += [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
-        return [*cells, (WARNINGS, " ".join(run_warnings.of(s)))]
+            name = short(metric.key)
+            name = f"metric_{name}" if name in taken else name
+            cells.append((Column(label, metric.unit, name), None if value is None else value / losses))
+        return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
         """Return how many losses a round sums in a metric, given its variable."""

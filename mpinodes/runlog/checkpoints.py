@@ -165,7 +165,8 @@ def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
 
 
 def discard(run: Path) -> None:
-    """Take away all checkpoints of a run."""
+    """Take away all checkpoints of a run, and the log that they stand on."""
     import shutil  # which brings more with it than the rest of this
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)
+    (run / "rounds.log").unlink(missing_ok=True)

@@ -98,13 +98,24 @@ class Log(_Opened):
         super().__init__(path, os.O_RDWR)
         self.rounds, self.place = rounds, place or Position(len(MARK), MARK)
         self._waiting: list[Variables] = []
-        self._bytes, self._written, self._has_variables = 0, time.monotonic(), rounds > 0
+        self._bytes, self._written = 0, time.monotonic()
+        logged = LogReader(path, place.byte).columns if place else {}
+        self._declared = [(name, of.dims, of.shape) for name, of in logged.items()]
         os.ftruncate(self._fd, self.place.byte)
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Add rounds: copies of the same variables every time, which wait for at most a second."""
+        """Add rounds: copies of the same variables every time, which wait for at most a second.
+
+        Raises:
+            BadInput: the log holds other variables.
+        """
         copies = {name: v._replace(values=np.array(v.values, np.float64, order="C")) for name, v in variables.items()}
+        declared = [(name, v.dims, v.values.shape[1:]) for name, v in copies.items()]
+        if self._declared and declared != self._declared:
+            names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
+            what = f"with or without {', '.join(sorted(names))}" if names else "in another order or shape"
+            raise BadInput(f"{self._path}: its rounds were recorded {what}: go on with the metrics that it began with")
         self._waiting.append(copies)
         self._bytes += sum(v.values.nbytes for v in copies.values())
         if self._bytes > BYTES_AT_ONCE or time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
@@ -122,11 +133,12 @@ class Log(_Opened):
         chunks, self._waiting, self._bytes = self._waiting, [], 0
         rounds = sum(len(next(iter(chunk.values())).values) for chunk in chunks)
         frames = [(b"".join(chunk[name].values.data for name in chunks[0] for chunk in chunks), rounds)]
-        if not self._has_variables:
+        if not self._declared:
             described = [(name, v.dims, v.values.shape[1:], v.label, v.unit) for name, v in chunks[0].items()]
             frames.insert(0, (msgspec.msgpack.encode({"variables": described}), 0))
         self._put(frames)
-        self.rounds, self._has_variables = self.rounds + rounds, True
+        self._declared = [(name, v.dims, v.values.shape[1:]) for name, v in chunks[0].items()]
+        self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:
         """Append frames, each given as content and rounds, by one write."""
@@ -212,7 +224,10 @@ class LogReader(_Opened):
         Raises:
             Unreadable: the log is damaged.
         """
-        end = min(os.fstat(self._fd).st_size, 1 << 62 if end is None else end)
+        size = os.fstat(self._fd).st_size
+        end = size if end is None else min(size, end)
+        if size < self.place.byte:
+            raise self._damaged("it was cut off since it was opened, as where its run goes on")
         while (content_at := self.place.byte + SIZES.size + SUM) <= end:
             head = os.pread(self._fd, SIZES.size + SUM, self.place.byte)
             of_head = _checksum(self.place.checksum, head[: SIZES.size])
@@ -252,7 +267,9 @@ class LogReader(_Opened):
             start, (at, rounds) = self._starts[k], self._chunks[k]
             end = min(last, start + rounds)
             place = at + 8 * (rounds * of.before + (first - start) * of.size)
-            os.preadv(self._fd, [values[first - last : end - last or None].data], place)
+            piece = values[first - last : end - last or None]
+            if os.preadv(self._fd, [piece.data], place) < piece.nbytes:
+                raise self._damaged("it was cut off since it was opened, as where its run goes on")
             first, k = end, k + 1
         return Variable(of.dims, values, of.label, of.unit)
 

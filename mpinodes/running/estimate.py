@@ -55,7 +55,7 @@ def seconds(setup: Setup) -> tuple[float, float]:
 
 
 def require_room(setup: Setup) -> None:
-    """Refuse a run whose record does not fit on the disk, before its first round.
+    """Refuse a run whose log and record.h5 do not fit on the disk beside each other, before its first round.
 
     Raises:
         BadInput: it does not, as far as that is known.
@@ -66,12 +66,12 @@ def require_room(setup: Setup) -> None:
         place = place.absolute()
         while not place.exists() and place != place.parent:
             place = place.parent
-        wanted, free = record_bytes(setup), shutil.disk_usage(place).free
+        wanted, free = 2 * record_bytes(setup), shutil.disk_usage(place).free
     except OSError as error:  # a name that is too long, or a working directory that was removed
         raise BadInput(f"output.dir: {place}: {error.strerror}") from error
     if wanted > free:
         raise BadInput(
-            f"output.dir: the record of {setup.experiment.rounds} rounds takes {in_words(wanted)}, and {place} has "
+            f"output.dir: log and record of {setup.experiment.rounds} rounds take {in_words(wanted)}, and {place} has "
             f"{in_words(free)} left: write elsewhere, or take fewer rounds"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import tomllib
 from collections.abc import Sequence
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from typing import TextIO
 
@@ -34,7 +34,7 @@ class WatchedRun:
         self._directory = self._place = directory
         self._log: LogReader | None = None
         self._first, self._rounds = (0.0, 0), -1
-        self._changed = time.monotonic()
+        self._changed, self._sums_up = time.monotonic(), False
         self.ended = self.failed = False
 
     def look(self) -> str:
@@ -58,7 +58,7 @@ class WatchedRun:
         if not is_run(self._directory):
             limit, why = UNBEGUN, "no run has begun there"
         elif is_held(self._directory):
-            limit, why = SILENCE, "no new round"
+            limit, why = inf if self._sums_up else SILENCE, "no new round"
         else:
             limit, why = LEFT, "nobody is at work on it, and there is no result"
         if silent > limit:
@@ -80,9 +80,12 @@ class WatchedRun:
         log, now = self._log, time.monotonic()
         if log.rounds != self._rounds:
             self._rounds, self._changed = log.rounds, now
+        if not log.rounds:
+            return "no round is logged"
         total = tomllib.loads(log.attrs["experiment"])["rounds"]
         of = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
-        if log.rounds == total:
+        self._sums_up = log.rounds == total
+        if self._sums_up:
             return f"{of}all {total} rounds done; they are being summed up"
         parts = [f"{of}round {log.rounds} of {total}"]
         for name, column in log.columns.items():

@@ -21,7 +21,7 @@ from mpinodes.privacy.together import Together, other_data
 from mpinodes.runlog.checkpoints import Chunk, Kept, Stopped, discard, places
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.export import add_dimension, add_variable, new_record
-from mpinodes.runlog.log import NAME, Variable
+from mpinodes.runlog.log import Variable
 from mpinodes.runlog.reader import Reader
 from mpinodes.running.closing import combined, conclude
 from mpinodes.running.logger import Logger
@@ -74,7 +74,6 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))
         if not e.checkpoint.are_asked_for:
             discard(place)
-            (place / NAME).unlink(missing_ok=True)
         return summary
 
     def followed(run: Setup, place: Path) -> Summary:

@@ -14,7 +14,7 @@ from mpinodes.core.experiment import SOURCES, Experiment, Tree, flat, parse, sin
 from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
-from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, places
+from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, discard, places
 from mpinodes.runlog.log import NAME, Unreadable, require
 from mpinodes.runlog.reader import is_recorded
 from mpinodes.runlog.snapshot import Damaged
@@ -72,16 +72,26 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     for key, path in sources.files(e):
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r} is not the file any more that the run began with")
-    if is_done(run) and e.rounds == asked["rounds"]:
-        raise BadInput(
-            f"--resume {run}: it is done, all its {e.rounds} rounds; with a larger rounds= it may go on; page and "
-            f"figures are drawn by: mpinodes report {run}"
-        )
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
+    for place in all_places:
+        if is_done(place) and not e.checkpoint.are_asked_for:  # it may have been killed before it cleaned up
+            discard(place)
+    may_go_on = (all_places[-1] / NAME).exists()
+    if is_done(run) and e.rounds == asked["rounds"]:
+        more = " with a larger rounds= it may go on;" if may_go_on else ""
+        raise BadInput(
+            f"--resume {run}: it is done, all its {e.rounds} rounds;{more} page and figures are drawn by: "
+            f"mpinodes report {run}"
+        )
     if done == len(all_places):  # but for what they come to together
         return Reopened(setup, done, [])
     place, single = all_places[done], single_run(e, done)
+    if is_recorded(place) and not (place / NAME).exists():
+        raise BadInput(
+            f"--resume {run}: it cannot go on, for its rounds are in record.h5 alone: a run keeps {NAME} while it goes "
+            "on, and after its end with checkpoint.every=K; begin a new run"
+        )
     found = list(_found(place, single, setup))
     if e.secret and not (found and found[0]["stops"]) and is_recorded(place):
         raise BadInput(
@@ -131,13 +141,18 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         for key in sorted(one.keys() | other.keys())
         if one.get(key) != other.get(key)
         and not any(key == name or key.startswith(f"{name}.") for name in free)
-        and not (key in MOVABLE and key in one and key in other)
+        and not (key in MOVABLE and key in one and key in other and _named(one[key]) == _named(other[key]))
     ]
     if differ:
         values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
         told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise BadInput(f"--resume {where}: another experiment: {told}{more}")
+
+
+def _named(value: object) -> object:
+    """Return what must stay of a key that may name files: a list's words, without the places of files."""
+    return [None if word.endswith(".py") else word for word in value] if isinstance(value, list) else None
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:

@@ -77,6 +77,30 @@ def test_a_torn_tail_is_ignored_wherever_it_is_torn(tmp_path):
                 assert record.read("loss").values.tolist() == list(range(record.rounds))
 
 
+@pytest.mark.parametrize("change", ["more", "fewer", "shape"])
+def test_a_log_that_goes_on_takes_no_other_variables(change, tmp_path):
+    logged(tmp_path / NAME)
+    log = Log(tmp_path / NAME, FACTS, LogReader(tmp_path / NAME).place, 12)
+    other = losses(4)
+    if change == "more":
+        other["extra"] = other["loss"]
+    elif change == "fewer":
+        del other["event_3"]
+    else:
+        other["event_3"] = Variable(("round", "agent"), np.zeros((4, 3)))
+    with pytest.raises(BadInput, match="go on with the metrics that it began with"):
+        log.append(other)
+
+
+def test_a_log_that_is_cut_off_while_it_is_open_is_not_read_as_if_it_was_whole(tmp_path):
+    ends = logged(tmp_path / NAME)
+    reader = LogReader(tmp_path / NAME)
+    os.truncate(tmp_path / NAME, ends[2][0])
+    for read in (reader.read_on, lambda: reader.read("loss", 0, 12)):
+        with pytest.raises(BadInput, match="it was cut off since it was opened"):
+            read()
+
+
 def test_a_log_goes_on_from_every_place_to_the_same_rounds(tmp_path):
     """Whatever it held beyond that place: later rounds, or a torn tail."""
     logged(tmp_path / NAME)

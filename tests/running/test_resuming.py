@@ -268,6 +268,27 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize("metrics", ["[]", '["disagreement"]'])
+def test_other_metrics_are_another_experiment(metrics, monkeypatch, tmp_path):
+    (tmp_path / "furthest.py").write_text(
+        "from mpinodes.core.parts import Metric\nfrom dataclasses import dataclass\n"
+        "__all__ = ['Ones']\n@dataclass\nclass Ones(Metric):\n    name, dims = 'furthest', ('round',)\n"
+        "    def take(self, rounds):\n        return rounds.losses * 0 + 1.0\n"
+    )
+    words = f"{SMALL} record.metrics=[{str(tmp_path / 'furthest.py')!r}]"
+    run = killed(monkeypatch, tmp_path / "run", words, 18)
+    with pytest.raises(BadInput, match=r"another experiment: record\.metrics was"):
+        go_on(run, f"record.metrics={metrics}")
+
+
+def test_a_run_whose_rounds_are_in_its_record_alone_cannot_go_on(tmp_path):
+    run = run_of(tmp_path / "run", SMALL.partition("checkpoint")[0])
+    before = (run / "record.h5").read_bytes()
+    with pytest.raises(BadInput, match=r"its rounds are in record\.h5 alone"):
+        go_on(run, "rounds=30")
+    assert (run / "record.h5").read_bytes() == before
+
+
 def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
     where = killed(monkeypatch, tmp_path / "run", SMALL, 12)
     for words, why in REFUSED:
