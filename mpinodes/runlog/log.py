@@ -18,6 +18,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Mapping
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
@@ -98,7 +99,7 @@ class Log(_Opened):
         super().__init__(path, os.O_RDWR)
         self.rounds, self.place = rounds, place or Position(len(MARK), MARK)
         self._waiting: list[Variables] = []
-        self._bytes, self._written = 0, time.monotonic()
+        self._bytes, self._written = 0, -inf  # the first rounds are written at once
         logged = LogReader(path, place.byte).columns if place else {}
         self._declared = [(name, of.dims, of.shape) for name, of in logged.items()]
         os.ftruncate(self._fd, self.place.byte)
