@@ -129,10 +129,10 @@ class Log(_Opened):
             OSError: the disk is full, for example; the file stays as it was.
         """
         self._written = time.monotonic()
-        if not self._waiting:
-            return
         chunks, self._waiting, self._bytes = self._waiting, [], 0
         rounds = sum(len(next(iter(chunk.values())).values) for chunk in chunks)
+        if rounds == 0:
+            return
         frames = [(b"".join(chunk[name].values.data for name in chunks[0] for chunk in chunks), rounds)]
         if not self._declared:
             described = [(name, v.dims, v.values.shape[1:], v.label, v.unit) for name, v in chunks[0].items()]
