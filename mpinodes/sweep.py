@@ -70,9 +70,11 @@ def _alone(options: argparse.Namespace) -> int:
             if options.slurm:
                 show(slurm.submitted(study, len(sweeping.prepared(study, pool))))
                 return 0
-            runner = pools.OneByOne() if options.mpi else pool
-            how = pools.by_mpirun if options.mpi else in_lockstep
-            swept = sweeping.sweep(study, pool, runner, how, part)
+            if options.mpi:
+                with pools.Processes(1) as runner:
+                    swept = sweeping.sweep(study, pool, runner, pools.by_mpirun, part)
+            else:
+                swept = sweeping.sweep(study, pool, pool, in_lockstep, part)
     except KeyboardInterrupt:
         say(f"interrupted; the same command, or python -m mpinodes.sweep {study.place}, takes it up again")
         return INTERRUPTED

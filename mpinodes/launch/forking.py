@@ -18,8 +18,8 @@ from __future__ import annotations
 import atexit
 import gc
 import marshal
+import mmap
 import os
-import resource
 import select
 import signal
 import sys
@@ -28,31 +28,28 @@ from contextlib import suppress
 from importlib import import_module
 from socket import AF_UNIX, SO_PEERCRED, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, send_fds, socket
 from struct import Struct
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 from mpinodes.launch import launching
 
 LINE = "PMI_FD"  # names the descriptor of the line to mpirun
-PATIENCE = 10.0  # seconds between the address of the server being taken and it being there
+PATIENCE = 10.0  # seconds between the address of the server being taken and the server being there
 STREAMS = range(3)
-KEPT = 3  # descriptor: of the line to mpirun in a fork, of its own socket in the server
-COMMON = (
-    "mpi4py.MPI",
-    "numpy.random",
-    "mpinodes.config.building",
-    "mpinodes.data.shelf",
-    "mpinodes.losses.enforced",
-    "mpinodes.mechanisms.backends",
-    "mpinodes.rounds.agent",
-    "mpinodes.running.job",
-    "mpinodes.streams.labelled",
-    "mpinodes.topology.stored",
+LINE_OF_FORK = 3  # descriptor
+COMMON: tuple[str, ...] = (
+    "config.building",
+    "data.shelf",
+    "losses.enforced",
+    "mechanisms.backends",
+    "rounds.agent",
+    "running.job",
 )
+COMMON += ("streams.labelled", "topology.stored")
 LARGEST = 1 << 20  # bytes of what is handed over
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 CREDENTIALS = Struct("3i")  # process, user and group
-LEFT = b"left"  # what a fork says that ends in order
+LOST = -1  # in the place of an exit status: the fork ended without Python's own end
 
 
 class _Place(NamedTuple):
@@ -61,20 +58,20 @@ class _Place(NamedTuple):
     words: list[str]
     environment: dict[bytes, bytes]
     cores: list[int]
-    ignored: list[int]  # signals
+    directory: str
 
 
 class _Fork(NamedTuple):
     process: int
-    line: socket  # to its original
-    rank: str
-    pipe: int  # in which it says `LEFT`
+    original: int  # process
+    line: int  # descriptor of the socket to the original
+    is_over: mmap.mmap  # a byte that the fork sets when Python ends in order
 
 
 def fork_with_others(words: list[str]) -> list[str]:
     """Go on in a fork of the server of this host, where mpirun started ranks that `launching.take_turns`.
 
-    Not where a debugger, a profiler or coverage looks on: it would see the original alone.
+    A debugger, a profiler or coverage would see the original alone; where one looks on, there are no forks.
 
     Args:
         words: of this process' command.
@@ -85,30 +82,34 @@ def fork_with_others(words: list[str]) -> list[str]:
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
         return words
-    alike = crc32(repr((sys.executable, sys.flags, sys.path, sys.argv[0], __file__)).encode(errors="replace"))
     until = time.monotonic() + PATIENCE
-    launching.process_began()  # so that forks know it
     with suppress(OSError):
-        address = launching.address(f"forks-{alike}")
+        address = _address()
         while time.monotonic() < until:
             line = socket(AF_UNIX, SOCK_SEQPACKET)
             with suppress(ConnectionRefusedError):
                 line.connect(address)
                 return _hand_over(line, words)
-            if _is_bound(line, address) and os.fork() == 0:
-                return _Server(line).words()
+            with suppress(OSError):  # another original was first
+                line.bind(address)
+                line.listen(4096)
+                if os.fork() == 0:
+                    return _Server(line).words()
             line.close()
             time.sleep(0.001)
     return words
 
 
-def _is_bound(line: socket, address: bytes) -> bool:
-    try:
-        line.bind(address)
-        line.listen(4096)
-    except OSError:  # another original was first
-        return False
-    return True
+def _address() -> bytes:
+    """Return the address of a socket, in no file system, that only like ranks of this job and host know.
+
+    Such addresses are the network's: jobs of containers that share it are told apart by their other namespaces.
+    """
+    with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
+        proxy = _peer(line)  # which has started all ranks of this host
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
+    alike = crc32(repr((sys.executable, sys.flags, sys.path, sys.argv[0], __file__)).encode(errors="replace"))
+    return f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}-{alike}".encode()
 
 
 def _peer(line: socket) -> int:
@@ -127,184 +128,153 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     """Ask for a fork and stand for it; return the words if there is none."""
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
     line.settimeout(max(limit, PATIENCE))
-    ignored = [int(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
-    place = _Place(words, dict(os.environb), [*os.sched_getaffinity(0)], ignored)
-    here = os.open(".", os.O_PATH)  # which may have been removed, or be beyond what its path leads to
+    place = _Place(words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd())
+    send_fds(line, [marshal.dumps(tuple(place))], [*STREAMS, int(os.environ[LINE])])
     try:
-        send_fds(line, [marshal.dumps(tuple(place))], [*STREAMS, int(os.environ[LINE]), here])
-    finally:
-        os.close(here)
-    try:
-        answer = line.recv(64)
+        answer = line.recv(16)
     except TimeoutError:
         launching.say(f"error: no word from process {server}, which starts the ranks; {launching.LONGER}")
         os._exit(launching.OVERDUE)  # and not go on: there may be a fork of this rank later
     line.settimeout(None)
-    return words if answer in (b"", b"0") else _stand_for(int(answer), line)
+    return _stand_for(int(answer), line) if answer else words
 
 
 def _stand_for(fork: int, line: socket) -> NoReturn:
     """Pass signals on to a fork, and end as it does."""
 
-    def pass_on(number: int, frame: Any) -> None:
+    def pass_on(number: int, frame: object = None) -> None:
         with suppress(OSError):  # it is gone
             os.kill(fork, number)
 
     for number in PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, pass_on)
-    text = b""
+    answer = b""
     with suppress(OSError):
-        text = line.recv(4096)
-    if not text:  # the server is gone
-        pass_on(signal.SIGKILL, None)
-    status, _, why = text.decode().partition(" ")
-    if why:
-        launching.say(f"error: {why}")
-    deadly = os.WTERMSIG(int(status or signal.SIGKILL))
+        answer = line.recv(16)
+    if not answer:  # the server is gone
+        pass_on(signal.SIGKILL)
+    status = int(answer or signal.SIGKILL)
+    if status == LOST:
+        launching.say(f"error: rank {os.environ['PMI_RANK']} (process {fork}) ended itself, as os._exit() does")
+        os._exit(launching.FAILED)
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    deadly = os.WTERMSIG(status)
     if deadly == signal.SIGALRM:
+        launching.say(f"error: {launching.NOT_STARTED}")
         os._exit(launching.OVERDUE)
-    if deadly:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # of SIGKILL
-            signal.signal(deadly, signal.SIG_DFL)
-        os.kill(os.getpid(), deadly)
-    os._exit(os.WEXITSTATUS(int(status)))
+    with suppress(OSError):  # of SIGKILL
+        signal.signal(deadly, signal.SIG_DFL)
+    os.kill(os.getpid(), deadly)
+    os._exit(launching.FAILED)
 
 
 class _Server:
-    """The process that forks, until all originals are gone."""
+    """The process that forks, until all originals are gone.
 
-    def __init__(self, line: socket) -> None:
-        self._line, self._process, self._poll = line, os.getpid(), select.poll()
-        self._asking: dict[int, socket] = {}  # by descriptor
-        self._made: dict[int, _Fork] = {}  # by pidfd
-        self._stood_for: dict[int, int] = {}  # pidfds by the descriptor of the line
+    Args:
+        door: the socket to which originals connect.
+    """
+
+    def __init__(self, door: socket) -> None:
+        self._door, self._poll = door, select.poll()
+        self._forks: dict[int, _Fork] = {}  # by pidfd
 
     def words(self) -> list[str]:
-        """In a fork the words of its command; elsewhere this does not come back."""
+        """Return the words of its command in a fork; elsewhere this does not come back."""
+        server = os.getpid()
         try:
             os.setpgid(0, 0)
-            for ignored in PASSED_ON:
-                signal.signal(ignored, signal.SIG_IGN)
             nowhere, founder = os.open(os.devnull, os.O_RDWR), os.pidfd_open(os.getppid())
-            for stream in STREAMS:
+            for stream in (*STREAMS, int(os.environ[LINE])):
                 os.dup2(nowhere, stream)
-            os.close(nowhere)
-            os.close(int(os.environ[LINE]))
-            for number in (self._line.fileno(), founder):
-                self._poll.register(number, select.POLLIN)
             import mpi4py
+            import numpy.random  # noqa: F401
 
             mpi4py.rc(initialize=False, finalize=True)
             for name in COMMON:
-                import_module(name)
+                import_module(f"mpinodes.{name}")
             gc.freeze()
-            there = {founder}
-            while there or self._asking or self._made:
-                for number, _ in self._poll.poll():
-                    there.discard(number)
-                    if (words := self._attend(number)) is not None:
-                        return words
+            for number in (self._door.fileno(), founder):
+                self._poll.register(number, select.POLLIN)
+            is_founded = True
+            while self._forks or is_founded:
+                number = self._poll.poll()[0][0]  # what ends with this one may be among the others
+                if number == self._door.fileno():
+                    if words := self._fork(self._door.accept()[0]):
+                        return words[0]
+                elif number in self._forks:
+                    self._bury(number)
+                else:  # the founder or an original is gone
+                    self._poll.unregister(number)
+                    is_founded = is_founded and number != founder
+                    for handle in [handle for handle, fork in self._forks.items() if fork.line == number]:
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
         except BaseException:
-            if os.getpid() != self._process:
+            if os.getpid() != server:
                 raise
         os._exit(0)
 
-    def _attend(self, number: int) -> list[str] | None:
-        if number == self._line.fileno():
-            line, _ = self._line.accept()
-            self._asking[line.fileno()] = line
-            self._poll.register(line, select.POLLIN)
-            return None
-        if number in self._made:
-            self._bury(number)
-            return None
-        if number in self._asking:
-            return self._fork(self._asking.pop(number))
-        self._poll.unregister(number)
-        if number in self._stood_for:  # its original is gone
-            signal.pidfd_send_signal(self._stood_for.pop(number), signal.SIGKILL)
-        return None
-
-    def _fork(self, line: socket) -> list[str] | None:
-        """Return the words of its command in a fork; None in the server."""
+    def _fork(self, line: socket) -> list[list[str]]:
+        """Fork for the original at the other end; return the words of its command in the fork."""
         descriptors: list[int] = []
+        process, is_over = 0, mmap.mmap(-1, 1)
         try:
-            _peer(line)
-            text, descriptors, _, _ = recv_fds(line, LARGEST, KEPT + 2)
+            line.settimeout(PATIENCE)
+            original = _peer(line)
+            text, descriptors, _, _ = recv_fds(line, LARGEST, len(STREAMS) + 1)
             place = _Place(*marshal.loads(text))
-            pipe, end = os.pipe()
-            descriptors.append(end)
+            os.chdir(place.directory)
             process = os.fork()
             if process == 0:
-                for each in (self._line, line, *self._asking.values(), *(fork.line for fork in self._made.values())):
-                    each.close()
-                _take(place, descriptors)
-                return place.words
-            line.send(str(process).encode())
+                line.close()
+                self._door.close()
+                _take(place, descriptors, is_over)
+                return [place.words]
             handle = os.pidfd_open(process)
-            os.set_blocking(pipe, False)
-            rank = place.environment.get(b"PMI_RANK", b"").decode()
-            self._made[handle], self._stood_for[line.fileno()] = _Fork(process, line, rank, pipe), handle
+            line.send(str(process).encode())
+            self._forks[handle] = _Fork(process, original, line.detach(), is_over)
             self._poll.register(handle, select.POLLIN)
-        except (OSError, EOFError, ValueError, TypeError):
-            self._poll.unregister(line)
+            self._poll.register(self._forks[handle].line, select.POLLIN)
+        except (OSError, EOFError, ValueError, TypeError):  # the original goes on by itself
+            if process:
+                os.kill(process, signal.SIGKILL)
             line.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        return None
+        return []
 
     def _bury(self, handle: int) -> None:
-        fork = self._made.pop(handle)
+        """Tell the original of a fork how it ended."""
+        fork = self._forks.pop(handle)
         status = os.waitpid(fork.process, 0)[1]
-        left, why = b"", ""
         with suppress(OSError):
-            left = os.read(fork.pipe, len(LEFT))
-        os.close(fork.pipe)
-        if os.WIFEXITED(status) and not left:
-            why = f"rank {fork.rank} (process {fork.process}) ended itself with exit code {os.WEXITSTATUS(status)} and "
-            status, why = launching.FAILED << 8, f"{why}without a word, as os._exit() does"
-        elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
-            why = self._stopped()
-        with suppress(OSError):
-            fork.line.send(f"{status} {why}".encode())
-            os.kill(_peer(fork.line), signal.SIGCONT)  # it may have been stopped
-        if self._stood_for.pop(fork.line.fileno(), None):
-            self._poll.unregister(fork.line)
-        fork.line.close()
-        self._poll.unregister(handle)
-        os.close(handle)
-
-    def _stopped(self) -> str:
-        """Name the forks that were stopped, for which MPI waits as it starts or ends; empty: there is none."""
-        forks = [fork for fork in self._made.values() if os.waitid(os.P_PID, fork.process, os.WSTOPPED | os.WNOHANG)]
-        names = ", ".join(f"rank {fork.rank} (process {fork.process})" for fork in forks)
-        return f"no word from {names}, which was stopped, as MPI starts or ends; {launching.LONGER}" if names else ""
+            os.write(fork.line, str(status if fork.is_over[0] or os.WIFSIGNALED(status) else LOST).encode())
+            os.kill(fork.original, signal.SIGCONT)  # it may have been stopped
+        for number in (handle, fork.line):
+            with suppress(KeyError):
+                self._poll.unregister(number)
+            os.close(number)
 
 
-def _take(place: _Place, descriptors: list[int]) -> None:
+def _take(place: _Place, descriptors: list[int], is_over: mmap.mmap) -> None:
     """Become the rank whose place this is."""
     import numpy as np
 
-    *streams, here, pipe = descriptors
-    os.fchdir(here)
-    for number, descriptor in enumerate([*streams, pipe]):
+    for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    os.closerange(KEPT + 2, max(map(int, os.listdir("/proc/self/fd"))) + 1)
+    os.closerange(LINE_OF_FORK + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.environb.clear()
     os.environb.update(place.environment)
-    os.environ[LINE] = str(KEPT)
+    os.environ[LINE] = str(LINE_OF_FORK)
     with suppress(OSError):  # they may be others' by now
         os.sched_setaffinity(0, place.cores)
-    for number in PASSED_ON:
-        kept = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        signal.signal(number, signal.SIG_IGN if number in place.ignored else kept)
     np.random.seed()  # noqa: NPY002 (of whoever uses NumPy's own generator, which all forks would have alike)
     server = os.getppid()
 
     @atexit.register
     def leave() -> None:
+        is_over[0] = 1
         with suppress(OSError):
-            os.write(KEPT + 1, LEFT)
             os.kill(server, signal.SIGCONT)  # it may have been stopped

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, wraps
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
 LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds in which MPI ends, and starts, the least of them
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
-MANY = 100  # ranks of one host: see `_connect_lightly`
+NOT_STARTED = f"MPI did not start, or end, in time: does a rank hang? {LONGER}"
+BEGAN = time.perf_counter()  # about when this process began
+MANY = 100  # ranks of one host: see `find_world`
 LONGEST = 480  # characters of a line that is said
 # Variables of the environment with which libraries fail as they start, or write elsewhere:
 MISLEADING = ("MPLBACKEND", "SOURCE_DATE_EPOCH", "PANDAS_", "HDF5_DRIVER", "HDF5_VOL_CONNECTOR")
@@ -33,90 +33,34 @@ SHM = "/dev/shm"  # where MPI's ranks share memory
 RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000  # bytes under UCX, as measured: of each of many ranks, of a single one
 
 
-@cache
-def process_began() -> float:
-    """Return when this process was started, by `time.perf_counter`, where Linux tells; else now."""
-    now = time.perf_counter()
-    try:
-        ticks = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
-        # In hundredths of a second, rounded down: with the next one no run takes longer than the clock says.
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks + 1) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, AttributeError):
-        return now
-    return now - age if 0 <= age < 1e6 else now
-
-
 class Launcher(NamedTuple):
-    """What started this process says about it."""
+    """Hold what started this process says about it.
+
+    Attributes:
+        name: of the launcher.
+        size: how many processes it has started.
+        rank: of this one.
+        here: how many of them MPICH's mpirun has started on this host; 0: another launcher.
+        place: of this one among those.
+    """
 
     name: str
     size: int
     rank: int
+    here: int = 0
+    place: int = 0
 
 
 def launcher() -> Launcher | None:
-    """The launcher of this process, by the variables it sets; None: started by hand."""
-    for name, size, rank in (
+    """Return the launcher of this process, by the variables it sets; None: started by hand."""
+    for name, *variables in (
         ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-        ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK"),
+        ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
         ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
     ):
-        if size in os.environ and rank in os.environ:
-            return Launcher(name, int(os.environ[size]), int(os.environ[rank]))
+        if variables[0] in os.environ and variables[1] in os.environ:
+            return Launcher(name, *(int(os.environ.get(variable) or 0) for variable in variables))
     return None
-
-
-def end_with_parent(number: int) -> None:
-    """Ask the kernel (Linux) for a signal to this process when its parent ends, however it ends; elsewhere, nothing."""
-    import ctypes
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
-
-
-class Neighbors(NamedTuple):
-    """The ranks of one host, as its launcher numbers them: how many there are, 0 if it does not say; and this one."""
-
-    ranks: int
-    this: int
-
-
-def neighbors() -> Neighbors | None:
-    """Return what MPICH, Open MPI or Slurm says of the ranks of this host; None: another one started them."""
-    for ranks, this in (
-        ("MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-        ("", "SLURM_LOCALID"),
-    ):
-        if this in os.environ:
-            return Neighbors(int(os.environ.get(ranks, 0)), int(os.environ[this]))
-    return None
-
-
-def first_of_host(unknown: bool = True) -> bool:
-    """Whether this is the first of its host's processes; `unknown` where nobody says."""
-    here = neighbors()
-    return here.this == 0 if here else unknown
-
-
-def address(name: str) -> bytes:
-    """Return the address of a local socket, in no file system, that only the ranks of this job and host know.
-
-    Such addresses are the network's: jobs of containers that share it are told apart by their other namespaces.
-
-    Raises:
-        OSError: the system does not tell which job this is.
-    """
-    from socket import AF_UNIX, SO_PEERCRED, SOL_SOCKET, socket
-
-    job = os.environ.get("PMIX_NAMESPACE", "")
-    if "PMI_FD" in os.environ:  # the process at the other end has started all ranks of this host
-        with socket(AF_UNIX, fileno=os.dup(int(os.environ["PMI_FD"]))) as line:
-            job = line.getsockopt(SOL_SOCKET, SO_PEERCRED, 4).hex()
-    if not job:
-        raise OSError("neither MPICH's mpirun nor Open MPI's has started this process")
-    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
-    return f"\0mpinodes-{name}-{os.getuid()}-{job}-{spaces}".encode()
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
@@ -202,17 +146,11 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """What went wrong, and what a file for an older mpinodes has to say instead."""
+    """Return what went wrong."""
     try:
-        text = f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"
     except Exception:  # of a user's own class
         return f"{type(error).__name__}, which cannot be put into words"
-    if isinstance(error, TypeError) and re.search(r"'leaks'|hidden_(gain|cap|keep)|'nominal'", text):
-        text += (
-            "; every message must say what it leaks: leaks=RELEASED, Feedback(...), Hidden(...) or UNKNOWN (and "
-            "calibration= where there was nominal=): see docs/own/algorithm.md"
-        )
-    return text
 
 
 def say(message: str) -> None:
@@ -257,14 +195,17 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         from mpi4py import MPI
 
         if not MPI.Is_initialized():
-            if (warning := shared_memory_lacks()) and first_of_host():
+            if (warning := shared_memory_lacks()) and not (started and started.place):
                 say(f"warning: {warning}")
-            if _ranks_here() > MANY or warning:
-                _connect_lightly(MPI.Get_library_version())
-            limit = START if limit is None else limit
-            # Where a rank is missing MPI starts nevertheless, for the end of this process to end the job.
-            with ends_in(max(limit, LEAST_START) if _are_there(limit) else 1):
-                MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            # MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go
+            # through shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and
+            # next to nothing. With some tens of ranks that is little, and rounds are a tenth faster under UCX.
+            are_many = started is not None and started.size == started.here > MANY
+            if (are_many or warning) and "ch4:ucx ofi" in MPI.Get_library_version():
+                os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+            end_in(START if limit is None else max(limit, LEAST_START))
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            end_in(0)
     except (ImportError, RuntimeError) as error:
         say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
         return None
@@ -274,36 +215,13 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     return MPI.COMM_WORLD
 
 
-@contextmanager
-def ends_in(seconds: float) -> Iterator[None]:
-    """End this process by SIGALRM if what it does takes longer. MPI, as it starts and ends, keeps Python's lock."""
+def end_in(seconds: float) -> None:
+    """End this process by SIGALRM if it is still there then; 0: do not.
+
+    MPI keeps Python's lock as it starts, ends and aborts, so that no thread of Python could do so.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _are_there(limit: float) -> bool:
-    """Wait until all ranks of this host are there; say so and return False where one does not come within the limit.
-
-    Each rank opens a socket that lasts as long as the process. The first and the last rank look for those of all.
-    """
-    from socket import AF_UNIX, SOCK_DGRAM, socket
-
-    here, until = neighbors(), time.monotonic() + limit
-    if here is None or sys.platform != "linux":
-        return True
-    with suppress(OSError), socket(AF_UNIX, SOCK_DGRAM) as line, socket(AF_UNIX, SOCK_DGRAM) as probe:
-        line.bind(address(f"rank-{here.this}"))
-        os.dup(line.fileno())
-        for rank in range(here.ranks) if here.this in (0, here.ranks - 1) else ():
-            while probe.connect_ex(address(f"rank-{rank}")):
-                if time.monotonic() > until:
-                    name = f"rank {rank} of those on {os.uname().nodename}"
-                    say(f"error: no word from {name} for {limit:g} s, as the job starts; {LONGER}")
-                    return False
-                time.sleep(0.01)
-    return True
 
 
 def shared_memory_lacks() -> str:
@@ -311,7 +229,8 @@ def shared_memory_lacks() -> str:
 
     All ranks must get the same answer while others already take their part, so that the size decides, not what is free.
     """
-    ranks = _ranks_here() or int(launcher() is None)
+    started = launcher()
+    ranks = started.here if started else 1
     needed = max(ONE_TAKES, RANK_TAKES * min(ranks, MANY)) if ranks else 0
     size = os.statvfs(SHM).f_blocks * os.statvfs(SHM).f_frsize if os.access(SHM, os.W_OK) else 0
     if size >= needed or sys.platform != "linux":
@@ -323,27 +242,9 @@ def shared_memory_lacks() -> str:
 
 
 def take_turns() -> bool:
-    """Whether MPICH's mpirun has started more ranks on this host than there are cores for: see `forking`."""
-    if sys.platform != "linux" or "PMI_FD" not in os.environ:
-        return False
-    return _ranks_here() > len(os.sched_getaffinity(0))
-
-
-def _ranks_here() -> int:
-    """Of this host, by the word of MPICH's mpirun; 0: another started them."""
-    return int(os.environ.get("MPI_LOCALNRANKS") or 0)
-
-
-def _connect_lightly(library: str) -> None:
-    """Start MPI without connections that nobody will use, and with less shared memory, where there is a choice.
-
-    MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go through
-    shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and next to nothing.
-    With some tens of ranks that is little, and rounds are a tenth faster under UCX.
-    """
-    all_here = "PMI_SIZE" in os.environ and os.environ["PMI_SIZE"] == os.environ.get("MPI_LOCALNRANKS")
-    if all_here and "ch4:ucx ofi" in library:
-        os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+    """Return whether MPICH's mpirun has started more ranks on this host than there are cores for: see `forking`."""
+    started = launcher()
+    return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
 
 
 def _say_alone(started: Launcher | None) -> None:
@@ -373,7 +274,8 @@ def leave(code: int) -> NoReturn:
         from mpi4py import MPI
 
         if MPI.Is_initialized() and not MPI.Is_finalized():
-            with ends_in(LEAVE_TAKING):
-                MPI.Finalize()
+            end_in(LEAVE_TAKING)
+            MPI.Finalize()
+            end_in(0)
     gc.freeze()  # or Python would look through all that there is as it ends
     sys.exit(code)

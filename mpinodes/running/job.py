@@ -277,7 +277,7 @@ class Job(ExitStack):
         if self._world is None:
             gc.enable()
             signals = Signals()
-            return self._outcome(lambda: self.alone(prepare, launching.process_began(), signals), signals)
+            return self._outcome(lambda: self.alone(prepare, launching.BEGAN, signals), signals)
         import numpy as np
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
@@ -401,7 +401,7 @@ class Job(ExitStack):
         signals = Signals()
         rounds = _Rounds(begun, signals, self._world, self._waits)
         rounds.says.enter_context(self._waits.at_work(self._agents))
-        code = self._outcome(lambda: self._followed(rounds, _library(), launching.process_began()), signals)
+        code = self._outcome(lambda: self._followed(rounds, _library(), launching.BEGAN), signals)
         rounds.says.close()
         self._waits.tell(self._agents)
         for agent in self._agents:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mpinodes.core.experiment import Experiment
-from mpinodes.launch.launching import end_with_parent, mpirun, say
+from mpinodes.launch.launching import mpirun, say
 from mpinodes.studies.plans import PlannedRun, failure
 
 Item = TypeVar("Item")
@@ -94,21 +94,24 @@ class Processes:
             return self._workers[worker].submit(do, item)
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        for process in multiprocessing.active_children() if kind else ():  # nobody waits for what they are at
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGTERM)
+            process.kill()
         for worker in self._workers:
-            if kind is not None:  # nobody waits for what they are at
-                for process in list(vars(worker).get("_processes", {}).values()):
-                    process.kill()
             worker.shutdown(wait=True, cancel_futures=True)
 
 
 def _obey() -> None:
-    """End with the parent, however it ends; an interrupt is its business."""
+    """End with the parent, however the parent ends, and with all that was started; leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def follow() -> None:
         parent.join()
+        os.killpg(0, signal.SIGTERM)
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
@@ -139,11 +142,8 @@ def by_mpirun(plan: PlannedRun, place: Path) -> str:
         file = Path(there) / "experiment.toml"
         file.write_text(msgspec.msgpack.decode(plan.experiment, type=Experiment).toml(), "utf-8")
         words = ["-n", str(plan.agents + 1), sys.executable, "-m", "mpinodes.run", str(file), f"output.dir={place}"]
-        line, follow = [*mpirun(), *words], partial(end_with_parent, signal.SIGTERM)
-        done = subprocess.run(
-            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-            preexec_fn=follow,
-        )  # fmt: skip
+        line = [*mpirun(), *words]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return ""
     said = [line for line in done.stderr.splitlines() if line.startswith("mpinodes: ")]
@@ -152,7 +152,7 @@ def by_mpirun(plan: PlannedRun, place: Path) -> str:
 
 
 class OneByOne:
-    """In this process, one after the other: what has many processes of its own."""
+    """In this process, one after the other: where there can be no worker processes."""
 
     size = 1
 

@@ -67,18 +67,16 @@ def test_doctor_looks_at_shared_memory_before_mpi_starts(tmp_path):
 @pytest.mark.parametrize(("size", "writable", "lacks"), [(64, True, True), (64, False, True), (128, True, False)])
 def test_shared_memory_lacks_where_it_is_small_or_cannot_be_written(monkeypatch, size, writable, lacks):
     """Twelve ranks in the 64 MB of a container crash; of another launcher nothing is known, and nothing is said."""
-    monkeypatch.setenv("MPI_LOCALNRANKS", "12")
+    monkeypatch.setattr(launching, "launcher", lambda: launching.Launcher("MPICH's mpirun", 12, 0, here=12))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=size * 256, f_frsize=4096))
     monkeypatch.setattr(os, "access", lambda *_: writable)
     assert bool(launching.shared_memory_lacks()) == lacks
-    monkeypatch.delenv("MPI_LOCALNRANKS")
     monkeypatch.setattr(launching, "launcher", lambda: launching.Launcher("srun", 12, 0))
     assert launching.shared_memory_lacks() == ""
 
 
 @pytest.mark.parametrize(("size", "lacks"), [(1, True), (16, True), (24, False)])
 def test_a_single_process_needs_some_shared_memory_too(monkeypatch, size, lacks):
-    monkeypatch.delenv("MPI_LOCALNRANKS", raising=False)
     monkeypatch.setattr(launching, "launcher", lambda: None)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=size * 256, f_frsize=4096))
     assert bool(launching.shared_memory_lacks()) == lacks
