@@ -12,29 +12,30 @@ import faulthandler
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mpinodes import __version__
 from mpinodes.config.arguments import QuietParser
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, Overdue
 from mpinodes.launch import launching
 from mpinodes.launch.threads import ONE_THREAD
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from mpinodes.rounds.waiting import Waits
+
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
+LIMIT = 60.0  # seconds, beside one for each rank
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
 
 
@@ -61,7 +62,6 @@ class Facts(NamedTuple):
         online: number of cores of the host.
         blas: name, version and architecture of BLAS.
         threads: number of its threads; 0: unknown.
-        versions: version of each package, by name.
         memory: the check of the shared memory of the host.
         output: the check of the output directory, on the last rank, which writes there.
     """
@@ -71,7 +71,6 @@ class Facts(NamedTuple):
     online: int
     blas: str
     threads: int
-    versions: Mapping[str, str]
     memory: Line
     output: Line | None
 
@@ -86,12 +85,9 @@ def main(argv: list[str]) -> int:
         return 0
     parser = QuietParser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
-    limit = 60.0 + (started.size if started else 0)
-    parser.add_argument("--limit", type=float, default=limit, metavar="SECONDS", help="default: 60, and 1 a rank")
+    limit = LIMIT + (started.size if started else 0)
     try:
         options = parser.parse_args(argv)
-        if not 1 <= options.limit <= 86400:
-            raise BadInput("--limit must be from 1 to 86400 seconds")
     except BadInput:
         if rank == 0:
             raise
@@ -99,11 +95,11 @@ def main(argv: list[str]) -> int:
         return launching.BAD_INPUT
     # mpi4py holds the lock of Python while MPI starts, so no thread of Python could end a start that hangs. This timer
     # can, and stays until the process is gone, because MPI can hang as it ends, too.
-    faulthandler.dump_traceback_later(options.limit + 2 * (rank > 0), exit=True)
+    faulthandler.dump_traceback_later(limit + 2 * (rank > 0), exit=True)
     if rank == 0:
         print(f"mpinodes {__version__} on {platform.node()}", flush=True)
     code = 0
-    for line in examine(options.directory, started, options.limit):
+    for line in examine(options.directory, started, limit):
         if rank == 0:
             print(line, flush=True)
             code = max(code, int(line.verdict == "mend"))
@@ -132,24 +128,27 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
     library = f"{vendor} {'.'.join(map(str, numbers))}"
     yield Line("ok", "MPI", f"{library}, by mpi4py {mpi4py.__version__}")
     if started and started.size > 1:
-        agree = family(name_of(started)) in ("", family(library))
+        agree = launching.family(name_of(started)) in ("", launching.family(library))
         yield Line("note", "start", "if no line follows", HANGS if agree else how_to_start(library, started.size))
     MPI.Init_thread()
     world = MPI.COMM_WORLD
     if world.size == 1 and started and started.rank > 0:
         return  # rank 0 reports that each process believes it is alone
     yield from about_launcher(started, world.size, library)
-    ranks = gather(world, look_around(folder if world.rank == world.size - 1 else None, library), limit / 4)
-    if world.rank == 0:
-        yield from about_ranks(ranks)
-    if world.size > 1:
-        yield time_rounds(world, limit / 2)  # longer, because rank 0 begins when it has gathered all
+    from mpinodes.rounds.waiting import Waits
 
-
-def abort(world: MPI.Comm, text: str) -> NoReturn:
-    """Print what this rank, whichever it is, waited for in vain, and end all ranks."""
-    print(Line("mend", "ranks", text, HANGS), flush=True)
-    world.Abort(1)
+    facts, waits = look_around(folder if world.rank == world.size - 1 else None), Waits(world, limit / 4)
+    try:
+        if world.rank == 0:
+            yield from about_ranks([facts, *(waits.hear(rank) for rank in range(1, world.size))])
+        else:
+            waits.tell([0], facts)
+        if world.size > 1:
+            waits.deadline_is(limit / 2)  # longer, because rank 0 begins when it has gathered all
+            yield time_rounds(world, waits)
+    except Overdue as error:
+        print(Line("mend", "ranks", f"rank {world.rank} waits in vain for rank {error.args[0][0]}", HANGS), flush=True)
+        world.Abort(1)
 
 
 def shared_memory() -> Line:
@@ -162,13 +161,6 @@ def shared_memory() -> Line:
     if free < 16e6:
         return Line("mend", "memory", text, "remove what aborted MPI jobs left, or give it more (--shm-size=1g)")
     return Line("ok", "memory", text)
-
-
-def family(text: str) -> str:
-    """Return whose library or launcher a text is about: "MPICH" or "Open MPI"; "": another's."""
-    if re.search("HYDRA|MPICH|MVAPICH|Intel|pmi2", text):
-        return "MPICH"
-    return "Open MPI" if re.search("Open MPI|prte|pmix", text) else ""
 
 
 def name_of(started: launching.Launcher) -> str:
@@ -189,47 +181,32 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
     else:
         yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
         path = shutil.which("mpirun")
-        if path and family_of_launcher(path) not in ("", family(library)):
-            text = f"mpirun is {path} of {family_of_launcher(path)}, but mpi4py uses {library}"
+        if path and launching.family_of(path) not in ("", launching.family(library)):
+            text = f"mpirun is {path} of {launching.family_of(path)}, but mpi4py uses {library}"
             yield Line("mend", "launcher", text, "take the mpirun of that one, by its path or first on PATH")
 
 
 def how_to_start(library: str, ranks: int) -> str:
     """Return the command that starts processes of this Python's MPI on this machine."""
-    words, mine = f"{sys.executable} -m mpinodes.doctor", family(library)
+    words, mine = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and mine in PMI:
         return f"start it with srun -K1 --mpi={PMI[mine]} {words}"
     mpirun = launching.mpirun()
-    if mine and family_of_launcher(mpirun[0]) != mine:
+    if mine and launching.family_of(mpirun[0]) != mine:
         return f"no mpirun of {mine} is at hand: {INSTALL}"
     return f"start it with {' '.join(mpirun)} -n {ranks} {words}"
 
 
-def family_of_launcher(path: str) -> str:
-    """Return whose an mpirun is, by its own word."""
-    try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, errors="replace")
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return family(done.stdout)
-
-
-def look_around(folder: Path | None, library: str = "") -> Facts:
+def look_around(folder: Path | None) -> Facts:
     """Return what this rank sees; the rank that has a `folder` tries to write there."""
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
 
-    versions = {"mpinodes": __version__, "Python": platform.python_version(), "MPI": library}
-    for name in ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "missing"
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     names = {f"{pool['internal_api']} {pool['version']} for {pool.get('architecture', '?')}" for pool in pools}
     blas, threads = ", ".join(sorted(names)), max((pool["num_threads"] for pool in pools), default=0)
     cores, output = frozenset(os.sched_getaffinity(0)), try_folder(folder) if folder else None
-    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, versions, shared_memory(), output)
+    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, shared_memory(), output)
 
 
 def try_folder(asked: Path) -> Line:
@@ -245,23 +222,6 @@ def try_folder(asked: Path) -> Line:
     return Line("ok", "output", f"{folder} can be written, {shutil.disk_usage(folder).free / 1e6:,.0f} MB free")
 
 
-def gather(world: MPI.Comm, facts: Facts, limit: float) -> list[Facts]:
-    """Return the facts of all ranks on rank 0, and nothing on the others; abort if a rank does not answer in time."""
-    if world.rank > 0:
-        world.send(facts, 0)
-        return []
-    answers: list[Any] = [facts]
-    deadline = time.monotonic() + limit
-    for rank in range(1, world.size):
-        request = world.irecv(1 << 16, rank)
-        while not (answer := request.test())[0]:
-            if time.monotonic() > deadline:
-                abort(world, f"no answer from rank {rank} in time")
-            time.sleep(1e-3)
-        answers.append(answer[1])
-    return answers
-
-
 def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
     """Yield checks of what all ranks see: cores, memory of other hosts, BLAS, output directory, versions."""
     hosts = {host: [rank for rank in ranks if rank.host == host] for host in dict.fromkeys(rank.host for rank in ranks)}
@@ -273,7 +233,7 @@ def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
         yield memory._replace(text=f"{host}: {memory.text}")
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
-    yield about_versions(ranks)
+    yield about_versions()
 
 
 def about_cores(ranks: Sequence[Facts]) -> Line:
@@ -302,20 +262,23 @@ def about_blas(ranks: Sequence[Facts]) -> Line:
     return Line("ok", "threads", text)
 
 
-def about_versions(ranks: Sequence[Facts]) -> Line:
-    """Check that no package is missing, and that all ranks have the same versions."""
-    first = ranks[0].versions
-    for number, rank in enumerate(ranks):
-        if others := [f"{name} {v} (rank 0: {first[name]})" for name, v in rank.versions.items() if v != first[name]]:
-            return Line("mend", "versions", f"rank {number} on {rank.host}: {', '.join(others)}", "make hosts alike")
-    text = ", ".join(f"{name} {version}" for name, version in first.items() if name != "MPI")
-    return Line("mend", "versions", text, INSTALL) if "missing" in first.values() else Line("ok", "versions", text)
+def about_versions() -> Line:
+    """Check that no package is missing."""
+    versions = {"mpinodes": __version__, "Python": platform.python_version()}
+    for name in ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "missing"
+    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Line("mend", "versions", text, INSTALL) if "missing" in versions.values() else Line("ok", "versions", text)
 
 
-def time_rounds(world: MPI.Comm, limit: float) -> Line:
+def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
     """Time a second of rounds, in which each rank exchanges a frame with the rank before and after it on a ring.
 
-    Abort if a frame does not come within `limit` seconds.
+    Raises:
+        Overdue: a frame does not come.
     """
     import numpy as np
     from mpi4py import MPI
@@ -329,13 +292,7 @@ def time_rounds(world: MPI.Comm, limit: float) -> Line:
         begun = time.perf_counter()
         for _ in range(rounds):
             MPI.Prequest.Startall(requests)
-            started = time.perf_counter()
-            while not MPI.Request.Testall(requests):
-                waited = time.perf_counter() - started
-                if waited > limit:
-                    abort(world, f"rank {world.rank} waits in vain for rank {' or '.join(map(str, neighbors))}")
-                if waited > 3e-5:
-                    time.sleep(0)  # another rank may need the core
+            waits.in_round(requests, neighbors * 2)
         return float(world.allreduce((time.perf_counter() - begun) / rounds, MPI.MAX))
 
     rate = 1 / seconds_per_round(1 + int(1 / seconds_per_round(50)))

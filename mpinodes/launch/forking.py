@@ -52,15 +52,6 @@ CREDENTIALS = Struct("3i")  # process, user and group
 LOST = -1  # in the place of an exit status: the fork ended without Python's own end
 
 
-class _Place(NamedTuple):
-    """What an original hands over."""
-
-    words: list[str]
-    environment: dict[bytes, bytes]
-    cores: list[int]
-    directory: str
-
-
 class _Fork(NamedTuple):
     process: int
     original: int  # process
@@ -128,8 +119,8 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     """Ask for a fork and stand for it; return the words if there is none."""
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
     line.settimeout(max(limit, PATIENCE))
-    place = _Place(words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd())
-    send_fds(line, [marshal.dumps(tuple(place))], [*STREAMS, int(os.environ[LINE])])
+    place = words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd()
+    send_fds(line, [marshal.dumps(place)], [*STREAMS, int(os.environ[LINE])])
     try:
         answer = line.recv(16)
     except TimeoutError:
@@ -224,14 +215,14 @@ class _Server:
             line.settimeout(PATIENCE)
             original = _peer(line)
             text, descriptors, _, _ = recv_fds(line, LARGEST, len(STREAMS) + 1)
-            place = _Place(*marshal.loads(text))
-            os.chdir(place.directory)
+            words, environment, cores, directory = marshal.loads(text)
+            os.chdir(directory)
             process = os.fork()
             if process == 0:
                 line.close()
                 self._door.close()
-                _take(place, descriptors, is_over)
-                return [place.words]
+                _take(environment, cores, descriptors, is_over)
+                return [words]
             handle = os.pidfd_open(process)
             line.send(str(process).encode())
             self._forks[handle] = _Fork(process, original, line.detach(), is_over)
@@ -258,18 +249,18 @@ class _Server:
             os.close(number)
 
 
-def _take(place: _Place, descriptors: list[int], is_over: mmap.mmap) -> None:
-    """Become the rank whose place this is."""
+def _take(environment: dict[bytes, bytes], cores: list[int], descriptors: list[int], is_over: mmap.mmap) -> None:
+    """Become the rank that handed this over."""
     import numpy as np
 
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
     os.closerange(LINE_OF_FORK + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.environb.clear()
-    os.environb.update(place.environment)
+    os.environb.update(environment)
     os.environ[LINE] = str(LINE_OF_FORK)
     with suppress(OSError):  # they may be others' by now
-        os.sched_setaffinity(0, place.cores)
+        os.sched_setaffinity(0, cores)
     np.random.seed()  # noqa: NPY002 (of whoever uses NumPy's own generator, which all forks would have alike)
     server = os.getppid()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -126,21 +127,34 @@ def plain(text: str) -> str:
     return "\n".join(s if len(s) <= LONGEST else f"{s[:half]} [...] {s[-half:]}" for s in signs.split("\n"))
 
 
-def mpirun(python: str = sys.executable) -> list[str]:
-    """The mpirun that lies beside a Python, whose MPI mpi4py then uses, or the system's; with what Open MPI asks for.
+def family(text: str) -> str:
+    """Return whose library or launcher a text is about: "MPICH" or "Open MPI"; "": another's."""
+    if re.search("HYDRA|MPICH|MVAPICH|Intel|pmi2", text):
+        return "MPICH"
+    return "Open MPI" if re.search("Open MPI|prte|pmix", text) else ""
 
-    It starts no more ranks than there are cores, and none of root's, unless it is told to.
+
+def family_of(path: str) -> str:
+    """Return the family of an mpirun, by its own word."""
+    import subprocess
+
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return family(done.stdout)
+
+
+def mpirun(python: str = sys.executable) -> list[str]:
+    """Return the mpirun that lies beside a Python, whose MPI mpi4py then uses, or the system's.
+
+    Open MPI's starts no more ranks than there are cores, and none of root's, unless it is told to.
     """
     import shutil
-    import subprocess
 
     beside = Path(python).parent / "mpirun"
     command = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
-    try:
-        version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return [command]
-    if "Open MPI" not in version and "prrte" not in version.lower():
+    if family_of(command) != "Open MPI":
         return [command]
     return [command, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
 

@@ -6,7 +6,6 @@ in the round loop, nothing is received from just anybody, and there is no barrie
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from typing import TypeAlias
@@ -15,16 +14,13 @@ import numpy as np
 from mpi4py import MPI
 
 from mpinodes.core import Neighborhood, Setup, Vector
-from mpinodes.launch.launching import say
 from mpinodes.rounds.plan import Plan
 from mpinodes.rounds.step import RELEASE_FRAME, Arrivals
 from mpinodes.rounds.waiting import Waits
-from mpinodes.runlog.checkpoints import INSTEAD, Chunk, Keeper, Kept, Order
-from mpinodes.runlog.snapshot import Damaged
+from mpinodes.runlog.checkpoints import Chunk, Order
 
 FRAMES, ROWS = 2, 3  # tags: of what agents exchange, and of a channel
 OVER = -1  # in the place of a chunk's end: there is none any more
-READY = 8  # requests that MPICH has at hand; see `make_requests`
 SLACK = 2.0  # limits that a wait on a channel may take: the neighbors of an agent that is late are to say so first
 
 Pattern: TypeAlias = "tuple[list[MPI.Prequest], Arrivals, tuple[int, ...]]"
@@ -32,33 +28,6 @@ Pattern: TypeAlias = "tuple[list[MPI.Prequest], Arrivals, tuple[int, ...]]"
 
 class RoundMismatch(RuntimeError):
     """A frame of another round or kind than the receiver is in."""
-
-
-def share_core(ranks: int, gives_way: bool) -> bool:
-    """Return whether the ranks of this host outnumber its cores; if so, have an agent that wakes up give way to others.
-
-    Agents that wait wake up again and again to look: they would leave the logger, for whom they wait, next to nothing.
-
-    Args:
-        ranks: on this host.
-        gives_way: whether this rank is an agent.
-    """
-    is_crowded = ranks > len(os.sched_getaffinity(0))
-    if is_crowded and gives_way:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    return is_crowded
-
-
-def make_requests() -> None:
-    """Have MPICH make its requests now.
-
-    At the first one that it has not at hand it makes 4,096, 2 MB. With few neighbors that is somewhere in the rounds,
-    in another round for each agent, and all others wait for it: 64 agents on a ring, on two cores, some tenths of a
-    second in all.
-    """
-    unused = np.empty(0)
-    for request in [MPI.COMM_SELF.Send_init(unused, dest=0) for _ in range(READY + 1)]:
-        request.Free()
 
 
 class Network:
@@ -249,38 +218,3 @@ def receive_chunks(
     times[agents] = waits.times()
     waits.patiently([comm.Irecv(times[i], source=i, tag=ROWS) for i in range(agents)], range(agents), times=SLACK)
     return times
-
-
-def agree(comm: MPI.Comm, waits: Waits, found: Sequence[Kept]) -> Kept | None:
-    """Return what a run goes on from, the latest that all can read; None: nothing. As the logger does it.
-
-    Args:
-        comm: of the agents and the logger.
-        waits: how the logger waits.
-        found: what the logger has kept.
-    """
-    agents = range(comm.size - 1)
-    for kept in found:
-        waits.tell(agents, (kept["round"], False))
-        problems = [problem for agent in agents if (problem := waits.hear(agent))]
-        if not problems:
-            waits.tell(agents, (kept["round"], True))
-            return kept
-        say(f"{problems[0]}; {INSTEAD}")
-    waits.tell(agents, (0, True))
-    return None
-
-
-def agreed(comm: MPI.Comm, waits: Waits, keeper: Keeper) -> Kept | None:
-    """Do the same as an agent."""
-    kept: Kept | None = None
-    logger = comm.size - 1
-    while True:
-        t, is_agreed = waits.hear(logger)
-        if is_agreed:
-            return kept if t else None
-        try:
-            kept, problem = keeper.load(t), ""
-        except (OSError, Damaged) as error:
-            problem = str(error)
-        waits.tell([logger], problem)

@@ -27,8 +27,7 @@ LEAST = 600.0  # seconds: a file system that hangs, or a machine that is needed 
 TIMES = 20.0  # the default limit is so many times the longest wait so far, if that is more
 UNATTENDED = 6000.0  # seconds for which a rank says that it is at work
 LEAP = 1.0  # seconds between two looks that count, at most: the time in which the whole job was stopped does not count
-GROWTH = 1.25  # of a pause between two looks of a rank that waits long
-GROWTH_IN_A_ROUND = 1.03  # where a rank waits for its neighbors
+GROWTH = 1.03  # of a pause between two looks of a rank that waits long
 FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds of a pause, at least and at most, for each rank there is
 POLLS = 500  # a round of 65 ranks on two cores takes some tens; beyond some time slices they delay the other ranks
 POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
@@ -39,7 +38,7 @@ AT_WORK = "at work"  # a word that says only that its sender is alive
 Ahead: TypeAlias = "deque[tuple[MPI.Request, MPI.Status | None]]"
 
 
-def pauses(ranks: int, growth: float = GROWTH) -> Iterator[float]:
+def pauses(ranks: int) -> Iterator[float]:
     """Yield the seconds between two looks of a rank that waits: a part of what it has waited already, if need be.
 
     64 ranks that look every millisecond take more than one core of a small machine, from the ranks that they wait for.
@@ -49,12 +48,11 @@ def pauses(ranks: int, growth: float = GROWTH) -> Iterator[float]:
 
     Args:
         ranks: how many there are.
-        growth: of a pause, from one to the next; less one, about its part of what was waited.
     """
     pause, longest = FIRST_PAUSE * ranks, PAUSE * ranks
     while True:
         yield pause
-        pause = min(growth * pause, longest)
+        pause = min(GROWTH * pause, longest)
 
 
 class Waits:
@@ -72,9 +70,24 @@ class Waits:
 
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
         self._comm = comm
-        self.polls = POLLS
+        self.polls = POLLS_ALONE
         self.deadline_is(limit)
         self.begin()
+
+    def share_core(self, ranks: int, gives_way: bool) -> None:
+        """Where the ranks of this host outnumber its cores, look less often, and have an agent that wakes up give way.
+
+        Agents that wait wake up again and again to look: they would leave the logger, for whom they wait, next to
+        nothing.
+
+        Args:
+            ranks: on this host.
+            gives_way: whether this rank is an agent.
+        """
+        if ranks > len(os.sched_getaffinity(0)):
+            self.polls = POLLS
+            if gives_way:
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
     def deadline_is(self, limit: float | None) -> None:
         """Take over the deadline of an experiment."""
@@ -102,7 +115,7 @@ class Waits:
                 polls -= 1
                 if not polls:
                     self._waited += time.perf_counter() - begun
-                    self.patiently(requests, ranks, growth=GROWTH_IN_A_ROUND)
+                    self.patiently(requests, ranks)
                     return
                 pause()
         self._waited += time.perf_counter() - begun
@@ -112,7 +125,6 @@ class Waits:
         requests: Sequence[MPI.Request],
         ranks: Sequence[int] = (),
         statuses: list[MPI.Status] | None = None,
-        growth: float = GROWTH,
         times: float = 1.0,
     ) -> None:
         """Wait without taking the core from ranks that have work to do.
@@ -121,7 +133,6 @@ class Waits:
             requests: all of them are waited for.
             ranks: the rank that each request waits for.
             statuses: to be filled in.
-            growth: see `pauses`.
             times: so many limits may pass.
 
         Raises:
@@ -132,16 +143,16 @@ class Waits:
         def missing() -> list[int]:
             return [rank for rank, (request, _) in zip(ranks[-len(ahead) :], ahead, strict=False) if not request.Test()]
 
-        for _ in self._looks(missing, growth, times):
+        for _ in self._looks(missing, times):
             if any(_are_done(ahead) for _ in range(LOOKS + len(requests))):
                 return
 
-    def _looks(self, missing: Callable[[], list[int]], growth: float = GROWTH, times: float = 1.0) -> Iterator[None]:
+    def _looks(self, missing: Callable[[], list[int]], times: float = 1.0) -> Iterator[None]:
         """Yield whenever it is time to look whether the wait is over, until the limit has passed `times` times."""
         begun = before = time.perf_counter()
         passed = 0.0
         try:
-            for pause in pauses(self._comm.size, growth):
+            for pause in pauses(self._comm.size):
                 yield
                 time.sleep(pause)
                 now = time.perf_counter()
@@ -162,13 +173,12 @@ class Waits:
         word: Any = AT_WORK
         while word == AT_WORK:
             for _ in self._looks(lambda: [source]):
-                if message := next(filter(None, (self._word_of(source) for _ in range(LOOKS))), None):
+                if message := next(
+                    filter(None, (self._comm.improbe(source=source, tag=WORDS) for _ in range(LOOKS))), None
+                ):
                     word = message.recv()
                     break
         return word
-
-    def _word_of(self, source: int) -> MPI.Message | None:
-        return self._comm.improbe(source=source, tag=WORDS)
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
         """Tell ranks something, each of which will `hear` it. In a collective call they could not see the deadline."""

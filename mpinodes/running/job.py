@@ -21,7 +21,6 @@ that it is at work. Whatever a rank raises ends the job: see `Job.guarded`.
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import json
 import os
@@ -31,7 +30,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core.errors import BadInput, Overdue
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
     from mpinodes.core.experiment import Tree
     from mpinodes.core.parts import Setup
-    from mpinodes.rounds.waiting import Waits
     from mpinodes.summary.summary import Summary
 
 FAILED_FILE = "failed.txt"  # the rank that makes it in a run directory is the one that speaks
@@ -143,15 +141,17 @@ class Job(ExitStack):
             from mpinodes.rounds.waiting import Waits
 
             self._waits, self._logger, self._agents = Waits(world, limit), world.size - 1, range(world.size - 1)
-            self._is_logger, self._name = world.rank == self._logger, self._called([world.rank])
+            self._is_logger, self._name = world.rank == self._logger, self._called(world.rank)
             self._peers = self._agents if self._is_logger else [self._logger]
+        self._signals: Signals | None = None
+        self._begun: Begun
+        self._at_work = ExitStack()  # holds, but for the rounds, what tells the agents that the logger is at work
+        self._begin, self._kept = 0, list[Kept]()  # what the first repeat goes on from: round, and agents in lockstep
+        self._are_over = False  # all rounds of a repeat are recorded
+        self._times: list[list[float]] | None = None
 
-    def _called(self, ranks: Sequence[int], where: bool = False) -> str:
-        """Name ranks, and where they are."""
-        places = [f" (process {self._places[rank]})" if where and self._places else "" for rank in ranks[:3]]
-        names = ["the logger" if rank == self._logger else f"agent {rank}" for rank in ranks[:3]]
-        more = [f"{len(ranks) - 3} more"] if len(ranks) > 3 else []
-        return " and ".join([*map("".join, zip(names, places, strict=True)), *more])
+    def _called(self, rank: int) -> str:
+        return "the logger" if rank == self._logger else f"agent {rank}"
 
     # What goes wrong.
 
@@ -165,7 +165,7 @@ class Job(ExitStack):
                 if text:
                     say(text)
                 return code
-            _end_in(REPORTING)  # a dead file system may keep the report for ever
+            launching.end_in(REPORTING)  # a dead file system may keep the report for ever
             try:
                 self.close()
                 if text:
@@ -174,75 +174,68 @@ class Job(ExitStack):
                 # All has been said: MPICH's own line about the abort would only be noise.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             finally:  # whatever becomes of the report, no rank is left waiting
-                _end_in(ABORTING)  # nor here, where the launcher cannot be reached
+                launching.end_in(ABORTING)  # nor here, where the launcher cannot be reached
                 self._world.Abort(code)
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
         """Say what failed, once for all ranks, and write it to the log."""
         assert self._world
-        trace = f"{self._name}, rank {self._world.rank}, process {os.getpid()}\n{traceback.format_exc()}"
-        is_late = isinstance(error, Overdue)
-        message = f"error: {self._name.removeprefix('the ')} (rank {self._world.rank}): {text}"
+        name, rank = self._name.removeprefix("the "), self._world.rank
+        message = f"error: {name} (rank {rank}): {text}"
+        lines = f"{name}, rank {rank}, process {os.getpid()}\n{traceback.format_exc()}"
+        if isinstance(error, Overdue):
+            lines = f"{OVERDUE_LINE}{json.dumps([self._told.folder, rank, *error.args])}\n"
         if self._directory is None:
-            say(f"error: {self._blame({self._world.rank: error.args})}" if is_late else f"{message}\n{trace}".strip())
+            say(self._blame(error) if isinstance(error, Overdue) else f"{message}\n{lines}".strip())
             return
-        log = self._directory / "log.txt"
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)  # another host may not share the file system
-            with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                line = {"job": self._told.folder, "rank": self._world.rank, "waits": error.args}
-                file.write(f"{OVERDUE_LINE}{json.dumps(line)}\n" if is_late else trace)
-            if is_late:
-                time.sleep(SETTLING)
-                lines = [line for line in log.read_text("utf-8", "replace").splitlines() if OVERDUE_LINE in line]
-                late = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines]
-                message = (
-                    f"error: {self._blame({r['rank']: r['waits'] for r in late if r['job'] == self._told.folder})}"
-                )
-        except OSError as other:
-            if not isinstance(error, OSError):  # most often the same: the disk is full
-                message = f"{message}\n{trace}"
-            say(f"{message} ({log}: {other.strerror})")
-            return
+        where = self._logged(lines, "more" if isinstance(error, Overdue) else "traceback")
+        if isinstance(error, Overdue):
+            time.sleep(SETTLING)
+            message = self._blame(error)
         try:  # where several ranks fail at once, the first to make this file is the one that speaks
             with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
                 failed.write(message + "\n")
         except FileExistsError:
             time.sleep(1 + SETTLING)
+            return
         except OSError:
-            say(message)
-        else:
-            say(f"{message} ({'more' if is_late else 'traceback'} in {log})")
+            pass
+        say(f"{message} {where}")
 
-    def _blame(self, late: dict[int, Any]) -> str:
-        """Say who is waited for and does not itself wait, as far as the ranks know that share a log.
+    def _logged(self, text: str, kind: str = "traceback") -> str:
+        """Write a text to log.txt; return words that say where the text is, or why it is not there."""
+        log = f"{self._directory}/log.txt"
+        try:
+            os.makedirs(str(self._directory), exist_ok=True)  # another host may not share the file system
+            with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError as error:
+            return f"(no {kind} in {log}: {error.strerror})"
+        return f"({kind} in {log})"
 
-        Args:
-            late: of ranks that have waited too long: the ranks that they wait for, for how many seconds, and the round.
-        """
+    def _blame(self, error: Overdue) -> str:
+        """Say who is waited for and does not itself wait, as far as the ranks know that share a log."""
+        assert self._world
+        late = {self._world.rank: error.args}
+        with suppress(OSError, ValueError):
+            lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
+            rows = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines if line.startswith(OVERDUE_LINE)]
+            late |= {rank: args for folder, rank, *args in rows if folder == self._told.folder}
         missing = sorted({rank for ranks, *_ in late.values() for rank in ranks} - late.keys())
-        waiting, (_, seconds, round) = self._called(sorted(late)), max(late.values(), key=lambda args: args[1])
-        when = f" in round {round}" if round else ""
-        if not missing:
-            return (
-                f"{waiting} wait for each other, for {seconds:.1f} s{when}: does anything pass between them? {LONGER}"
-            )
-        waits = "waits" if len(late) == 1 else "wait"
-        return (
-            f"no word from {self._called(missing, True)} for {seconds:.1f} s; {waiting} {waits} for it{when}; {LONGER}"
-        )
+        places = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing if self._places]
+        who = f"no word from {_few(places or [*map(self._called, missing)])}" if missing else "all wait for each other"
+        _, seconds, t = max(late.values(), key=lambda args: args[1])
+        when = f" in round {t}" if t else ""
+        return f"error: {who} for {seconds:.1f} s{when}; waiting: {_few([*map(self._called, sorted(late))])}; {LONGER}"
 
     # Set-up.
 
     def begin(self, make_setup: Callable[[], Setup]) -> Begun:
         """Set up a new run, and make its directory."""
         from mpinodes.runlog.directories import held, make_directory
-        from mpinodes.running.setup import rehearse
 
         setup = make_setup()
-        if self._world is None:
-            rehearse(setup)
         directory = make_directory(setup.experiment)
         self.enter_context(held(directory))
         return Begun(setup, directory)
@@ -251,12 +244,9 @@ class Job(ExitStack):
         """Set up a run that is to go on."""
         from mpinodes.runlog.directories import held
         from mpinodes.running.resuming import reopen
-        from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
         setup, done, found = reopen(run, words, self._ranks)
-        if self._world is None:
-            rehearse(setup)
         (run / FAILED_FILE).unlink(missing_ok=True)
         return Begun(setup, run, done, found)
 
@@ -305,8 +295,7 @@ class Job(ExitStack):
         from mpinodes.config.building import build
         from mpinodes.core.experiment import Experiment
         from mpinodes.data.shelf import shared
-        from mpinodes.rounds.network import make_requests, share_core
-        from mpinodes.rounds.waiting import POLLS, POLLS_ALONE
+        from mpinodes.running.setup import rehearse
 
         assert self._world
         begun, step, error, here = None, None, "", f"{os.getpid()} on {os.uname().nodename}"
@@ -331,36 +320,27 @@ class Job(ExitStack):
             with self._waits.at_work(self._peers):
                 try:
                     if begun:
-                        self._prepare_to_log(begun.setup)
+                        rehearse(begun.setup)
                     else:
                         shelf.enter_context(shared(Path(self._told.folder)))
                         setup = build(msgspec.msgpack.decode(self._told.resolved, type=Experiment))
                         step = Step(setup, self._world.rank)  # which reads its samples
                         setup.stream.forget()
-                        make_requests()
                         begun = Begun(setup, self._directory, self._told.done)
                 except BadInput as problem:
                     error = str(problem) if self._is_logger else f"{self._name}: {problem}"
-                heard = [*(self._waits.hear(agent) for agent in self._agents), (error, here)] if self._is_logger else []
-            if heard:
-                self._waits.tell(self._agents, (next((e for e, _ in heard if e), ""), [place for _, place in heard]))
-                error, self._places = next((e for e, _ in heard if e), ""), [place for _, place in heard]
+                if self._is_logger:
+                    heard = [*(self._waits.hear(agent) for agent in self._agents), (error, here)]
+                    verdict = next((e for e, _ in heard if e), ""), [place for _, place in heard]
+            if self._is_logger:
+                self._waits.tell(self._agents, verdict)
             else:
                 self._waits.tell([self._logger], (error, here))
-                error, self._places = self._waits.hear(self._logger)
+                verdict = self._waits.hear(self._logger)
+            error, self._places = verdict
         hosts = [place.partition(" on ")[2] for place in self._places]
-        is_crowded = share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
-        self._waits.polls = POLLS if is_crowded else POLLS_ALONE
+        self._waits.share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
         return begun, step, error
-
-    def _prepare_to_log(self, setup: Setup) -> None:
-        """Import and try what the logger needs, while the agents read their samples."""
-        from mpinodes.runlog.versions import versions
-        from mpinodes.running import repeats  # noqa: F401
-        from mpinodes.running.setup import rehearse
-
-        versions(_library())
-        rehearse(setup)
 
     # Rounds.
 
@@ -369,25 +349,23 @@ class Job(ExitStack):
         from mpinodes.config.building import build
         from mpinodes.core.experiment import single_run
         from mpinodes.rounds.agent import run_agent
-        from mpinodes.rounds.network import Channel, agreed
+        from mpinodes.rounds.network import Channel
 
         assert self._world
         comm, rank, e, code = self._world, self._world.rank, begun.setup.experiment, 0
         all_places = places(begun.directory, e.repeats)
         with Signals():  # which the logger acts on
             for r in range(begun.done, e.repeats):
-                keeper, kept = Keeper(all_places[r], name_of(rank), noise_name(begun.setup)), None
                 with self._waits.at_work(self._peers):
                     mine = begun.setup if r == 0 else build(single_run(e, r))
                     step = step if r == 0 else Step(mine, rank)
                     mine.stream.forget()
                     keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
-                if r == begun.done and self._told.goes_on:
-                    kept = agreed(comm, self._waits, keeper)
+                t = self._waits.hear(self._logger) if r == begun.done and self._told.goes_on else 0
+                kept = keeper.load(t) if t else None
                 self._waits.tell([self._logger])
                 self._waits.hear(self._logger)
-                at = kept["round"] if kept else 0
-                channel = Channel(comm, mine.layout.width, longest_chunk(mine), self._waits, at)
+                channel = Channel(comm, mine.layout.width, longest_chunk(mine), self._waits, t)
                 if run_agent(step, mine, comm, channel, self._waits, keeper, kept):
                     code = launching.STOPPED
                     break
@@ -398,11 +376,10 @@ class Job(ExitStack):
     def _log(self, begun: Begun) -> int:
         """Log the rounds of all agents."""
         assert self._world
-        signals = Signals()
-        rounds = _Rounds(begun, signals, self._world, self._waits)
-        rounds.says.enter_context(self._waits.at_work(self._agents))
-        code = self._outcome(lambda: self._followed(rounds, _library(), launching.BEGAN), signals)
-        rounds.says.close()
+        self._begun, self._signals = begun, Signals()
+        self._at_work.enter_context(self._waits.at_work(self._agents))
+        code = self._outcome(lambda: self._followed(_library(), launching.BEGAN), self._signals)
+        self._at_work.close()
         self._waits.tell(self._agents)
         for agent in self._agents:
             self._waits.hear(agent)
@@ -420,40 +397,34 @@ class Job(ExitStack):
         from threadpoolctl import threadpool_limits
 
         from mpinodes.runlog.directories import unmake_directory
+        from mpinodes.running.setup import rehearse
 
         began = time.perf_counter() if began is None else began
         launching.open_standard_streams()  # or the record may get the number of one, into which C libraries write
         with threadpool_limits(1), np.errstate(all="ignore"):
             begun = prepare()
-            rounds = _Rounds(begun, signals)
+            self._begun, self._signals = begun, signals
             try:
-                return self._followed(rounds, "none (lockstep)", began)
+                rehearse(begun.setup)
+                return self._followed("none (lockstep)", began)
             except BadInput:  # a file is found to be wrong where its rows are read
-                if not rounds.are_over and begun.found is None:
+                if not self._are_over and begun.found is None:
                     unmake_directory(begun.directory)
                 raise
             except Stopped:
                 raise
             except Exception as error:
-                log = begun.directory / "log.txt"
-                try:
-                    with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-                        file.write(traceback.format_exc())
-                    error.add_note(f"(traceback in {log})")
-                except OSError as other:
-                    is_same = isinstance(error, OSError)  # most often the disk is full
-                    trace = "" if is_same else f"\n{traceback.format_exc()}"
-                    error.add_note(f"(no traceback in {log}: {other.strerror}){trace}")
+                error.add_note(self._logged(traceback.format_exc()))
                 raise
 
-    def _followed(self, rounds: _Rounds, mpi: str, began: float) -> Result:
+    def _followed(self, mpi: str, began: float) -> Result:
         from mpinodes.running import repeats
 
-        self._directory = directory = rounds.begun.directory
-        if rounds.signals:
-            rounds.signals.run = directory
-        with rounds.signals or nullcontext():
-            return directory, repeats.log(rounds.begun.setup, directory, mpi, rounds, began)
+        self._directory = directory = self._begun.directory
+        if self._signals:
+            self._signals.run = directory
+        with self._signals or nullcontext():
+            return directory, repeats.log(self._begun.setup, directory, mpi, self, began)
 
     def _outcome(self, work: Callable[[], Result], signals: Signals) -> int:
         """Print what a run comes to, or that it was stopped, and write that to the log; return the exit code."""
@@ -467,88 +438,61 @@ class Job(ExitStack):
         else:
             code, text = 0, terminal.text(result, directory)
             launching.show(text)
-        with suppress(OSError), open(f"{self._directory}/log.txt", "a", encoding="utf-8", errors="replace") as log:
-            log.write(text + "\n")
+        self._logged(text + "\n")
         return code
 
-
-class _Rounds:
-    """Where the rounds of a job come from: see `repeats.Rounds`.
-
-    Args:
-        begun: the run.
-        signals: that stop it.
-        comm: of the agents and this logger; None: the agents are in this process, in lockstep.
-        waits: how the logger waits for them.
-
-    Attributes:
-        says: holds, but for the rounds, what tells the agents that the logger is at work.
-        are_over: whether all rounds of a repeat are recorded.
-    """
-
-    def __init__(
-        self, begun: Begun, signals: Signals | None, comm: MPI.Comm | None = None, waits: Waits | None = None
-    ) -> None:
-        self.begun, self.signals, self.are_over, self.says = begun, signals, False, ExitStack()
-        self._comm, self._waits, self._agents = comm, waits, range(comm.size - 1) if comm else range(0)
-        self._begin, self._last = 0, begun.directory
-        self._kept: Sequence[Kept] = ()  # of the agents, in lockstep
-        self._times: list[list[float]] | None = None
+    # Where the rounds come from: see `repeats.Rounds`.
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
+        """See `repeats.Rounds`, as of the others."""
         from mpinodes.running.resuming import load_all, tell
 
-        _, _, done, found = self.begun
-        self._last = places[-1]
+        _, _, done, found = self._begun
         if found is None or done == len(places):
             return done, None
-        if self._comm and self._waits:
-            from mpinodes.rounds.network import agree
-
-            kept = agree(self._comm, self._waits, found)
-        else:
-            keepers = keepers_of(places[done], agents, found[0]["of"][1] if found else "")
-            kept, self._kept = load_all(keepers, found)
+        keepers = keepers_of(places[done], agents, found[0]["of"][1] if found else "")
+        kept, self._kept = load_all(keepers, found)
         self._begin = kept["round"] if kept else 0
+        if self._world:  # each agent loads its own
+            self._kept = []
+            self._waits.tell(self._agents, self._begin)
         tell(places[done], kept)
         return done, kept
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
+        """Yield the rounds of the next repeat."""
         begin, self._begin = self._begin, 0
-        plan = Plan(run, begin, self.signals.is_asked) if self.signals else Plan(run, begin)
-        yield from self._over_mpi(run, plan, begin) if self._comm else self._in_lockstep(run, place, plan, begin)
-        self.are_over = True
-        if self.signals and place == self._last:
-            self.signals.are_recorded = True
+        plan = Plan(run, begin, self._signals.is_asked) if self._signals else Plan(run, begin)
+        if self._world:
+            from mpinodes.rounds.network import receive_chunks
 
-    def _over_mpi(self, run: Setup, plan: Plan, begin: int) -> Iterator[Chunk]:
-        from mpinodes.rounds.network import receive_chunks
+            for agent in self._agents:
+                self._waits.hear(agent)
+            self._at_work.close()
+            self._waits.tell(self._agents)
+            times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
+            self._at_work.enter_context(self._waits.at_work(self._agents))
+            self._times = times.T.tolist()
+        else:
+            from mpinodes.rounds.lockstep import run_agents
 
-        assert self._comm
-        assert self._waits
-        for agent in self._agents:
-            self._waits.hear(agent)
-        self.says.close()
-        self._waits.tell(self._agents)
-        times = yield from receive_chunks(self._comm, plan, run.layout.width, self._waits, begin)
-        self.says.enter_context(self._waits.at_work(self._agents))
-        self._times = times.T.tolist()
-
-    def _in_lockstep(self, run: Setup, place: Path, plan: Plan, begin: int) -> Iterator[Chunk]:
-        from mpinodes.rounds.lockstep import run_agents
-
-        keepers, kept = keepers_of(place, run.topology.agents, noise_name(run)), self._kept
-        self._kept = ()
-        for keeper in keepers:
-            keeper.forget_after(begin)
-        yield from run_agents(run, plan, keepers, kept)
-        for keeper in keepers:
-            keeper.keep_two()
+            keepers, kept = keepers_of(place, run.topology.agents, noise_name(run)), self._kept
+            self._kept = []
+            for keeper in keepers:
+                keeper.forget_after(begin)
+            yield from run_agents(run, plan, keepers, kept)
+            for keeper in keepers:
+                keeper.keep_two()
+        self._are_over = True
+        if self._signals and place == places(self._begun.directory, self._begun.setup.experiment.repeats)[-1]:
+            self._signals.are_recorded = True
 
     def times(self) -> list[list[float]] | None:
+        """Return the seconds at work and waiting."""
         return self._times
 
     def without_noise(self, run: Setup, place: Path) -> None:
+        """Do the same run again without noise, if that takes no time to speak of."""
         from mpinodes.running import noise_free  # it draws, and what draws takes long to import
 
         noise_free.make_if_short(run, place)
@@ -571,9 +515,8 @@ def _told_of(error: BaseException) -> tuple[int, str]:
     return launching.FAILED, f"error: {' '.join([in_words(error), *vars(error).get('__notes__', [])])}"
 
 
-def _end_in(seconds: float) -> None:
-    """End this process if it is still there: from a thread of C's, for MPI_Abort keeps Python's lock."""
-    faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _library() -> str:

@@ -48,10 +48,10 @@ from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
 from mpinodes.rounds.agent import run_agent
-from mpinodes.rounds.network import Channel, Network, receive_chunks, share_core
+from mpinodes.rounds.network import Channel, Network, receive_chunks
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
-from mpinodes.rounds.waiting import POLLS, POLLS_ALONE, Waits, assemble
+from mpinodes.rounds.waiting import Waits, assemble
 from mpinodes.runlog.checkpoints import Keeper, name_of
 from mpinodes.streams.labelled import LabelledStream, in_memory
 from mpinodes.summary.timing import Stopwatch
@@ -347,7 +347,7 @@ def main() -> int:
     if world is None:
         return BAD_INPUT
     waits = Waits(world)
-    waits.polls = POLLS if share_core(world.size, gives_way=world.rank < world.size - 1) else POLLS_ALONE
+    waits.share_core(world.size, gives_way=world.rank < world.size - 1)
     for case in options.case or (CASES if world.size == 8 else ["ring"]):
         setup = setup_of(case, world.size, options.quick)
         taken = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from mpi4py import MPI
@@ -136,15 +137,16 @@ def sleep(*_):
 
 if launcher().rank == 1:
     {planted}
-sys.exit(doctor.main(["--limit", "{limit}"]))
+doctor.LIMIT = {limit}
+sys.exit(doctor.main([]))
 """
 
 
 @pytest.mark.parametrize(
     ("planted", "limit", "words"),
     [
-        ("sleep()", 9, "a rank or its host hangs"),
-        ("doctor.look_around = sleep", 40, "no answer from rank 1 in time"),
+        ("sleep()", 6, "a rank or its host hangs"),
+        ("doctor.look_around = sleep", 40, "waits in vain for rank 1"),
         ("doctor.time_rounds = sleep", 32, "waits in vain for rank"),
     ],
     ids=["before MPI starts", "before it answers", "on the ring"],
@@ -170,14 +172,12 @@ def test_ranks_that_are_bound_to_one_core_of_several(tmp_path):
     assert verdict == ("mend" if (os.cpu_count() or 1) > 1 else "note")
 
 
-@pytest.mark.parametrize("words", [["--limit", "0"], ["--no-such"], ["--limit", "soon"], ["one", "two"]])
+@pytest.mark.parametrize("words", [["--no-such"], ["one", "two"]])
 def test_bad_use_is_a_line_and_two(words, tmp_path):
     for done in (run_alone(*words, cwd=tmp_path, module=DOCTOR), run_mpi(2, *words, cwd=tmp_path, module=DOCTOR)):
         assert done.code == 2
         assert done.err.count("mpinodes: error: ") == 1
         assert "Traceback" not in done.err
-        if words == ["--limit", "0"]:
-            break
 
 
 def test_help_is_said_once(tmp_path):
@@ -185,7 +185,7 @@ def test_help_is_said_once(tmp_path):
 
 
 OK = doctor.Line("ok", "memory", "there")
-RANK = doctor.Facts("h1", frozenset(range(4)), 4, "openblas 1 for Haswell", 1, {"numpy": "2.0"}, OK, None)
+RANK = doctor.Facts("h1", frozenset(range(4)), 4, "openblas 1 for Haswell", 1, OK, None)
 
 
 def checks(*ranks: doctor.Facts) -> dict[str, str]:
@@ -198,16 +198,18 @@ def test_what_differs_between_hosts_is_found():
     alike = checks(RANK, other)
     assert [line.split()[0] for line in alike.values()] == ["ok"] * 3
     assert alike["cores"] == "ok cores h1, h2: 1 rank may use 4 of 4 cores"
-    versions = checks(RANK, other._replace(versions={"numpy": "1.9"}))["versions"]
-    assert versions.startswith("mend versions rank 1 on h2: numpy 1.9 (rank 0: 2.0)")
     assert "OPENBLAS_CORETYPE" in checks(RANK, other._replace(blas="openblas 1 for Zen"))["threads"]
     assert checks(RANK, other._replace(threads=4))["threads"].startswith("mend")
     full = doctor.Line("mend", "memory", "full", "give it more")
     assert checks(RANK, other._replace(memory=full))["memory"] == "mend memory h2: full: give it more"
 
 
-def test_a_missing_package_is_found():
-    assert checks(RANK._replace(versions={"scipy": "missing"}))["versions"].startswith("mend versions scipy missing")
+def test_a_missing_package_is_found(monkeypatch):
+    def version(name: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    assert "scipy missing" in checks(RANK)["versions"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from mpi4py import MPI
 
 from mpinodes.launch import launching
 from mpinodes.launch.launching import mpirun
@@ -86,28 +85,9 @@ def test_an_agent_that_gives_way_keeps_the_priority_that_the_user_chose(tmp_path
     program = """if True:
         import os
         os.nice(3)
-        from mpinodes.rounds.network import share_core
-        share_core(10**6, gives_way=True)
+        from mpi4py import MPI
+        from mpinodes.rounds.waiting import Waits
+        Waits(MPI.COMM_SELF).share_core(10**6, gives_way=True)
         print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
     """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
     assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]
-
-
-@pytest.mark.skipif(MPI.get_vendor()[0] != "MPICH", reason="others make their requests by few")
-@pytest.mark.parametrize("made", [False, True])
-def test_the_requests_of_mpich_are_there_before_an_agent_needs_them(made, tmp_path):
-    program = """if True:
-        from resource import RUSAGE_SELF, getrusage
-        import numpy as np
-        from mpi4py import MPI
-        from mpinodes.rounds.network import make_requests
-        if MADE:
-            make_requests()
-        frame, before = np.empty(1), getrusage(RUSAGE_SELF).ru_minflt
-        requests = [MPI.COMM_WORLD.Send_init(frame, dest=0) for _ in range(100)]
-        print(getrusage(RUSAGE_SELF).ru_minflt - before)
-        for request in requests:
-            request.Free()
-    """.replace("MADE", str(made))
-    pages = int(command([sys.executable, "-c", program], tmp_path).out)
-    assert pages < 50 if made else pages > 400
