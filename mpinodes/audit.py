@@ -83,8 +83,6 @@ def _alone(words: list[str]) -> int:
 
 def _together(words: list[str], started: Launcher) -> int:
     world = find_world(started)
-    if world is None:
-        return BAD_INPUT
     from mpinodes.running.job import Job
 
     with tempfile.TemporaryDirectory() as folder:

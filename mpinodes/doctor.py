@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mpinodes import __version__
 from mpinodes.config.arguments import QuietParser
-from mpinodes.core.errors import BadInput, Overdue
+from mpinodes.core.errors import Overdue
 from mpinodes.launch import launching
 from mpinodes.launch.threads import ONE_THREAD
 
@@ -86,13 +86,7 @@ def main(argv: list[str]) -> int:
     parser = QuietParser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     limit = LIMIT + (started.size if started else 0)
-    try:
-        options = parser.parse_args(argv)
-    except BadInput:
-        if rank == 0:
-            raise
-        time.sleep(2)  # rank 0 prints first: some launchers end all ranks with the first that fails
-        return launching.BAD_INPUT
+    options = parser.parse_args(argv)
     # mpi4py holds the lock of Python while MPI starts, so no thread of Python could end a start that hangs. This timer
     # can, and stays until the process is gone, because MPI can hang as it ends, too.
     faulthandler.dump_traceback_later(limit + 2 * (rank > 0), exit=True)
@@ -144,7 +138,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
         else:
             waits.tell([0], facts)
         if world.size > 1:
-            waits.deadline_is(limit / 2)  # longer, because rank 0 begins when it has gathered all
+            waits.limit = limit / 2  # longer, because rank 0 begins when it has gathered all
             yield time_rounds(world, waits)
     except Overdue as error:
         print(Line("mend", "ranks", f"rank {world.rank} waits in vain for rank {error.args[0][0]}", HANGS), flush=True)
@@ -224,11 +218,8 @@ def try_folder(asked: Path) -> Line:
 
 def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
     """Yield checks of what all ranks see: cores, memory of other hosts, BLAS, output directory, versions."""
-    hosts = {host: [rank for rank in ranks if rank.host == host] for host in dict.fromkeys(rank.host for rank in ranks)}
-    cores = {host: about_cores(on_host) for host, on_host in hosts.items()}
-    for line in dict.fromkeys(cores.values()):
-        alike = ", ".join(host for host in hosts if cores[host] == line)
-        yield line._replace(text=f"{alike}: {line.text}") if len(hosts) > 1 else line
+    lines = [about_cores([rank for rank in ranks if rank.host == host]) for host in {rank.host: 0 for rank in ranks}]
+    yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # of the worst host
     for host, memory in {rank.host: rank.memory for rank in ranks if rank.memory.verdict == "mend"}.items():
         yield memory._replace(text=f"{host}: {memory.text}")
     yield about_blas(ranks)
@@ -240,7 +231,7 @@ def about_cores(ranks: Sequence[Facts]) -> Line:
     """Check how the ranks of one host share its cores."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
-    text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
+    text = f"{ranks[0].host}: {n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
     most = max(sum(1 / len(rank.cores) for rank in ranks if core in rank.cores) for core in cores)
     if most > -(-n // online) + 1e-9:
         advice = "ask the batch system or container for more, or bind no ranks (--bind-to none; MPICH: -bind-to none)"

@@ -21,12 +21,11 @@ from mpinodes.launch.threads import ONE_THREAD
 os.environ.update(ONE_THREAD)  # before numpy is imported
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import BAD_INPUT, command, deadline_of, find_world, launcher, leave, say, take_turns
+from mpinodes.launch.launching import command, deadline_of, find_world, launcher, leave, take_turns
 
 if TYPE_CHECKING:
     import argparse
@@ -96,26 +95,18 @@ def main(argv: list[str]) -> int:
     started = launcher()
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
-    world, words, resumed, in_one = None, argv, None, False
-    try:
-        if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
-            options = _arguments().parse_intermixed_args(argv)
-            words, resumed, in_one = options.words, options.resume, options.lockstep
-            if options.help or options.list or options.explain or options.dry_run:
-                if speaks:
-                    inform(options, ranks)
-                return 0
-            if in_one and started and started.size > 1:
-                raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
-    except BadInput as error:
-        if not speaks:
-            time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
-        else:
-            say(f"error: {error}")
-        return BAD_INPUT
+    words, resumed, in_one = argv, None, False
+    if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
+        options = _arguments().parse_intermixed_args(argv)
+        words, resumed, in_one = options.words, options.resume, options.lockstep
+        if options.help or options.list or options.explain or options.dry_run:
+            if speaks:
+                inform(options, ranks)
+            return 0
+        if in_one and started and started.size > 1:
+            raise BadInput("--lockstep runs all agents in one process: start it without mpirun")
     limit = deadline_of(words, resumed)
-    if not in_one and (world := find_world(started, limit)) is None:
-        return BAD_INPUT
+    world = None if in_one else find_world(started, limit)
     from mpinodes.running.job import Job
 
     with Job(world, limit) as job:

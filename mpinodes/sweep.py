@@ -42,8 +42,7 @@ def main(argv: list[str]) -> int:
         return _alone(options)
     if options.mpi or options.slurm:
         raise BadInput("--mpi and --slurm start processes of their own: start the sweep without mpirun")
-    world = find_world(started)
-    return BAD_INPUT if world is None else _over_ranks(options, world)
+    return _over_ranks(options, find_world(started))
 
 
 def _arguments() -> argparse.ArgumentParser:

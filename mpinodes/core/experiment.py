@@ -234,7 +234,7 @@ class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
         Number | Literal["inf"] | None,
         Meta(
             description="a rank that waits so long for another ends the job with exit code 4 and says who waits for "
-            "whom; inf = it waits for ever. Default: 600, or 20 times the longest wait so far, if that is more. Before "
+            "whom; inf = it waits for ever. Default: 600. Before "
             "the rounds and after them a rank that is at work says so, for 6000 s at most"
         ),
     ] = None

@@ -37,15 +37,7 @@ LINE = "PMI_FD"  # names the descriptor of the line to mpirun
 PATIENCE = 10.0  # seconds between the address of the server being taken and the server being there
 STREAMS = range(3)
 LINE_OF_FORK = 3  # descriptor
-COMMON: tuple[str, ...] = (
-    "config.building",
-    "data.shelf",
-    "losses.enforced",
-    "mechanisms.backends",
-    "rounds.agent",
-    "running.job",
-)
-COMMON += ("streams.labelled", "topology.stored")
+COMMON = ("config.building", "data.shelf", "losses.enforced", "rounds.agent", "running.job", "streams.labelled")
 LARGEST = 1 << 20  # bytes of what is handed over
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 CREDENTIALS = Struct("3i")  # process, user and group

@@ -65,7 +65,7 @@ def launcher() -> Launcher | None:
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
-    """What all commands have in common: `BadInput` is said in a line, and the exit code is then 2.
+    """What all commands have in common: rank 0 says `BadInput` in a line, and the exit code is then 2.
 
     What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
     Standard streams that are closed are opened here, before a file of the command can get the number of one of them.
@@ -84,8 +84,10 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             code = main(argv)
             sys.stdout.flush()
         except BadInput as error:
-            with suppress(OSError):
-                print(plain(f"mpinodes: error: {error}"), file=sys.stderr, flush=True)
+            if (started := launcher()) and started.rank > 0:
+                time.sleep(2)  # rank 0 says it first: some launchers end all ranks with the first that fails
+            else:
+                say(f"error: {error}")
             return BAD_INPUT
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -178,29 +180,32 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
 
     It is needed before the experiment is read, while MPI starts.
     """
-    value: object = None
-    for path in [resumed / "experiment.toml"] if resumed else [Path(word) for word in words if "=" not in word]:
+    value, file = "", next((Path(word) for word in words if "=" not in word), None)
+    if file := resumed / "experiment.toml" if resumed else file:
         import tomllib
 
         with suppress(OSError, ValueError, LookupError, TypeError):
-            value = tomllib.loads(path.read_text("utf-8"))["deadline"]["seconds"]
+            value = str(tomllib.loads(file.read_text("utf-8"))["deadline"]["seconds"])
     for word in words:
         key, _, text = word.partition("=")
         value = text.strip("'\" ") if key == "deadline.seconds" else value
     try:
-        return max(float(str(value)), 0.1)
+        return max(float(value), 0.1)
     except ValueError:
         return None
 
 
-def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm | None:
-    """Return all ranks of this job; None: this process is alone, or has no MPI, and that has been said.
+def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm:
+    """Return all ranks of this job.
 
     Args:
         started: by what.
         limit: seconds in which all ranks must be there; None: `START`.
+
+    Raises:
+        BadInput: this process is alone, or has no MPI.
     """
-    # mpi4py warns of another MPI's launcher; `_say_alone` says the same, and what to do.
+    # mpi4py warns of another MPI's launcher; the error below says the same, and what to do.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         import mpi4py
@@ -221,12 +226,21 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
             end_in(0)
     except (ImportError, RuntimeError) as error:
-        say(f"error: no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI")
-        return None
-    if MPI.COMM_WORLD.size == 1:
-        _say_alone(started)
-        return None
-    return MPI.COMM_WORLD
+        problem = f"no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI"
+        raise BadInput(problem) from error
+    if MPI.COMM_WORLD.size > 1:
+        return MPI.COMM_WORLD
+    if started and started.size > 1:
+        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+        raise BadInput(
+            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses "
+            f"another MPI ({library}). Use the mpirun of that one (it lies beside this python: "
+            f"{Path(sys.executable).parent / 'mpirun'}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+        )
+    raise BadInput(
+        "one process is not a network: start it with mpirun -n 8 python -m mpinodes.run (7 agents and the logger), or "
+        "add --lockstep to run all agents in this process"
+    )
 
 
 def end_in(seconds: float) -> None:
@@ -259,27 +273,6 @@ def take_turns() -> bool:
     """Return whether MPICH's mpirun has started more ranks on this host than there are cores for: see `forking`."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
-
-
-def _say_alone(started: Launcher | None) -> None:
-    """What to say where this process is a world of its own."""
-    if started and started.size > 1:
-        if started.rank != 0:
-            time.sleep(2)
-            return
-        from mpi4py import MPI
-
-        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
-        say(
-            f"error: {started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses "
-            f"another MPI ({library}). Use the mpirun of that one (it lies beside this python: "
-            f"{Path(sys.executable).parent / 'mpirun'}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
-        )
-        return
-    say(
-        "error: one process is not a network: start it with mpirun -n 8 python -m mpinodes.run (7 agents and the "
-        "logger), or add --lockstep to run all agents in this process"
-    )
 
 
 def leave(code: int) -> NoReturn:

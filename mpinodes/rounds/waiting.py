@@ -23,8 +23,7 @@ from mpi4py import MPI
 from mpinodes.core.errors import Overdue
 from mpinodes.core.messages import Vector
 
-LEAST = 600.0  # seconds: a file system that hangs, or a machine that is needed elsewhere, may take some minutes
-TIMES = 20.0  # the default limit is so many times the longest wait so far, if that is more
+LIMIT = 600.0  # seconds: a file system that hangs, or a machine that is needed elsewhere, may take some minutes
 UNATTENDED = 6000.0  # seconds for which a rank says that it is at work
 LEAP = 1.0  # seconds between two looks that count, at most: the time in which the whole job was stopped does not count
 GROWTH = 1.03  # of a pause between two looks of a rank that waits long
@@ -60,7 +59,7 @@ class Waits:
 
     Args:
         comm: of all ranks.
-        limit: seconds that a wait may take; None: it is learned, from `LEAST` on.
+        limit: seconds that a wait may take; None: `LIMIT`.
 
     Attributes:
         limit: see above.
@@ -71,7 +70,7 @@ class Waits:
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
         self._comm = comm
         self.polls = POLLS_ALONE
-        self.deadline_is(limit)
+        self.limit = LIMIT if limit is None else limit
         self.begin()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
@@ -88,10 +87,6 @@ class Waits:
             self.polls = POLLS
             if gives_way:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-    def deadline_is(self, limit: float | None) -> None:
-        """Take over the deadline of an experiment."""
-        self._learns, self.limit = limit is None, LEAST if limit is None else limit
 
     def begin(self) -> None:
         """Count the seconds at work and waiting from now on."""
@@ -161,8 +156,6 @@ class Waits:
                     raise Overdue(sorted(set(missing())), passed, self.round)
         finally:
             self._waited += time.perf_counter() - begun
-            if self._learns:
-                self.limit = max(self.limit, TIMES * passed)
 
     def hear(self, source: int) -> Any:
         """Return the next word of another rank. It may take longer than the limit where the rank is `at_work`.
@@ -196,7 +189,7 @@ class Waits:
                     return
                 sent.extend([self._comm.isend(AT_WORK, dest=rank, tag=WORDS) for rank in ranks])
 
-        pause = min(self.limit / 8, LEAST)
+        pause = min(self.limit / 8, LIMIT)
         thread = threading.Thread(target=sign, daemon=True)
         thread.start()
         try:

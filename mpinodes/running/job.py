@@ -116,12 +116,6 @@ def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None, sign
         return job.alone(lambda: job.begin(make_setup), begun, signals)
 
 
-def go_on(run: Path, words: list[str], begun: float | None = None, signals: Signals | None = None) -> Result:
-    """Do the same for a run that was ended before its time, with key=value words on top of its experiment."""
-    with Job() as job:
-        return job.alone(lambda: job.reopen(run, words), begun, signals)
-
-
 class Job(ExitStack):
     """One process' part of a run: agent `rank`, the logger on the last rank, or, without MPI, all of them.
 
@@ -234,8 +228,10 @@ class Job(ExitStack):
     def begin(self, make_setup: Callable[[], Setup]) -> Begun:
         """Set up a new run, and make its directory."""
         from mpinodes.runlog.directories import held, make_directory
+        from mpinodes.running.setup import rehearse
 
         setup = make_setup()
+        rehearse(setup)
         directory = make_directory(setup.experiment)
         self.enter_context(held(directory))
         return Begun(setup, directory)
@@ -244,9 +240,11 @@ class Job(ExitStack):
         """Set up a run that is to go on."""
         from mpinodes.runlog.directories import held
         from mpinodes.running.resuming import reopen
+        from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
         setup, done, found = reopen(run, words, self._ranks)
+        rehearse(setup)
         (run / FAILED_FILE).unlink(missing_ok=True)
         return Begun(setup, run, done, found)
 
@@ -270,6 +268,8 @@ class Job(ExitStack):
             return self._outcome(lambda: self.alone(prepare, launching.BEGAN, signals), signals)
         import numpy as np
 
+        from mpinodes.rounds.waiting import LIMIT
+
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
         begun, step, error = self._set_up(prepare)
         if error or begun is None:
@@ -282,8 +282,7 @@ class Job(ExitStack):
             return launching.BAD_INPUT
         gc.freeze()  # what is there now stays to the end
         gc.enable()
-        limit = begun.setup.experiment.deadline.seconds
-        self._waits.deadline_is(None if limit is None else float(limit))
+        self._waits.limit = float(begun.setup.experiment.deadline.seconds or LIMIT)
         return self._act(begun, step) if step else self._log(begun)
 
     def _set_up(self, prepare: Callable[[], Begun]) -> tuple[Begun | None, Step | None, str]:
@@ -295,7 +294,6 @@ class Job(ExitStack):
         from mpinodes.config.building import build
         from mpinodes.core.experiment import Experiment
         from mpinodes.data.shelf import shared
-        from mpinodes.running.setup import rehearse
 
         assert self._world
         begun, step, error, here = None, None, "", f"{os.getpid()} on {os.uname().nodename}"
@@ -319,16 +317,14 @@ class Job(ExitStack):
             self._directory = Path(self._told.directory)
             with self._waits.at_work(self._peers):
                 try:
-                    if begun:
-                        rehearse(begun.setup)
-                    else:
+                    if not begun:
                         shelf.enter_context(shared(Path(self._told.folder)))
                         setup = build(msgspec.msgpack.decode(self._told.resolved, type=Experiment))
                         step = Step(setup, self._world.rank)  # which reads its samples
                         setup.stream.forget()
                         begun = Begun(setup, self._directory, self._told.done)
                 except BadInput as problem:
-                    error = str(problem) if self._is_logger else f"{self._name}: {problem}"
+                    error = f"{self._name}: {problem}"
                 if self._is_logger:
                     heard = [*(self._waits.hear(agent) for agent in self._agents), (error, here)]
                     verdict = next((e for e, _ in heard if e), ""), [place for _, place in heard]
@@ -397,7 +393,6 @@ class Job(ExitStack):
         from threadpoolctl import threadpool_limits
 
         from mpinodes.runlog.directories import unmake_directory
-        from mpinodes.running.setup import rehearse
 
         began = time.perf_counter() if began is None else began
         launching.open_standard_streams()  # or the record may get the number of one, into which C libraries write
@@ -405,7 +400,6 @@ class Job(ExitStack):
             begun = prepare()
             self._begun, self._signals = begun, signals
             try:
-                rehearse(begun.setup)
                 return self._followed("none (lockstep)", began)
             except BadInput:  # a file is found to be wrong where its rows are read
                 if not self._are_over and begun.found is None:

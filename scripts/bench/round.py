@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mpinodes.launch.launching import BAD_INPUT, find_world, launcher, leave, take_turns
+from mpinodes.launch.launching import find_world, launcher, leave, take_turns
 from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
@@ -344,8 +344,6 @@ def main() -> int:
     parser.add_argument("--apart", action="store_true", help="no forks: each rank as mpirun starts it")
     options = parser.parse_args()
     world = find_world(launcher())
-    if world is None:
-        return BAD_INPUT
     waits = Waits(world)
     waits.share_core(world.size, gives_way=world.rank < world.size - 1)
     for case in options.case or (CASES if world.size == 8 else ["ring"]):

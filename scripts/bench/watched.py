@@ -61,13 +61,11 @@ class Spent:
 def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """Exit code, and what every rank spent: of agents, by round."""
     import mpinodes.rounds.agent as agent
-    from mpinodes.launch.launching import BAD_INPUT, find_world
+    from mpinodes.launch.launching import find_world
     from mpinodes.rounds.step import Step
     from mpinodes.running.job import Job
 
     world, spent = find_world(started), Spent()
-    if world is None:
-        return BAD_INPUT, []
     if world.rank == world.size - 1:
         watch_logger(spent)
     else:

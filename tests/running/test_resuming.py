@@ -72,7 +72,8 @@ def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, lost: b
 
 
 def go_on(where: Path, *words: str, signals: Signals | None = None) -> Path:
-    return job.go_on(where, list(words), time.perf_counter(), signals or Signals())[0]
+    with job.Job() as again:
+        return again.alone(lambda: again.reopen(where, list(words)), time.perf_counter(), signals or Signals())[0]
 
 
 def differences(one: Path, other: Path) -> list[str]:
