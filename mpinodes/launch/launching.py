@@ -42,21 +42,19 @@ class Launcher(NamedTuple):
         size: how many processes it has started.
         rank: of this one.
         here: how many of them MPICH's mpirun has started on this host; 0: another launcher.
-        place: of this one among those.
     """
 
     name: str
     size: int
     rank: int
     here: int = 0
-    place: int = 0
 
 
 def launcher() -> Launcher | None:
     """Return the launcher of this process, by the variables it sets; None: started by hand."""
     for name, *variables in (
         ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-        ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+        ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
         ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
     ):
         if variables[0] in os.environ and variables[1] in os.environ:
@@ -214,7 +212,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         from mpi4py import MPI
 
         if not MPI.Is_initialized():
-            if (warning := shared_memory_lacks()) and not (started and started.place):
+            if (warning := shared_memory_lacks()) and not (started and started.rank):
                 say(f"warning: {warning}")
             # MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go
             # through shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and

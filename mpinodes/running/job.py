@@ -5,7 +5,7 @@ the rounds of all agents come from `lockstep`. Either way a `Job` sets up once, 
 
     logger                                                    agents
     reads words, makes the run directory, builds the `Setup`
-      --------- `Told`: the experiment, the directory ------> build the same `Setup`, read their samples
+      --------- the experiment, the directory -------------> build the same `Setup`, read their samples
       <-------- what went wrong, and where the rank is ------
       --------- what went wrong first, or nothing ----------> end, if something did
     for each repeat:
@@ -30,7 +30,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core.errors import BadInput, Overdue
@@ -55,42 +55,6 @@ REPORTING, ABORTING = 60.0, 5.0  # seconds that a report of a failure, and MPI_A
 SETTLING = 0.5  # seconds after which the other ranks that wait for the same one have said so
 
 Result = tuple[Path, "Summary"]
-
-
-class Told(NamedTuple):
-    """What the logger tells all agents in the beginning.
-
-    Attributes:
-        error: why there is no run.
-        resolved: the experiment, every choice made.
-        directory: of the run.
-        folder: where files are that were read for all; no other job has it.
-        done: how many of its repeats are done.
-        goes_on: whether it has been begun before.
-    """
-
-    error: str = ""
-    resolved: bytes = b""
-    directory: str = ""
-    folder: str = ""
-    done: int = 0
-    goes_on: bool = False
-
-
-class Begun(NamedTuple):
-    """A run that is set up.
-
-    Attributes:
-        setup: of the run, or of its first repeat.
-        directory: of the run.
-        done: how many of its repeats are done.
-        found: what the logger has kept, the latest first; None: the run was not begun before.
-    """
-
-    setup: Setup
-    directory: Path
-    done: int = 0
-    found: list[Kept] | None = None
 
 
 def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> Result:
@@ -128,8 +92,12 @@ class Job(ExitStack):
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None) -> None:
         super().__init__()
-        self._world, self._ranks, self._told = world, world.size if world else None, Told()
-        self._directory: Path | None = None
+        self._world, self._ranks = world, world.size if world else None
+        self._setup: Setup  # of the run, or of its first repeat
+        self._directory = Path()  # of the run, once there is one
+        self._done = 0  # repeats
+        self._found: list[Kept] | None = None  # what the logger has kept, the latest first; None: a new run
+        self._folder = ""  # where files are that were read for all ranks; no other job has it
         self._places: list[str] = []  # of ranks: process and host
         if world:
             from mpinodes.rounds.waiting import Waits
@@ -138,9 +106,9 @@ class Job(ExitStack):
             self._is_logger, self._name = world.rank == self._logger, self._called(world.rank)
             self._peers = self._agents if self._is_logger else [self._logger]
         self._signals: Signals | None = None
-        self._begun: Begun
         self._at_work = ExitStack()  # holds, but for the rounds, what tells the agents that the logger is at work
         self._begin, self._kept = 0, list[Kept]()  # what the first repeat goes on from: round, and agents in lockstep
+        self._last = Path()  # the directory of the last repeat
         self._are_over = False  # all rounds of a repeat are recorded
         self._times: list[list[float]] | None = None
 
@@ -179,8 +147,8 @@ class Job(ExitStack):
         message = f"error: {name} (rank {rank}): {text}"
         lines = f"{name}, rank {rank}, process {os.getpid()}\n{traceback.format_exc()}"
         if isinstance(error, Overdue):
-            lines = f"{OVERDUE_LINE}{json.dumps([self._told.folder, rank, *error.args])}\n"
-        if self._directory is None:
+            lines = f"{OVERDUE_LINE}{json.dumps([self._folder, rank, *error.args])}\n"
+        if self._directory == Path():
             say(self._blame(error) if isinstance(error, Overdue) else f"{message}\n{lines}".strip())
             return
         where = self._logged(lines, "more" if isinstance(error, Overdue) else "traceback")
@@ -201,7 +169,7 @@ class Job(ExitStack):
         """Write a text to log.txt; return words that say where the text is, or why it is not there."""
         log = f"{self._directory}/log.txt"
         try:
-            os.makedirs(str(self._directory), exist_ok=True)  # another host may not share the file system
+            os.makedirs(self._directory, exist_ok=True)  # another host may not share the file system
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError as error:
@@ -215,38 +183,40 @@ class Job(ExitStack):
         with suppress(OSError, ValueError):
             lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
             rows = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines if line.startswith(OVERDUE_LINE)]
-            late |= {rank: args for folder, rank, *args in rows if folder == self._told.folder}
+            late |= {rank: args for folder, rank, *args in rows if folder == self._folder}
         missing = sorted({rank for ranks, *_ in late.values() for rank in ranks} - late.keys())
-        places = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing if self._places]
-        who = f"no word from {_few(places or [*map(self._called, missing)])}" if missing else "all wait for each other"
+        names = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing if self._places]
+        who = f"no word from {', '.join(names or map(self._called, missing))}" if missing else "all wait for each other"
         _, seconds, t = max(late.values(), key=lambda args: args[1])
         when = f" in round {t}" if t else ""
-        return f"error: {who} for {seconds:.1f} s{when}; waiting: {_few([*map(self._called, sorted(late))])}; {LONGER}"
+        return (
+            f"error: {who} for {seconds:.1f} s{when}; waiting: {', '.join(map(self._called, sorted(late)))}; {LONGER}"
+        )
 
     # Set-up.
 
-    def begin(self, make_setup: Callable[[], Setup]) -> Begun:
+    def begin(self, make_setup: Callable[[], Setup]) -> None:
         """Set up a new run, and make its directory."""
         from mpinodes.runlog.directories import held, make_directory
         from mpinodes.running.setup import rehearse
 
-        setup = make_setup()
-        rehearse(setup)
-        directory = make_directory(setup.experiment)
+        self._setup = make_setup()
+        rehearse(self._setup)
+        directory = make_directory(self._setup.experiment)
         self.enter_context(held(directory))
-        return Begun(setup, directory)
+        self._directory = directory
 
-    def reopen(self, run: Path, words: list[str]) -> Begun:
+    def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is to go on."""
         from mpinodes.runlog.directories import held
         from mpinodes.running.resuming import reopen
         from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
-        setup, done, found = reopen(run, words, self._ranks)
-        rehearse(setup)
+        self._setup, self._done, self._found = reopen(run, words, self._ranks)
+        rehearse(self._setup)
         (run / FAILED_FILE).unlink(missing_ok=True)
-        return Begun(setup, run, done, found)
+        self._directory = run
 
     def run(self, words: list[str], resumed: Path | None = None) -> int:
         """Set up, run and finish; return the exit code.
@@ -256,11 +226,14 @@ class Job(ExitStack):
             resumed: the directory of a run that is to go on; None: a new one.
         """
 
-        def prepare() -> Begun:
+        def prepare() -> None:
             from mpinodes.core.experiment import asked_for
             from mpinodes.running.setup import set_up
 
-            return self.reopen(resumed, words) if resumed else self.begin(lambda: set_up(asked_for(words), self._ranks))
+            if resumed:
+                self.reopen(resumed, words)
+            else:
+                self.begin(lambda: set_up(asked_for(words), self._ranks))
 
         if self._world is None:
             gc.enable()
@@ -271,22 +244,19 @@ class Job(ExitStack):
         from mpinodes.rounds.waiting import LIMIT
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
-        begun, step, error = self._set_up(prepare)
-        if error or begun is None:
+        step, error = self._set_up(prepare)
+        if error:
             if self._is_logger:
                 say(f"error: {error}")
-                if begun and begun.found is None:
-                    from mpinodes.runlog.directories import unmake_directory
-
-                    unmake_directory(begun.directory)
+                self._unmake()
             return launching.BAD_INPUT
         gc.freeze()  # what is there now stays to the end
         gc.enable()
-        self._waits.limit = float(begun.setup.experiment.deadline.seconds or LIMIT)
-        return self._act(begun, step) if step else self._log(begun)
+        self._waits.limit = float(self._setup.experiment.deadline.seconds or LIMIT)
+        return self._act(step) if step else self._log()
 
-    def _set_up(self, prepare: Callable[[], Begun]) -> tuple[Begun | None, Step | None, str]:
-        """Set up on every rank, where the logger alone reads the experiment; return what some rank met, too."""
+    def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
+        """Set up on every rank, where the logger alone reads the experiment; return an agent's step, and an error."""
         from tempfile import mkdtemp
 
         import msgspec
@@ -296,33 +266,34 @@ class Job(ExitStack):
         from mpinodes.data.shelf import shared
 
         assert self._world
-        begun, step, error, here = None, None, "", f"{os.getpid()} on {os.uname().nodename}"
+        told: Any
+        step, error, here = None, "", f"{os.getpid()} on {os.uname().nodename}"
         with ExitStack() as shelf:
             if self._is_logger:
                 folder = mkdtemp(prefix="mpinodes-")
                 shelf.enter_context(shared(Path(folder)))
                 try:
                     with self._waits.at_work(self._agents):
-                        begun = prepare()
-                        begun = begun._replace(directory=begun.directory.absolute())
-                        resolved, is_old = msgspec.msgpack.encode(begun.setup.experiment), begun.found is not None
-                    self._told = Told("", resolved, str(begun.directory), folder, begun.done, is_old)
+                        prepare()
+                        resolved = msgspec.msgpack.encode(self._setup.experiment)
+                    found = None if self._found is None else list[Kept]()
+                    told = resolved, str(self._directory.absolute()), folder, self._done, found
                 except BadInput as problem:
-                    self._told = Told(str(problem))
-                self._waits.tell(self._agents, self._told)
+                    told = str(problem)
+                self._waits.tell(self._agents, told)
             else:
-                self._told = self._waits.hear(self._logger)
-            if self._told.error:
-                return None, None, self._told.error
-            self._directory = Path(self._told.directory)
+                told = self._waits.hear(self._logger)
+            if isinstance(told, str):
+                return None, told
+            resolved, directory, self._folder, self._done, found = told
+            self._directory, self._found = Path(directory), self._found or found
             with self._waits.at_work(self._peers):
                 try:
-                    if not begun:
-                        shelf.enter_context(shared(Path(self._told.folder)))
-                        setup = build(msgspec.msgpack.decode(self._told.resolved, type=Experiment))
-                        step = Step(setup, self._world.rank)  # which reads its samples
-                        setup.stream.forget()
-                        begun = Begun(setup, self._directory, self._told.done)
+                    if not self._is_logger:
+                        shelf.enter_context(shared(Path(self._folder)))
+                        self._setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
+                        step = Step(self._setup, self._world.rank)  # which reads its samples
+                        self._setup.stream.forget()
                 except BadInput as problem:
                     error = f"{self._name}: {problem}"
                 if self._is_logger:
@@ -336,11 +307,11 @@ class Job(ExitStack):
             error, self._places = verdict
         hosts = [place.partition(" on ")[2] for place in self._places]
         self._waits.share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
-        return begun, step, error
+        return step, error
 
     # Rounds.
 
-    def _act(self, begun: Begun, step: Step) -> int:
+    def _act(self, step: Step) -> int:
         """Live an agent's whole life."""
         from mpinodes.config.building import build
         from mpinodes.core.experiment import single_run
@@ -348,16 +319,16 @@ class Job(ExitStack):
         from mpinodes.rounds.network import Channel
 
         assert self._world
-        comm, rank, e, code = self._world, self._world.rank, begun.setup.experiment, 0
-        all_places = places(begun.directory, e.repeats)
+        comm, rank, e, code = self._world, self._world.rank, self._setup.experiment, 0
+        all_places = places(self._directory, e.repeats)
         with Signals():  # which the logger acts on
-            for r in range(begun.done, e.repeats):
+            for r in range(self._done, e.repeats):
                 with self._waits.at_work(self._peers):
-                    mine = begun.setup if r == 0 else build(single_run(e, r))
+                    mine = self._setup if r == 0 else build(single_run(e, r))
                     step = step if r == 0 else Step(mine, rank)
                     mine.stream.forget()
                     keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
-                t = self._waits.hear(self._logger) if r == begun.done and self._told.goes_on else 0
+                t = self._waits.hear(self._logger) if r == self._done and self._found is not None else 0
                 kept = keeper.load(t) if t else None
                 self._waits.tell([self._logger])
                 self._waits.hear(self._logger)
@@ -369,10 +340,10 @@ class Job(ExitStack):
             self._waits.tell([self._logger])
         return code
 
-    def _log(self, begun: Begun) -> int:
+    def _log(self) -> int:
         """Log the rounds of all agents."""
         assert self._world
-        self._begun, self._signals = begun, Signals()
+        self._signals = Signals()
         self._at_work.enter_context(self._waits.at_work(self._agents))
         code = self._outcome(lambda: self._followed(_library(), launching.BEGAN), self._signals)
         self._at_work.close()
@@ -381,7 +352,7 @@ class Job(ExitStack):
             self._waits.hear(agent)
         return code
 
-    def alone(self, prepare: Callable[[], Begun], began: float | None, signals: Signals | None) -> Result:
+    def alone(self, prepare: Callable[[], None], began: float | None, signals: Signals | None) -> Result:
         """Do a whole run in this process; return the run directory and the summary.
 
         Args:
@@ -392,18 +363,16 @@ class Job(ExitStack):
         import numpy as np
         from threadpoolctl import threadpool_limits
 
-        from mpinodes.runlog.directories import unmake_directory
-
         began = time.perf_counter() if began is None else began
         launching.open_standard_streams()  # or the record may get the number of one, into which C libraries write
         with threadpool_limits(1), np.errstate(all="ignore"):
-            begun = prepare()
-            self._begun, self._signals = begun, signals
+            prepare()
+            self._signals = signals
             try:
                 return self._followed("none (lockstep)", began)
             except BadInput:  # a file is found to be wrong where its rows are read
-                if not self._are_over and begun.found is None:
-                    unmake_directory(begun.directory)
+                if not self._are_over:
+                    self._unmake()
                 raise
             except Stopped:
                 raise
@@ -411,14 +380,20 @@ class Job(ExitStack):
                 error.add_note(self._logged(traceback.format_exc()))
                 raise
 
+    def _unmake(self) -> None:
+        """Take the directory of a new run away."""
+        from mpinodes.runlog.directories import unmake_directory
+
+        if self._directory != Path() and self._found is None:
+            unmake_directory(self._directory)
+
     def _followed(self, mpi: str, began: float) -> Result:
         from mpinodes.running import repeats
 
-        self._directory = directory = self._begun.directory
         if self._signals:
-            self._signals.run = directory
+            self._signals.run = self._directory
         with self._signals or nullcontext():
-            return directory, repeats.log(self._begun.setup, directory, mpi, self, began)
+            return self._directory, repeats.log(self._setup, self._directory, mpi, self, began)
 
     def _outcome(self, work: Callable[[], Result], signals: Signals) -> int:
         """Print what a run comes to, or that it was stopped, and write that to the log; return the exit code."""
@@ -441,7 +416,8 @@ class Job(ExitStack):
         """See `repeats.Rounds`, as of the others."""
         from mpinodes.running.resuming import load_all, tell
 
-        _, _, done, found = self._begun
+        done, found = self._done, self._found
+        self._last = places[-1]
         if found is None or done == len(places):
             return done, None
         keepers = keepers_of(places[done], agents, found[0]["of"][1] if found else "")
@@ -478,7 +454,7 @@ class Job(ExitStack):
             for keeper in keepers:
                 keeper.keep_two()
         self._are_over = True
-        if self._signals and place == places(self._begun.directory, self._begun.setup.experiment.repeats)[-1]:
+        if self._signals and place == self._last:
             self._signals.are_recorded = True
 
     def times(self) -> list[list[float]] | None:
@@ -507,10 +483,6 @@ def _told_of(error: BaseException) -> tuple[int, str]:
     if isinstance(error, BrokenPipeError):  # of who read the results
         return launching.NOBODY_READS, ""
     return launching.FAILED, f"error: {' '.join([in_words(error), *vars(error).get('__notes__', [])])}"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _library() -> str:
