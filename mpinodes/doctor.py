@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
+PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 LIMIT = 60.0  # seconds, beside one for each rank
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
 
@@ -62,7 +63,6 @@ class Facts(NamedTuple):
         online: number of cores of the host.
         blas: name, version and architecture of BLAS.
         threads: number of its threads; 0: unknown.
-        memory: the check of the shared memory of the host.
         output: the check of the output directory, on the last rank, which writes there.
     """
 
@@ -71,7 +71,6 @@ class Facts(NamedTuple):
     online: int
     blas: str
     threads: int
-    memory: Line
     output: Line | None
 
 
@@ -200,7 +199,7 @@ def look_around(folder: Path | None) -> Facts:
     names = {f"{pool['internal_api']} {pool['version']} for {pool.get('architecture', '?')}" for pool in pools}
     blas, threads = ", ".join(sorted(names)), max((pool["num_threads"] for pool in pools), default=0)
     cores, output = frozenset(os.sched_getaffinity(0)), try_folder(folder) if folder else None
-    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, shared_memory(), output)
+    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, output)
 
 
 def try_folder(asked: Path) -> Line:
@@ -217,11 +216,9 @@ def try_folder(asked: Path) -> Line:
 
 
 def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
-    """Yield checks of what all ranks see: cores, memory of other hosts, BLAS, output directory, versions."""
+    """Yield checks of what all ranks see: cores, BLAS, output directory, versions."""
     lines = [about_cores([rank for rank in ranks if rank.host == host]) for host in {rank.host: 0 for rank in ranks}]
     yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # of the worst host
-    for host, memory in {rank.host: rank.memory for rank in ranks if rank.memory.verdict == "mend"}.items():
-        yield memory._replace(text=f"{host}: {memory.text}")
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
     yield about_versions()
@@ -255,12 +252,9 @@ def about_blas(ranks: Sequence[Facts]) -> Line:
 
 def about_versions() -> Line:
     """Check that no package is missing."""
+    known = {package.name: package.version for package in importlib.metadata.distributions()}
     versions = {"mpinodes": __version__, "Python": platform.python_version()}
-    for name in ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "missing"
+    versions |= {name: known.get(name, "missing") for name in PACKAGES}
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     return Line("mend", "versions", text, INSTALL) if "missing" in versions.values() else Line("ok", "versions", text)
 
