@@ -75,8 +75,8 @@ def fork_with_others(words: list[str]) -> list[str]:
                 return _hand_over(line, words)
             with suppress(OSError):  # another original was first
                 line.bind(address)
-                line.listen(4096)
                 if os.fork() == 0:
+                    line.listen(4096)
                     return _Server(line).words()
             line.close()
             time.sleep(0.001)
@@ -116,6 +116,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     try:
         answer = line.recv(16)
     except TimeoutError:
+        os.kill(server, signal.SIGKILL)  # or mpirun would wait for what the server holds of a rank
         launching.say(f"error: no word from process {server}, which starts the ranks; {launching.LONGER}")
         os._exit(launching.OVERDUE)  # and not go on: there may be a fork of this rank later
     line.settimeout(None)

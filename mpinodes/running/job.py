@@ -32,15 +32,20 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpinodes.config.building import build
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core.errors import BadInput, Overdue
+from mpinodes.core.experiment import Experiment, asked_for, single_run
 from mpinodes.core.messages import Diverged
+from mpinodes.data.shelf import shared
 from mpinodes.launch import launching
 from mpinodes.launch.launching import LONGER, in_words, say
 from mpinodes.launch.stopping import Ended, Signals
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
 from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Stopped, keepers_of, name_of, places
+from mpinodes.runlog.directories import held, make_directory, unmake_directory
+from mpinodes.running.setup import rehearse, set_up
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -69,8 +74,6 @@ def run(asked: Tree, begun: float | None = None, signals: Signals | None = None)
         BadInput: something in the experiment is wrong.
         Stopped: a signal came.
     """
-    from mpinodes.running.setup import set_up
-
     return run_set_up(lambda: set_up(asked, ranks=None), begun, signals)
 
 
@@ -195,9 +198,6 @@ class Job(ExitStack):
 
     def begin(self, make_setup: Callable[[], Setup]) -> None:
         """Set up a new run, and make its directory."""
-        from mpinodes.runlog.directories import held, make_directory
-        from mpinodes.running.setup import rehearse
-
         self._setup = make_setup()
         rehearse(self._setup)
         directory = make_directory(self._setup.experiment)
@@ -206,9 +206,7 @@ class Job(ExitStack):
 
     def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is to go on."""
-        from mpinodes.runlog.directories import held
         from mpinodes.running.resuming import reopen
-        from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
         self._setup, self._done, self._found = reopen(run, words, self._ranks)
@@ -225,8 +223,6 @@ class Job(ExitStack):
         """
 
         def prepare() -> None:
-            from mpinodes.core.experiment import asked_for
-            from mpinodes.running.setup import set_up
 
             if resumed:
                 self.reopen(resumed, words)
@@ -258,10 +254,6 @@ class Job(ExitStack):
         from tempfile import mkdtemp
 
         import msgspec
-
-        from mpinodes.config.building import build
-        from mpinodes.core.experiment import Experiment
-        from mpinodes.data.shelf import shared
 
         assert self._world
         told: Any
@@ -311,8 +303,6 @@ class Job(ExitStack):
 
     def _act(self, step: Step) -> int:
         """Live an agent's whole life."""
-        from mpinodes.config.building import build
-        from mpinodes.core.experiment import single_run
         from mpinodes.rounds.agent import run_agent
         from mpinodes.rounds.network import Channel
 
@@ -380,8 +370,6 @@ class Job(ExitStack):
 
     def _unmake(self) -> None:
         """Take the directory of a new run away."""
-        from mpinodes.runlog.directories import unmake_directory
-
         if self._directory != Path() and self._found is None:
             unmake_directory(self._directory)
 
