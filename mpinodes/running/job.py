@@ -154,7 +154,7 @@ class Job(ExitStack):
         if self._directory == Path():
             say(self._blame(error) if isinstance(error, Overdue) else f"{message}\n{lines}".strip())
             return
-        where = self._logged(lines, "more" if isinstance(error, Overdue) else "traceback")
+        where = self._logged(lines, error)
         if isinstance(error, Overdue):
             time.sleep(SETTLING)
             message = self._blame(error)
@@ -168,16 +168,17 @@ class Job(ExitStack):
             pass
         say(f"{message} {where}")
 
-    def _logged(self, text: str, kind: str = "traceback") -> str:
-        """Write a text to log.txt; return words that say where the text is, or why it is not there."""
+    def _logged(self, text: str, error: BaseException | None = None) -> str:
+        """Write a text about an error to log.txt; return words that say where the text is, or the text itself."""
         log = f"{self._directory}/log.txt"
         try:
             os.makedirs(self._directory, exist_ok=True)  # another host may not share the file system
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
-        except OSError as error:
-            return f"(no {kind} in {log}: {error.strerror})"
-        return f"({kind} in {log})"
+        except OSError as other:
+            is_enough = isinstance(error, (OSError, Overdue))  # most often the same: the disk is full
+            return f"({log}: {other.strerror})" + (f"\n{text}" if error and not is_enough else "")
+        return f"({'more' if isinstance(error, Overdue) else 'traceback'} in {log})"
 
     def _blame(self, error: Overdue) -> str:
         """Say who is waited for and does not itself wait, as far as the ranks know that share a log."""
@@ -365,7 +366,7 @@ class Job(ExitStack):
             except Stopped:
                 raise
             except Exception as error:
-                error.add_note(self._logged(traceback.format_exc()))
+                error.add_note(self._logged(traceback.format_exc(), error))
                 raise
 
     def _unmake(self) -> None:
