@@ -101,7 +101,7 @@ class Job(ExitStack):
         self._done = 0  # repeats
         self._found: list[Kept] | None = None  # what the logger has kept, the latest first; None: a new run
         self._folder = ""  # where files are that were read for all ranks; no other job has it
-        self._places = [f"rank {rank}" for rank in range(self._ranks or 0)]  # then process and host of each
+        self._places = ["unknown"] * (self._ranks or 0)  # of each rank: process and host
         if world:
             from mpinodes.rounds.waiting import Waits
 
@@ -189,7 +189,7 @@ class Job(ExitStack):
             rows = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines if line.startswith(OVERDUE_LINE)]
             late |= {rank: args for folder, rank, *args in rows if folder == self._folder}
         missing = sorted({rank for ranks, *_ in late.values() for rank in ranks} - late.keys())
-        names = [f"{self._called(rank)} ({self._places[rank]})" for rank in missing]
+        names = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing]
         who = f"no word from {', '.join(names)}" if names else "all wait for each other"
         _, seconds, t = max(late.values(), key=lambda args: args[1])
         when, waiting = f" in round {t}" if t else "", ", ".join(map(self._called, sorted(late)))
@@ -258,7 +258,7 @@ class Job(ExitStack):
 
         assert self._world
         told: Any
-        step, error, here = None, "", f"process {os.getpid()} on {os.uname().nodename}"
+        step, error, here = None, "", f"{os.getpid()} on {os.uname().nodename}"
         with ExitStack() as shelf:
             if self._is_logger:
                 folder = mkdtemp(prefix="mpinodes-")
