@@ -299,11 +299,11 @@ def test_a_rank_that_fails_ends_the_job_with_one_message_and_its_traceback_in_th
     [
         (
             "loop",
-            r"no word from agent 2 \(process \d+ on .*\) for 2\.\d s in round \d; waiting: .*\(more in ",
+            r"no word from agent 2 \(process \d+ on .*\) for [\d.]+ s in round \d+; waiting: .*\(more in ",
         ),
         (
             "STOP",
-            r"no word from agent 2 \(process \d+ on .*\) for 2\.\d s in round \d; waiting: .*\(more in ",
+            r"no word from agent 2 \(process \d+ on .*\) for [\d.]+ s in round \d+; waiting: .*\(more in ",
         ),
     ],
 )
