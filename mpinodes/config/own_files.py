@@ -158,5 +158,5 @@ def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
 def _contract() -> str:
     """Of the files that say what a part is, and of the tests."""
     package = Path(__file__).parent.parent
-    read = [*sorted((package / "core").glob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
+    read = [*sorted((package / "core").rglob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in read)).hexdigest()

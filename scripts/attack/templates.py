@@ -1,7 +1,7 @@
 """Texts of user-written parts, drawn at random for the attack of `generated.py`.
 
 Each function returns a title and the text of one Python file. Everything that a file states is true in real arithmetic
-under the contract in docs/own and mpinodes/core/parts.py; the docstring of a file derives the less obvious numbers.
+under the contract in docs/own and mpinodes/core/parts; the docstring of a file derives the less obvious numbers.
 """
 
 from __future__ import annotations
