@@ -25,7 +25,7 @@ class Wall(NamedTuple):
     lazily: set[str] = set()
 
 
-PARTS = {"algorithms", "mixing", "mechanisms", "losses", "streams", "topology", "metrics"}
+PARTS = {"algorithms", "mixing", "mechanisms", "losses", "streams", "topology", "metrics", "sets", "schedules"}
 
 # Each room after all that it may import: the order of the floors.
 WALLS = {
@@ -38,6 +38,8 @@ WALLS = {
     "streams": Wall({"core", "data", "losses"}),
     "topology": Wall({"core"}),
     "metrics": Wall({"core"}),
+    "sets": Wall({"core"}),
+    "schedules": Wall({"core"}),
     "config": Wall({"core", "losses", "metrics", "topology"}, {"privacy"}),
     "launch": Wall({"core"}),
     "runlog": Wall({"core"}),
@@ -191,6 +193,8 @@ def test_a_room_holds_at_most_twenty_files(room):
 FOREIGN = {
     "algorithms": {"numpy", "msgspec"},  # what a key means
     "mixing": {"numpy"},
+    "sets": {"numpy", "scipy"},  # sparse rows, for the comparator alone
+    "schedules": {"msgspec"},
 }
 
 
@@ -222,10 +226,12 @@ rooms = (
     "privacy", "bounds",
 )
 print(sorted(name for name in sys.modules if name.startswith(tuple(f"mpinodes.{{room}}" for room in rooms))))
+print(sorted(name for name in sys.modules if name.startswith(("mpinodes.sets.", "mpinodes.schedules."))))
 """
     code = "import sys, numpy, mpi4py.MPI\nbefore = set(sys.modules)" + code  # what any of them imports
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
-    assert done.stdout.split() == ["[]", "[]"]
+    own = ["mpinodes.schedules.strongly_convex", "mpinodes.sets.ball"]
+    assert done.stdout.splitlines() == ["[]", "[]", repr(own)]
 
 
 def test_what_runs_in_one_process_starts_without_what_draws():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms
+from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms, sets_and_steps
 from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
@@ -29,6 +29,8 @@ TESTS: dict[str, Test] = {
     "mixing": graphs.check_mixing,
     "topology": graphs.check_topology,
     "metrics": mechanisms.check_metric,
+    "sets": sets_and_steps.check_set,
+    "schedules": sets_and_steps.check_schedule,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isinf, sqrt
 from typing import Any
@@ -85,6 +86,21 @@ def calibrated(setup: Setup) -> bool:
 def steps(setup: Setup, rounds: int) -> Vector:
     """α(1), ..., α(rounds)."""
     return np.array([setup.run.step(t) for t in range(1, rounds + 1)])
+
+
+def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
+    """Return whether the steps of all rounds are those of a formula of t."""
+    t = np.arange(1.0, setup.experiment.rounds + 1)
+    return np.allclose(steps(setup, len(t)), formula(t), rtol=1e-12, atol=0)
+
+
+def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
+    """Return μ and s where the steps of all rounds (at least 3) are 1/(μ (t + s)); None: the steps are others."""
+    inverse = 1 / steps(setup, max(setup.experiment.rounds, 3))
+    modulus = float(inverse[-1] - inverse[0]) / (len(inverse) - 1)
+    if not (modulus > 0 and np.allclose(inverse, inverse[0] + modulus * np.arange(len(inverse)), rtol=1e-12, atol=0)):
+        return None
+    return modulus, round(float(inverse[0]) / modulus - 1, 9)
 
 
 def before(values: Vector, first: float) -> Vector:

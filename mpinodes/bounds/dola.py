@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 
 from mpinodes.bounds.constants import (
     Rounds,
+    are_steps,
     before,
     bound,
     calibrated,
@@ -40,12 +41,12 @@ from mpinodes.bounds.constants import (
     largest_gradient,
     noise_scales,
     steps,
+    strongly_convex_steps,
     unclipped,
     upto,
 )
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
-from mpinodes.core.schedules import Inverse, InverseSqrt, StronglyConvex
 from mpinodes.topology import facts
 
 
@@ -66,7 +67,7 @@ def broken_by(setup: Setup, weights: Weights) -> str:
     """The first assumption broken, but for steps and noise, of which the checked form takes any."""
     return first_broken(
         unclipped(setup),
-        "" if setup.feasible.bounded else "problem.set = 'none' has no diameter",
+        "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} has no diameter",
         "" if all(map(weights.sums_to_one, (0, 1))) else "the weights are not doubly stochastic",
         clipped(setup),
     )
@@ -74,20 +75,15 @@ def broken_by(setup: Setup, weights: Weights) -> str:
 
 def _modulus(setup: Setup) -> float | None:
     """λ of steps 1/(λt); None: others."""
-    match setup.run.step:
-        case StronglyConvex(modulus, 0.0):
-            return float(modulus)
-        case Inverse(initial):
-            return 1 / float(initial)
-        case _:
-            return None
+    modulus, offset = strongly_convex_steps(setup) or (None, 0.0)
+    return None if offset else modulus
 
 
 def printed_broken_by(setup: Setup, broken: str) -> str:
     """Likewise for the printed form, which takes its own steps and noise only."""
     modulus, regularizer = _modulus(setup), setup.experiment.problem.regularizer
     if modulus is None:
-        wrong = setup.run.step != InverseSqrt(0.5)
+        wrong = not are_steps(setup, lambda t: 0.5 / np.sqrt(t))
         reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
     elif not regularizer:
         reason = "no regularizer: losses are not strongly convex"

@@ -23,11 +23,18 @@ from math import expm1, inf, log, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import bound, clipped, first_broken, largest_gradient, noise_scales, terms, unclipped
+from mpinodes.bounds.constants import (
+    are_steps,
+    bound,
+    clipped,
+    first_broken,
+    largest_gradient,
+    noise_scales,
+    terms,
+    unclipped,
+)
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
-from mpinodes.core.schedules import InverseSqrt
-from mpinodes.core.sets import ProductOfBalls
 from mpinodes.topology import facts
 
 BETA = 2.0
@@ -54,11 +61,11 @@ def _broken(setup: Setup, weights: Weights) -> str:
     """The first assumption that the run breaks."""
     return first_broken(
         unclipped(setup),
-        "" if setup.run.step == InverseSqrt(1.0) else "steps are not 1/sqrt(t)",
+        "" if are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
         ""
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
-        "" if setup.feasible.bounded else "problem.set = 'none' is unbounded",
+        "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
         "the loss has a kink: its gradients are not Lipschitz" if setup.loss.sample_smoothness(1.0, 1.0) == inf else "",
         "gradients are taken at public points, not at y_i"
         if setup.experiment.algorithm["gradient_at"] == "public"
@@ -109,7 +116,7 @@ def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
     """M of R(T) ≤ M√T, Q being given by L̂ and σ."""
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)
-    across = setup.feasible.diameter(d) * (sqrt(n) if isinstance(setup.feasible, ProductOfBalls) else 1.0)
+    across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)
     of_block = largest_gradient(setup) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
     lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
     change = max(setup.run.grad_sensitivity)

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike
 
 from mpinodes.bounds.constants import (
     Rounds,
+    are_steps,
     before,
     bound,
     calibrated,
@@ -48,19 +49,19 @@ from mpinodes.bounds.constants import (
     largest_gradient,
     noise_scales,
     steps,
+    strongly_convex_steps,
     unclipped,
     upto,
 )
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
-from mpinodes.core.schedules import Doubling, StronglyConvex
 from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Theorem 2 where steps are those of strongly convex losses, else 3."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
-    strong = isinstance(setup.run.step, StronglyConvex)
+    strong = strongly_convex_steps(setup)
     name = f"Theorem {2 if strong else 3}"
     broken, norm = _broken(setup, strong), np.linalg.norm(minimizer, axis=-1)
     region = _region(setup, weights, steps(setup, int(at[-1])))
@@ -74,17 +75,17 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(setup: Setup, strong: bool) -> str:
+def _broken(setup: Setup, strong: tuple[float, float] | None) -> str:
     """The first assumption broken, but for the noise, of which the checked form takes any."""
-    graph, rounds, step = setup.topology, setup.experiment.rounds, setup.run.steps
+    graph, rounds = setup.topology, setup.experiment.rounds
     sound = graph.period == 1 or facts.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(setup),
         "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",
         "" if facts.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
-        _unfit(step, setup.experiment.problem.regularizer)
+        _unfit(*strong, setup.experiment.problem.regularizer)
         if strong
-        else ("" if step == Doubling(1.0) else "steps are neither 1/(mu (t + 1)) nor doubling"),
+        else ("" if are_steps(setup, _doubling) else "steps are neither 1/(mu (t + 1)) nor doubling"),
         "gradients are taken at public points, not at x_i"
         if setup.experiment.algorithm["gradient_at"] == "public"
         else "",
@@ -92,16 +93,21 @@ def _broken(setup: Setup, strong: bool) -> str:
     )
 
 
-def _unfit(step: StronglyConvex, regularizer: float) -> str:
+def _doubling(t: Vector) -> Vector:
+    """Return 1/√(2^m) for t = 2^m .. 2^(m+1) − 1."""
+    return np.asarray(1 / np.sqrt(2.0 ** (np.frexp(t)[1] - 1)))
+
+
+def _unfit(modulus: float, offset: float, regularizer: float) -> str:
     """Why the steps are not those of Theorem 2."""
-    if step.offset != 1:
+    if offset != 1:
         return "steps are not 1/(mu (t + 1)): step.offset is not 1"
     if not regularizer:
         return "no regularizer: losses are not strongly convex"
-    if step.modulus <= regularizer / 2 * (1 + 1e-12):
+    if modulus <= regularizer / 2 * (1 + 1e-12):
         return ""
     return (
-        f"step.modulus = {step.modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
+        f"step.modulus = {modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
         "wrong by a factor n; the proof holds up to (1/2n) sum mu_i"
     )
 
@@ -150,9 +156,8 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
     total = n * steep
     both = 5 * total + 2 * n * steep
     squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
-    step = setup.run.steps
-    strong = isinstance(step, StronglyConvex)
-    growth = (1 + np.log(at)) / step.modulus if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
+    strong = strongly_convex_steps(setup)
+    growth = (1 + np.log(at)) / strong[0] if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
     scale = noise_scales(setup, np.array([sqrt(d) * max(setup.run.grad_sensitivity)]))[0]
     if not _as_paper(setup):
@@ -161,7 +166,7 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
     near = total + 4 * n + 2 * n * steep
     last = near if strong else total + 2 * n + 2 * n * steep
     mixed = c / (1 - rate) if rate < 1 else inf
-    start = 2 * n * step.modulus * norm**2 if strong else n * norm**2 * growth
+    start = 2 * n * strong[0] * norm**2 if strong else n * norm**2 * growth
     return np.asarray(
         start
         + both * n * sqrt(2 * d) * scale * mixed * (rate if strong else 1.0) * first

@@ -15,7 +15,7 @@ import numpy as np
 from mpinodes.config import registry
 from mpinodes.config.noise_key import noise_key
 from mpinodes.config.public_constants import constants_of, graph_facts, samples_of
-from mpinodes.core.experiment import Experiment, Privacy, Problem, Tree
+from mpinodes.core.experiment import Experiment, Privacy, Problem
 from mpinodes.core.messages import Features, Vector, arrays
 from mpinodes.core.parts import (
     Algorithm,
@@ -26,6 +26,8 @@ from mpinodes.core.parts import (
     Mixing,
     Run,
     SampleLoss,
+    Schedule,
+    Set,
     Setup,
     Stream,
     Topology,
@@ -46,23 +48,28 @@ class Classes(NamedTuple):
     stream: type[Stream]
     loss: type[SampleLoss]
     mechanism: type[Mechanism]
+    feasible: type[Set]
+    steps: type[Schedule] | None
 
     @classmethod
     def of(cls, e: Experiment) -> Classes:
         """Those that an experiment names."""
+        problem = msgspec.to_builtins(e.problem)
         noise = {"path": e.privacy.path} if e.privacy.path else {"mechanism": e.privacy.mechanism}
         return cls(
             registry.chosen(registry.ALGORITHMS, e.algorithm),
             registry.chosen(registry.STREAMS, e.data),
-            loss_of(msgspec.to_builtins(e.problem)),
+            loss_of(problem),
             registry.chosen(registry.MECHANISMS, noise if e.private else {"mechanism": "none"}),
+            registry.chosen(registry.SETS, problem),
+            registry.chosen(registry.SCHEDULES, e.step) if e.step else None,
         )
 
 
 def loss_of(problem: Mapping[str, Any]) -> type[SampleLoss]:
     """Return the class of losses that a `problem` section names, with its settings."""
-    part = registry.chosen(registry.LOSSES, {key: problem[key] for key in ("path", "loss") if problem.get(key)})
-    settings: Mapping[str, Any] = problem.get("settings") or {}
+    part = registry.chosen(registry.LOSSES, problem)
+    settings = registry.picked(registry.LOSSES, part, problem.get("settings"))
     bound: type[SampleLoss] = registry.bound(part, registry.fill(registry.LOSSES, part, settings, "problem"))
     return bound
 
@@ -91,8 +98,9 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
     """All parts, from those that are there already."""
-    steps = _step(experiment.step) if classes.algorithm.takes_steps else None
-    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, steps)
+    schedule = classes.steps
+    steps = schedule(**registry.picked(registry.SCHEDULES, schedule, experiment.step)) if schedule else None
+    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, classes.feasible, steps)
     samples = samples_of(experiment, stream, graph.agents)
     stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
     changed = experiment.feedback.points or experiment.problem.gradient_noise  # after they were cut, in `losses`
@@ -261,8 +269,3 @@ def stream_of(section: Mapping[str, Any], seed: int, agents: int, make_loss: Cal
     part: type[Stream] = registry.chosen(registry.STREAMS, section)
     given = {key: section[key] for key in registry.settings(registry.STREAMS, part) if key in section}
     return part(**given, seed=section.get("seed", seed), agents=agents, make_loss=make_loss)
-
-
-def _step(section: Tree) -> Any:
-    """The step schedule, with its parameters."""
-    return registry.schedule(section)(**{k: v for k, v in section.items() if k != "kind"})

@@ -54,10 +54,10 @@ def _composed(asked: Tree, ranks: int | None) -> Setup:
     classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
     requirements.require_adjacency(experiment)
     requirements.require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
-    requirements.require_set(classes.algorithm, experiment)
     requirements.require_faults(classes.algorithm, experiment)
     requirements.require_feedback(classes.algorithm, experiment)
     setup = assembled(experiment, classes, graph, stream)
+    requirements.require_set(setup)
     connected_over = requirements.require_fit(setup, ranks)
     for r in range(1, experiment.repeats):  # a graph drawn from another seed
         facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)

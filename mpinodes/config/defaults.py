@@ -13,11 +13,12 @@ from mpinodes.config import presets, registry
 from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, SOURCES, Experiment, Finite, Tree, merge
+from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, SOURCES, Experiment, Finite, Tree, merge, nested
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
 LOCKSTEP_AGENTS = 7
+STEPS = "inverse-sqrt"  # of an algorithm that names none
 MOST_AGENTS = 1_000_000
 
 # What runs where no algorithm is named: 142 rounds of seven agents, in which every sample is used once. Batches of 25
@@ -44,6 +45,8 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
     algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
     algorithm_section = {"mixing": registry.mixing_name(algorithm.mixings[0])} | algorithm_section
     preset = presets.fitted(preset, algorithm)
+    if _chosen(asked, preset, "step", "kind"):
+        preset = {key: section for key, section in preset.items() if key != "step"}
     own = merge(algorithm.defaults, {key: first[key] for key in first if key != "algorithm"})
     own = presets.left_of(own) if preset else own
     data_section = _data_section(algorithm, own, merge(preset, asked))
@@ -63,8 +66,9 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
         {"algorithm": algorithm_section, "data": data_section},
     )
     tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
-    if "path" in tree.get("problem", {}):
-        tree["problem"].pop("loss", None)
+    for kind in (registry.LOSSES, registry.SETS):
+        if kind.path in tree.get("problem", {}):
+            tree["problem"].pop(kind.chooser, None)
     tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
     registry.mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
     tree["step"] = _step_section(tree, algorithm)
@@ -78,25 +82,24 @@ def filled_in(asked: Tree, ranks: int | None) -> Tree:
 
 
 def _problem_section(problem: Tree) -> Tree:
-    """The problem's keys, those that are fields of the loss below `settings`."""
-    loss = registry.chosen(registry.LOSSES, {k: v for k, v in problem.items() if k in ("path", "loss")})
-    known = registry.settings(registry.LOSSES, loss)
-    own = {k: v for k, v in problem.items() if k not in registry.PROBLEM}
-    for key in own.keys() - known.keys():
-        near = registry.suggest(key, sorted([*known, *registry.PROBLEM]), "problem.")
+    """Return the problem's keys, those that are fields of the loss or of the set below `settings`."""
+    parts = {kind: registry.chosen(kind, problem) for kind in (registry.LOSSES, registry.SETS)}
+    loss, feasible = (registry.settings(kind, part) for kind, part in parts.items())
+    for key in loss.keys() & feasible.keys():
+        raise BadInput(f"problem.{key} is a setting of the loss and of the set: rename it in one of them")
+    rest = {k: v for k, v in problem.items() if k in registry.PROBLEM}
+    given = (rest.pop("settings", None) or {}) | {k: v for k, v in problem.items() if k not in registry.PROBLEM}
+    for key in given.keys() - loss.keys() - feasible.keys():
+        near = registry.suggest(key, sorted([*loss, *feasible, *registry.PROBLEM]), "problem.")
         raise BadInput(f"unknown key problem.{key}; {near}")
-    rest = {k: v for k, v in problem.items() if k not in own}
-    given = {**(problem.get("settings") or {}), **own}
-    return rest | {"settings": registry.fill(registry.LOSSES, loss, given, "problem") or None}
+    filled = [registry.fill(kind, part, registry.picked(kind, part, given), "problem") for kind, part in parts.items()]
+    return rest | {"settings": merge(*filled) or None}
 
 
 def _absolute(asked: Tree) -> Tree:
     """With absolute paths: the experiment runs again from any directory."""
-    changed: Tree = {
-        section: {"path": _path(asked[section]["path"])}
-        for section in SOURCES
-        if isinstance(asked.get(section, {}).get("path"), str)
-    }
+    named = {key: asked.get(key.partition(".")[0], {}).get(key.partition(".")[2]) for key in SOURCES}
+    changed = nested({key: _path(word) for key, word in named.items() if isinstance(word, str)})
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
         files = [_path(word) if isinstance(word, str) and word.endswith(".py") else word for word in metrics]
         changed["record"] = {"metrics": files}
@@ -144,31 +147,29 @@ def _data_section(algorithm: Any, defaults: Mapping[str, Any], asked: Tree) -> T
 
 
 def _step_section(tree: Tree, algorithm: Any) -> Tree:
-    """The step's keys; a modulus not given comes from the losses' own strong convexity."""
+    """Return the step's keys; a modulus that is not given comes from the losses' own strong convexity."""
     if not algorithm.takes_steps:
         if tree.get("step"):
             raise BadInput(f"unknown key step.{min(tree['step'])}; {tree['name']} takes no steps along a gradient")
         return {}
-    section = {"kind": "inverse-sqrt"} | tree.get("step", {})
-    kind = registry.schedule(section)
-    regularizer = tree.get("problem", {}).get("regularizer", 0.0)
-    if "modulus" in registry.settings(None, kind) and "modulus" not in section:
-        if not regularizer:
+    section = tree.get("step", {})
+    chooser = "path" if "path" in section else "kind"
+    section = {"kind": STEPS} | section if chooser == "kind" else {k: v for k, v in section.items() if k != "kind"}
+    schedule, modulus = registry.chosen(registry.SCHEDULES, section), tree.get("problem", {}).get("regularizer", 0.0)
+    if (key := schedule.from_losses) and key not in section:
+        if not modulus:
             raise BadInput(
-                f"step.kind = {section['kind']!r} needs strongly convex losses or a step.modulus: set "
-                "problem.regularizer or step.modulus above 0, or step.kind=inverse-sqrt"
+                f"step.{chooser} = {section[chooser]!r} needs strongly convex losses or a step.{key}: set "
+                f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
             )
-        registry.checked(regularizer, Finite, "problem.regularizer")
-        section["modulus"] = algorithm.modulus_share * regularizer
-    given = {k: v for k, v in section.items() if k != "kind"}
-    return {"kind": section["kind"]} | registry.fill(None, kind, given, "step")
+        registry.checked(modulus, Finite, "problem.regularizer")
+        section[key] = algorithm.modulus_share * modulus
+    return _filled(registry.SCHEDULES, schedule, section, (chooser,))
 
 
 def _without_other(defaults: Mapping[str, Any], asked: Tree) -> Tree:
     """An algorithm's defaults, less those of a topology, step or data that the user has put another in the place of."""
     other = {key for key, chooser in (("topology", "name"), ("step", "kind")) if _chosen(asked, defaults, key, chooser)}
-    if {"file", "path"} & asked.get("topology", {}).keys():
-        other.add("topology")
     kept = {k: v for k, v in defaults.items() if k != "data" and k not in other}
     if "problem" in kept and _other_data(asked, defaults):
         kept["problem"] = {k: v for k, v in kept["problem"].items() if k != "loss"}  # the data has one that fits it
@@ -177,12 +178,14 @@ def _without_other(defaults: Mapping[str, Any], asked: Tree) -> Tree:
 
 def _other_data(asked: Tree, defaults: Mapping[str, Any]) -> bool:
     """Whether the user chose other data than the algorithm's own."""
-    return bool({"file", "path"} & asked.get("data", {}).keys()) or _chosen(asked, defaults, "data", "name")
+    return _chosen(asked, defaults, "data", "name")
 
 
 def _chosen(asked: Tree, defaults: Mapping[str, Any], key: str, chooser: str) -> bool:
     """Whether the user chose another part than the default one."""
-    return chooser in asked.get(key, {}) and asked[key][chooser] != defaults.get(key, {}).get(chooser)
+    section = asked.get(key, {})
+    other = chooser in section and section[chooser] != defaults.get(key, {}).get(chooser)
+    return other or bool({"file", "path"} & section.keys())
 
 
 def _filled(kind: registry.PartKind, part: Any, section: Tree, choosers: tuple[str, ...]) -> Tree:

@@ -10,7 +10,6 @@ import msgspec
 import tomli_w
 
 from mpinodes.config import presets, registry
-from mpinodes.core import schedules
 from mpinodes.core.experiment import SECTIONS, Experiment
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
@@ -47,7 +46,9 @@ def documented_keys() -> dict[str, str]:
         "problem.preset": "one problem for all algorithms, in the place of what each brings (data, problem, step, "
         f"privacy.clip, .scale): {', '.join(presets.names())}; or a .toml file, or a table of such keys. The resolved "
         "experiment has its keys",
-        "step.kind": "the step schedule: " + ", ".join(sorted(schedules.KINDS)),
+        "problem.set": "the constraint set: " + _with_settings(registry.SETS),
+        "step.kind": "the step schedule: " + _with_settings(registry.SCHEDULES),
+        "step.path": "a Python file of your own with a step schedule, instead of step.kind",
         "topology.name": "the graph: " + ", ".join(sorted([*registry.names(registry.TOPOLOGIES), *stored.names()])),
         "topology.path": "a Python file of your own with a topology, instead of topology.name",
         "topology.file": "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list "
@@ -75,11 +76,8 @@ def listed() -> str:
 
 
 def explained_part(name: str) -> str | None:
-    """All that there is to say of a part, for `--explain`: what it is, its paper, its keys; None: there is none."""
-    for kind in registry.KINDS:
-        if name in registry.names(kind):
-            return _about(kind, name)
-    return None
+    """Return what there is to say of the parts of a name, for `--explain`: paper, keys; None: no part has it."""
+    return "\n\n".join(_about(kind, name) for kind in registry.KINDS if name in registry.names(kind)) or None
 
 
 def _about(kind: registry.PartKind, name: str) -> str:
@@ -124,11 +122,16 @@ def _one_or_each(defaults: dict[str, Any]) -> Any:
     return ", ".join(f"{value} for {name}" for name, value in defaults.items() if not repr(value).startswith("<"))
 
 
-def _settable() -> list[tuple[str, registry.PartKind | None, dict[str, Any]]]:
+def _with_settings(kind: registry.PartKind) -> str:
+    """Return the names of all parts of a kind, each with its settings in brackets."""
+    keys = {name: ", ".join(registry.settings(kind, registry.find(kind, name))) for name in registry.names(kind)}
+    return ", ".join(f"{name} ({own})" if own else name for name, own in keys.items())
+
+
+def _settable() -> list[tuple[str, registry.PartKind, dict[str, Any]]]:
     """Sections whose keys are the settings of the part they name, with all such parts by name."""
-    kinds = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)
-    sections = [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]
-    return [*sections, ("step", None, dict(schedules.KINDS))]
+    kinds = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES, registry.SETS, registry.SCHEDULES)
+    return [(k.section, k, {name: registry.find(k, name) for name in registry.names(k)}) for k in kinds]
 
 
 def _explained(kind: Any, default: Any) -> str:

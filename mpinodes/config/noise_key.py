@@ -100,8 +100,8 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     tree["noise"], tree["version"] = e.noise.backend, __version__
     if e.problem.settings is None:
         tree["problem"].pop("settings")
-    for section in SOURCES:
-        tree[section].pop("path", None)
+    for section, _, key in (source.partition(".") for source in SOURCES):
+        tree[section].pop(key, None)
     tree["topology"].pop("file", None)
     stream = type(setup.stream)  # one of the user's that inherits `lengthens` may use these settings otherwise
     owner = next(kind for kind in stream.__mro__ if "lengthens" in vars(kind))
@@ -147,8 +147,8 @@ def knows_horizon(setup: Setup) -> bool:
 def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
     """Return the digests of the code and of the graph that are not ours, and the data files that this code may read."""
     files = [(path, "") for path in setup.experiment.sources.values()]
-    parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology)
-    for part in (*map(type, parts), setup.loss):
+    parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
+    for part in (*map(type, parts), type(setup.run.steps), setup.loss):
         file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: made in a session of Python
         if file and not part.__module__.startswith(OURS):
             files.append((Path(file), part.__module__.partition(".")[0]))

@@ -114,15 +114,18 @@ def _untried(e: Experiment, key: str) -> list[str]:
     if key == "problem.path":  # of a loss the defaults alone are tried
         loss = registry.from_path(registry.LOSSES, str(e.problem.path))
         return [name for name, value in (e.problem.settings or {}).items() if value != getattr(loss, name, None)]
-    kinds = {kind.path_key: kind for kind in (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES)}
-    if key not in kinds:
+    sections = {
+        registry.ALGORITHMS: e.algorithm, registry.STREAMS: e.data, registry.TOPOLOGIES: e.topology,
+        registry.SETS: e.problem.settings or {}, registry.SCHEDULES: e.step,
+    }  # fmt: skip
+    kind = next((kind for kind in sections if kind.path_key == key), None)
+    if not kind:
         return []
-    sections = {"algorithm.path": e.algorithm, "data.path": e.data, "topology.path": e.topology}
-    part, section = registry.chosen(kinds[key], sections[key]), sections[key]
+    part, section = registry.from_path(kind, str(e.sources[key])), sections[kind]
     defaults = {field.name: field.default for field in dataclasses.fields(part)}
     return [
         name
-        for name, of in registry.settings(kinds[key], part).items()
+        for name, of in registry.settings(kind, part).items()
         if name in section
         and section[name] != defaults[name]
         and not isinstance(section[name], (int, float))

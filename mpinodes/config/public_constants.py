@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 from math import inf, sqrt
 from typing import Any
 
-from mpinodes.core import sets
+from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import GraphFacts, Run, SampleLoss, Set, Stream, Topology
-
-Step = Callable[[int], float]
+from mpinodes.core.parts import GraphFacts, Run, SampleLoss, Schedule, Set, Stream, Topology
 
 
 def constants_of(
-    experiment: Experiment, graph: Topology, stream: Stream, loss: type[SampleLoss], algorithm: type[Any], steps: Any
+    experiment: Experiment,
+    graph: Topology,
+    stream: Stream,
+    loss: type[SampleLoss],
+    algorithm: type[Any],
+    set_class: type[Set],
+    steps: Schedule | None,
 ) -> Run:
     """Return what the run knows.
 
@@ -27,8 +31,8 @@ def constants_of(
     """
     problem, n = experiment.problem, graph.agents
     d = stream.dimension * (stream.classes if loss.per_class else 1)
-    blocks = _blocks(d, n, algorithm.decomposable)
-    feasible = sets.make(problem.set, problem.radius, blocks)
+    blocks = (slice(0, d),) * n if algorithm.decomposable else shared_blocks(d, n)
+    feasible = set_class(problem.radius, blocks, **registry.picked(registry.SETS, set_class, problem.settings))
     samples = samples_of(experiment, stream, n)
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm = stream.feature_norm
@@ -101,14 +105,20 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     return GraphFacts(graph.agents, *map(over, ("is_eulerian", "out_edges", "laplacian_max")))
 
 
-def _blocks(dimension: int, agents: int, decomposable: bool) -> tuple[slice, ...]:
-    """The coordinates that each agent's gradients are taken of: all, or its own."""
-    if decomposable:
-        return (slice(0, dimension),) * agents
-    try:
-        return sets.blocks(dimension, agents)
-    except ValueError as error:
-        raise BadInput(f"{error}: fewer agents, or data of more dimensions") from error
+def shared_blocks(dimension: int, agents: int) -> tuple[slice, ...]:
+    """Return the coordinates of each agent: disjoint, together all of them, in sizes as equal as possible.
+
+    Raises:
+        BadInput: there are fewer coordinates than agents.
+    """
+    if dimension < agents:
+        raise BadInput(
+            f"{dimension} coordinates cannot be shared out among {agents} agents: fewer agents, or data of more "
+            "dimensions"
+        )
+    small, larger = divmod(dimension, agents)
+    ends = [i * small + min(i, larger) for i in range(agents + 1)]
+    return tuple(map(slice, ends, ends[1:]))
 
 
 def _gradient_bounds(
@@ -141,7 +151,7 @@ def _gradient_bounds(
     of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(stream.feature_norm))
     error = 0.0
     if estimated:
-        farthest = sqrt(len(blocks)) * feasible.diameter(dimension) / 2
+        farthest = sqrt(len(blocks)) * feasible.reach(dimension)
         error = loss.value_rounding(dimension, stream.feature_norm, farthest) if known else inf
         error *= 2 / (experiment.feedback.radius * experiment.rounds**-experiment.feedback.decay)
     sensitivity, largest, lipschitz, rounding = [], [], [], []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, 
 
 import msgspec
 
-from mpinodes.core import parts, schedules
+from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Problem
 
@@ -33,6 +33,7 @@ class PartKind(NamedTuple):
         chooser: the key of that section that takes a name: "name".
         base: what they extend.
         given: fields that the run fills in; all others are settings.
+        path: the key of that section that takes a path.
     """
 
     package: str
@@ -40,6 +41,7 @@ class PartKind(NamedTuple):
     chooser: str
     base: type
     given: frozenset[str]
+    path: str = "path"
 
     @property
     def key(self) -> str:
@@ -48,8 +50,8 @@ class PartKind(NamedTuple):
 
     @property
     def path_key(self) -> str:
-        """That takes a path: of metrics, which are a list, the same."""
-        return self.key if self.chooser == "metrics" else f"{self.section}.path"
+        """That takes a path."""
+        return f"{self.section}.{self.path}"
 
 
 ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
@@ -60,11 +62,13 @@ MECHANISMS = PartKind(
     "mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"})
 )
 MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
-METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset())
+METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset(), "metrics")
+SETS = PartKind("sets", "problem", "set", parts.Set, frozenset({"radius", "blocks"}), "set_path")
+SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, frozenset())
 # Class attributes without a default, by kind.
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
 PROBLEM = tuple(field.name for field in msgspec.structs.fields(Problem))
-KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS)
+KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
@@ -191,7 +195,7 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
     for name in (*stated, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
         if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
             raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
-    keys = {*PROBLEM} if kind is LOSSES else {"identity"} if kind is STREAMS else set[str]()
+    keys = {*PROBLEM} if kind in (LOSSES, SETS) else {"identity"} if kind is STREAMS else set[str]()
     for taken in sorted(keys & settings(kind, part).keys()):
         raise BadInput(f"{where}: {part.__name__}.{taken} has the name of the key {kind.section}.{taken}: rename it")
     return bound(part, {}) if kind is LOSSES else part
@@ -223,13 +227,13 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
     Raises:
         BadInput: as `find` and `from_path`; or both are given.
     """
-    if "path" not in section:
-        if kind.chooser not in section:
+    if section.get(kind.path) is None:
+        if section.get(kind.chooser) is None:
             raise BadInput(f"{kind.section}.{kind.chooser} is missing")
         return find(kind, text(section, kind.chooser, kind.section), others)
     if kind.chooser in section and kind.chooser == "name":
         raise BadInput(f"{kind.section}.name and {kind.section}.path are both given; leave one out")
-    return from_path(kind, text(section, "path", kind.section))
+    return from_path(kind, text(section, kind.path, kind.section))
 
 
 def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
@@ -259,22 +263,18 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 
-def schedule(section: Mapping[str, Any]) -> Any:
-    """The class that `step.kind` names."""
-    kind = text(section, "kind", "step")
-    if kind not in schedules.KINDS:
-        raise BadInput(f"step.kind = {kind!r}: there is no such kind; {suggest(kind, sorted(schedules.KINDS))}")
-    return schedules.KINDS[kind]
-
-
-def settings(kind: PartKind | None, part: Any) -> dict[str, Any]:
+def settings(kind: PartKind, part: Any) -> dict[str, Any]:
     """The user's settings of a part: the fields of its dataclass that the run does not fill in, with types."""
     hints = get_type_hints(part, include_extras=True)
-    given = kind.given if kind else frozenset()
-    return {field.name: hints[field.name] for field in fields(part) if field.name not in given}
+    return {field.name: hints[field.name] for field in fields(part) if field.name not in kind.given}
 
 
-def fill(kind: PartKind | None, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
+def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return those of some values that are settings of a part."""
+    return {key: (given or {})[key] for key in settings(kind, part) if key in (given or {})}
+
+
+def fill(kind: PartKind, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
     """All settings of a part: the given ones checked against their types, the others at their defaults.
 
     Raises:

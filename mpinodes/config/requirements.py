@@ -71,15 +71,18 @@ def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[s
         )
 
 
-def require_set(algorithm: AlgorithmClass, experiment: Experiment) -> None:
-    """Refuse a constraint set that an algorithm does nothing with."""
-    chosen = experiment.problem.set
-    if algorithm.unconstrained and chosen != "none":
-        raise BadInput(f"problem.set = {chosen!r}: {experiment.name} never projects; set problem.set=none")
-    if algorithm.decomposable and chosen == "product-of-balls":
+def require_set(setup: Setup) -> None:
+    """Refuse a constraint set that the algorithm cannot use, or that has no room for the points of bandit feedback."""
+    e, feasible = setup.experiment, setup.feasible
+    chosen = f"problem.set = {e.problem.set!r}" if e.problem.set else f"problem.set_path = {e.problem.set_path!r}"
+    if setup.algorithm.unconstrained and not isinf(feasible.inradius):
+        raise BadInput(f"{chosen}: {e.name} never projects; set problem.set=none")
+    if setup.algorithm.decomposable and feasible.of_blocks:
+        raise BadInput(f"{chosen}: the agents of {e.name} own no blocks of coordinates; choose another set")
+    if e.feedback.points and e.feedback.radius >= feasible.inradius:
         raise BadInput(
-            f"problem.set = 'product-of-balls': the agents of {experiment.name} own no blocks of coordinates; "
-            "choose box, ball or none"
+            f"feedback.radius = {e.feedback.radius:g}: no point of the set has so much room, for problem.radius = "
+            f"{e.problem.radius:g}; set feedback.radius below it"
         )
 
 
@@ -119,11 +122,6 @@ def require_feedback(algorithm: AlgorithmClass, experiment: Experiment) -> None:
         )
     if not feedback.points:
         return
-    if problem.set != "none" and feedback.radius >= problem.radius:
-        raise BadInput(
-            f"feedback.radius = {feedback.radius:g}: no point of the set has so much room, for problem.radius = "
-            f"{problem.radius:g}; set feedback.radius below it"
-        )
     if problem.gradient_noise:
         raise BadInput(
             f"problem.gradient_noise = {problem.gradient_noise:g}: with feedback.points = {feedback.points} there are "

@@ -1,4 +1,4 @@
-"""What everything rests on: the contract of parts, messages, sets, schedules, seeds, errors; imports nothing else.
+"""What everything rests on: the contract of parts, messages, seeds, errors; imports nothing else.
 
 All that a file of one's own needs is here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`.
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ALL,
         Algorithm,
         Bound,
+        Cone,
         GraphFacts,
         Horizons,
         Loss,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Mixing,
         Run,
         SampleLoss,
+        Schedule,
         Set,
         Setup,
         Stream,
@@ -51,6 +53,7 @@ __all__ = [
     "UNKNOWN",
     "Algorithm",
     "Bound",
+    "Cone",
     "Diverged",
     "Event",
     "Features",
@@ -73,6 +76,7 @@ __all__ = [
     "Relay",
     "Run",
     "SampleLoss",
+    "Schedule",
     "Set",
     "Setup",
     "Solve",

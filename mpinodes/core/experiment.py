@@ -17,7 +17,9 @@ from mpinodes.core.errors import BadInput
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
 IDENTITY = Annotated[str, Meta(min_length=1)]
-SOURCES = ("algorithm", "problem", "data", "privacy", "topology")  # sections with a `path`: files of the user's
+SOURCES = (  # keys that name files of the user's
+    "algorithm.path", "problem.path", "data.path", "privacy.path", "topology.path", "problem.set_path", "step.path",
+)  # fmt: skip
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1)]
 Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
@@ -112,7 +114,10 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     """Loss and constraint set."""
 
-    set: Annotated[Literal["box", "ball", "product-of-balls", "none"], Meta(description="the constraint set")]
+    set: Annotated[str | None, Meta(description="the constraint set")] = None
+    set_path: Annotated[
+        str | None, Meta(description="a Python file of your own with a constraint set, instead of problem.set")
+    ] = None
     radius: Annotated[
         Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
     ] = 5.0
@@ -130,7 +135,7 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
     ] = 0.0
     settings: Annotated[
         dict[str, Any] | None,
-        Meta(description="of a loss of your own: its fields, which are keys of this section: problem.<field>"),
+        Meta(description="of a loss or a set of your own: its fields, which are keys of this section: problem.<field>"),
     ] = None
 
 
@@ -388,9 +393,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def sources(self) -> dict[str, Path]:
         """The files of the user's that its parts are made of, by the key that names each."""
-        named = (self.algorithm.get("path"), self.problem.path, self.data.get("path"), self.privacy.path)
-        pairs = zip(SOURCES, (*named, self.topology.get("path")), strict=True)
-        return {f"{section}.path": Path(path) for section, path in pairs if path}
+        sections = msgspec.to_builtins(self)
+        named = {key: sections[key.partition(".")[0]].get(key.partition(".")[2]) for key in SOURCES}
+        return {key: Path(path) for key, path in named.items() if path}
 
     @property
     def private(self) -> bool:

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import SampleLoss, Set, Vector
-from mpinodes.core.sets import Ball, Box, ProductOfBalls, Unconstrained
+from mpinodes.core import Cone, SampleLoss, Set, Vector
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 from mpinodes.losses.softmax import Softmax
@@ -84,14 +83,14 @@ def _capped(total: SampleLoss, gap: float, value: float) -> float:
 
 def _solve(total: Any, feasible: Set, start: Vector, lost: float) -> Comparator:
     """Return the comparator by the method that suits F and 𝒳, starting from a point in 𝒳."""
-    if isinstance(total, PiecewiseLinearLoss):
+    if isinstance(total, PiecewiseLinearLoss) and feasible.cones(np.arange(len(start))) is not None:
         return _piecewise(total, feasible, start, lost)
-    if feasible.bounded or total.sample_modulus:
+    if feasible.inradius < np.inf or total.sample_modulus:
         return _projected_gradient(total, feasible, start, lost)
-    return _unconstrained(total, start)
+    return _unconstrained(total, feasible, start)
 
 
-def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
+def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
     """Return the comparator on all of R^d: by Newton's method of a regularized F, else by L-BFGS-B."""
     from scipy.optimize import minimize
 
@@ -101,7 +100,7 @@ def _unconstrained(total: SampleLoss, start: Vector) -> Comparator:
     else:
         while (now := total.value(x)) < value * (1 - 1e-12):  # begun again from where it stops as long as that helps
             value, x = now, minimize(total.value, x, jac=total.grad, method="L-BFGS-B", options=PRECISE).x
-    value, gap = _certified(total, Unconstrained(), x)
+    value, gap = _certified(total, feasible, x)
     if isinstance(total, LinearLoss) and total.strongly_convex_link and not total.regularizer and len(x) <= DENSE:
         # F is strongly convex on the span of the samples. Columns are scaled, so that small ones count.
         rows = dense(total.features) / np.sqrt(np.reshape(total.divisor, (-1, 1)))
@@ -145,7 +144,7 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     momentum, lowest = 1.0, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
-    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE
+    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE and feasible.cones(np.arange(d)) is not None
     # A step of Newton's method costs so many iterations.
     polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
@@ -285,7 +284,7 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
     """Min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
 
-    Coordinates that no sample has are left out: the best value there is 0.
+    Coordinates that no sample has are left out if 𝒳 is `solid`: the best value there is 0.
 
     Args:
         total: F.
@@ -298,6 +297,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
     whole = total.features
     used = np.flatnonzero(whole.any(axis=0)) if isinstance(whole, np.ndarray) else np.unique(whole.indices)
+    used = used if feasible.solid else np.arange(whole.shape[1])
     a, b = sparse.csr_array(whole[np.flatnonzero(some)])[:, used], total.targets[some]
     divisor = np.broadcast_to(total.divisor, len(some))
     n, d = len(b), len(used)
@@ -323,25 +323,18 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
-    """𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
+    """Return 𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
     import clarabel
     from scipy import sparse
 
-    d = len(used)
-    one = sparse.eye_array(d, format="csr")
-    match feasible:
-        case Box(radius):
-            return sparse.vstack([one, -one]), np.full(2 * d, radius), [clarabel.NonnegativeConeT(2 * d)]
-        case Ball(radius):
-            blocks = [np.arange(d)]
-        case ProductOfBalls(radius, owned):
-            blocks = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in owned]
-        case _:
-            return sparse.csr_array((0, d)), np.zeros(0), []
-    rows = [sparse.vstack([sparse.csr_array((1, d)), -one[block]]) for block in blocks]
-    bounds = [np.append(radius, np.zeros(len(block))) for block in blocks]
-    cones = [clarabel.SecondOrderConeT(len(block) + 1) for block in blocks]
-    return sparse.vstack(rows), np.concatenate(bounds), cones
+    cones = feasible.cones(used) or [Cone(sparse.csr_array((0, len(used))), np.zeros(0))]
+    kinds = [clarabel.SecondOrderConeT if cone.second_order else clarabel.NonnegativeConeT for cone in cones]
+    sizes = [kind(len(cone.bounds)) for kind, cone in zip(kinds, cones, strict=True)]
+    return (
+        sparse.vstack([sparse.csr_array(cone.rows) for cone in cones]),
+        np.concatenate([cone.bounds for cone in cones]),
+        sizes,
+    )
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:

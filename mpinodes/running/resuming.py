@@ -23,7 +23,7 @@ from mpinodes.running.setup import set_up
 # Keys that nothing recorded depends on.
 FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
 LONGER = ("rounds", "data.epochs")
-MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *(f"{section}.path" for section in SOURCES))
+MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *SOURCES)
 
 
 class Reopened(NamedTuple):

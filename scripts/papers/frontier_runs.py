@@ -32,10 +32,8 @@ MOST_STEPS = 60
 class Balls(Set):
     """‖x‖₂ ≤ radius, of each column; inf: all of R^d."""
 
-    radius: float
-
-    def diameter(self, d: int) -> float:
-        return 2 * self.radius
+    def reach(self, d: int) -> float:
+        return self.radius
 
     def project(self, x: Vector) -> Vector:
         return x * np.minimum(1.0, self.radius / np.maximum(np.linalg.norm(x, axis=0), 1e-300))

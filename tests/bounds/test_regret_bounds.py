@@ -11,8 +11,9 @@ import pytest
 from mpinodes.bounds import bounds
 from mpinodes.bounds.weights import Weights, matrices
 from mpinodes.core import Setup
-from mpinodes.core.schedules import Doubling, InverseSqrt
 from mpinodes.evaluation import comparator
+from mpinodes.schedules.doubling import Doubling
+from mpinodes.schedules.inverse_sqrt import InverseSqrt
 from tests.helpers import parts as helpers
 from tests.helpers import reference
 from tests.helpers.parts import metered

@@ -61,7 +61,11 @@ BAD = [
     (8, "privacy.budget.epsilon=1e100", "privacy.budget.epsilon = 1e+100: expected at most 1e12"),
     (8, f"name={'x' * 5000}!", f"{'x' * 100} [...] x"),
     (8, "privacy.delta=2", "privacy.delta = 2: expected float < 1.0"),
-    (8, "problem.set=sphere", "problem.set = 'sphere': choose from: box, ball, product-of-balls, none"),
+    (
+        8,
+        "problem.set=sphere",
+        "problem.set = 'sphere': there is no such name; choose from: ball, box, none, product-of-balls",
+    ),
     (8, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
     (8, "missing.toml", "missing.toml: cannot be read: No such file or directory"),
     (8, "broken.toml", "broken.toml: not TOML: Invalid value (at line 1, column 10)"),

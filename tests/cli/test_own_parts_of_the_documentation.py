@@ -22,7 +22,7 @@ def documented() -> dict[str, str]:
 def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
     files = documented()
     files.pop("my_dpsgd.py")
-    assert len(files) == 9
+    assert len(files) == 11
     mixing = files.pop("in my_algorithm.py").replace("from dataclasses import dataclass\n", "").strip()
     algorithm = files["my_algorithm.py"].replace('("metropolis", "laplacian")', '("metropolis", Equal)')
     files["my_algorithm.py"] = algorithm.replace("\n\n@dataclass", f"\n\n{mixing}\n\n\n@dataclass", 1)
@@ -31,7 +31,8 @@ def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
     words = [
         "algorithm.path=my_algorithm.py", "algorithm.mixing=Equal", "problem.path=my_loss.py", "data.path=my_data.py",
         "privacy.path=my_noise.py", "topology.path=my_graph.py", 'record.metrics=["my_metric.py", "disagreement"]',
-        "problem.set=box", "problem.radius=5", "rounds=30", "report=false", "output.dir=run",
+        "problem.set_path=my_set.py", "problem.radius=5", "step.path=my_steps.py", "step.power=0.5",
+        "rounds=30", "report=false", "output.dir=run",
     ]  # fmt: skip
     done = run_mpi(5, *words, cwd=tmp_path)
     assert done.code == 0, done.err

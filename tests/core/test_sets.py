@@ -9,27 +9,33 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from mpinodes.core import sets
+from mpinodes.config.public_constants import shared_blocks
+from mpinodes.core import Set
+from mpinodes.core.errors import BadInput
+from mpinodes.sets.ball import Ball
+from mpinodes.sets.box import Box
+from mpinodes.sets.none import Unconstrained
+from mpinodes.sets.product_of_balls import ProductOfBalls
 
 D = 6
 POINTS = arrays(np.float64, D, elements=st.floats(-50, 50, allow_subnormal=False))
 SETS = [
-    sets.Box(2.0),
-    sets.Ball(2.0),
-    sets.ProductOfBalls(2.0, sets.blocks(D, 4)),
-    sets.Unconstrained(),
+    Box(2.0),
+    Ball(2.0),
+    ProductOfBalls(2.0, shared_blocks(D, 4)),
+    Unconstrained(),
 ]
 
 
-def inside(feasible: sets.Set, x: np.ndarray) -> bool:
+def inside(feasible: Set, x: np.ndarray) -> bool:
     slack = 1 + 1e-12
     match feasible:
-        case sets.Box(r):
+        case Box(r):
             return bool(np.abs(x).max() <= r * slack)
-        case sets.Ball(r):
-            return bool(np.linalg.norm(x) <= r * slack)
-        case sets.ProductOfBalls(r, blocks):
+        case ProductOfBalls(r, blocks):
             return all(np.linalg.norm(x[b]) <= r * slack for b in blocks)
+        case Ball(r):
+            return bool(np.linalg.norm(x) <= r * slack)
     return True
 
 
@@ -74,14 +80,14 @@ def test_projection_onto_the_product_agrees_with_a_solver():
 @given(d=st.integers(1, 500), n=st.integers(1, 60))
 def test_blocks_share_out_all_coordinates_as_evenly_as_can_be(d, n):
     if d < n:
-        with pytest.raises(ValueError, match="cannot be shared out"):
-            sets.blocks(d, n)
+        with pytest.raises(BadInput, match="cannot be shared out"):
+            shared_blocks(d, n)
         return
-    found = sets.blocks(d, n)
+    found = shared_blocks(d, n)
     assert np.concatenate([np.arange(d)[b] for b in found]).tolist() == list(range(d))
     sizes = {b.stop - b.start for b in found}
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_cifar_blocks():
-    assert {b.stop - b.start for b in sets.blocks(3072, 7)} == {438, 439}
+    assert {b.stop - b.start for b in shared_blocks(3072, 7)} == {438, 439}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mpinodes.core import sets
+from mpinodes.config.public_constants import shared_blocks
 from mpinodes.evaluation.comparator import best
 from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
@@ -14,9 +14,13 @@ from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax
 from mpinodes.losses.squared_distance import SquaredDistance
+from mpinodes.sets.ball import Ball
+from mpinodes.sets.box import Box
+from mpinodes.sets.none import Unconstrained
+from mpinodes.sets.product_of_balls import ProductOfBalls
 
 D = 3
-SETS = [sets.Box(0.7), sets.Ball(0.7), sets.ProductOfBalls(0.7, sets.blocks(D, 2)), sets.Unconstrained()]
+SETS = [Box(0.7), Ball(0.7), ProductOfBalls(0.7, shared_blocks(D, 2)), Unconstrained()]
 KINDS = [Logistic, LeastSquares, SquaredDistance, Hinge, Absolute, Softmax]
 CASES = ["ordinary", "one sample", "duplicates", "zero features", "tiny", "huge", "mixed sizes", "equal labels", "far"]
 

@@ -14,13 +14,14 @@ from mpinodes.config.compose import compose
 from mpinodes.core import ALL, SampleLoss
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, log_spaced, parse
-from mpinodes.core.sets import Ball, Box
 from mpinodes.evaluation.comparator import best
 from mpinodes.evaluation.hindsight import _expected_seconds, left_out
 from mpinodes.evaluation.regret import make_meter
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax
 from mpinodes.presentation.terminal import text
+from mpinodes.sets.ball import Ball
+from mpinodes.sets.box import Box
 from mpinodes.studies.telling import compare
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of, typed

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 import mpinodes
-from mpinodes.core import sets
+from mpinodes.config.public_constants import shared_blocks
 from mpinodes.core.parts import Stretch
 from mpinodes.evaluation import comparator
 from mpinodes.evaluation.comparator import _dual, best
@@ -24,10 +24,14 @@ from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
 from mpinodes.metrics.decisions import ConsensusError
 from mpinodes.rounds.lockstep import simulate
+from mpinodes.sets.ball import Ball
+from mpinodes.sets.box import Box
+from mpinodes.sets.none import Unconstrained
+from mpinodes.sets.product_of_balls import ProductOfBalls
 from tests.helpers.parts import decisions, run_of, setup_of
 from tests.helpers.records import summary_of
 
-SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(9, 4)), sets.Unconstrained()]
+SETS = [Box(0.4), Ball(0.4), ProductOfBalls(0.4, shared_blocks(9, 4)), Unconstrained()]
 RUNS = [
     "algorithm.name=dpsda-ps rounds=40 record.chunk=3000", "algorithm.name=dpsda-ps data.name=olr rounds=40",
     "algorithm.name=dpcda rounds=40 data.batch=3",
@@ -49,7 +53,7 @@ def test_least_squares_on_a_box_agrees_with_scipy(radius):
     rng = np.random.default_rng(1)
     a, b = data(rng)
     wanted = lsq_linear(a, b, (-radius, radius), method="bvls", tol=1e-14)
-    found = best(LeastSquares(a, b), sets.Box(radius), np.zeros(9))
+    found = best(LeastSquares(a, b), Box(radius), np.zeros(9))
     assert found.value == pytest.approx(2 * wanted.cost, rel=1e-9)
     assert found.certificate <= 1e-8 * found.value
 
@@ -59,7 +63,7 @@ def test_nearly_separable_data_on_a_box_are_solved_too():
     rng = np.random.default_rng(5)
     a = (rng.random((600, 30)) < 0.2).astype(float)
     f = Logistic(a, np.where(a @ rng.standard_normal(30) > 0, 1.0, -1.0))
-    found = best(f, sets.Box(20.0), np.zeros(30))
+    found = best(f, Box(20.0), np.zeros(30))
     assert found.certificate <= 1e-5 * found.value
     assert found.value < 0.1 * f.value(np.zeros(30))
 
@@ -72,7 +76,7 @@ def test_the_ball_agrees_with_a_general_solver(loss, radius):
         f.value, np.zeros(9), jac=f.grad, method="SLSQP", tol=1e-13,
         constraints={"type": "ineq", "fun": lambda x: radius**2 - x @ x, "jac": lambda x: -2 * x},
     )  # fmt: skip
-    found = best(f, sets.Ball(radius), np.zeros(9))
+    found = best(f, Ball(radius), np.zeros(9))
     assert found.value == pytest.approx(wanted.fun, rel=1e-7)
     assert found.certificate <= 1e-8 * found.value
 
@@ -95,9 +99,9 @@ def test_the_certificate_of_a_point_that_is_not_the_best_says_how_far():
     from mpinodes.evaluation.comparator import _certified
 
     f = LeastSquares(*data(np.random.default_rng(4)))
-    least = best(f, sets.Box(1.0), np.zeros(9)).value
+    least = best(f, Box(1.0), np.zeros(9)).value
     for x in (np.zeros(9), np.full(9, 0.5)):
-        value, gap = _certified(f, sets.Box(1.0), x)
+        value, gap = _certified(f, Box(1.0), x)
         assert gap >= value - least > 0
 
 
@@ -354,7 +358,7 @@ def test_dynamic_regret_is_against_the_best_of_every_round(tmp_path):
 
 # ---- losses with kinks
 
-SMALL_SETS = [sets.Box(0.4), sets.Ball(0.4), sets.ProductOfBalls(0.4, sets.blocks(5, 2)), sets.Unconstrained()]
+SMALL_SETS = [Box(0.4), Ball(0.4), ProductOfBalls(0.4, shared_blocks(5, 2)), Unconstrained()]
 KINKED = [Hinge, Absolute]
 
 
@@ -377,7 +381,7 @@ def least_by_slsqp(f, feasible) -> float:
         {"type": "ineq", "fun": lambda u, r=r, s=s: r @ u + s * b, "jac": lambda u, r=r: r}
         for r, s in zip(rows, (lo, hi), strict=True)
     ]
-    blocks = {sets.Ball: [slice(0, d)], sets.ProductOfBalls: getattr(feasible, "blocks", [])}.get(type(feasible), [])
+    blocks = {Ball: [slice(0, d)], ProductOfBalls: getattr(feasible, "blocks", [])}.get(type(feasible), [])
     for block in blocks:
 
         def within(u, block=block):
@@ -389,7 +393,7 @@ def least_by_slsqp(f, feasible) -> float:
             return g
 
         constraints.append({"type": "ineq", "fun": within, "jac": slope})
-    radius = feasible.radius if isinstance(feasible, sets.Box) else None
+    radius = feasible.radius if isinstance(feasible, Box) else None
     bounds = [(None if radius is None else -radius, radius)] * d + [(None, None)] * n
     found = minimize(
         lambda u: u[d:].sum() / f.divisor + f.regularizer / 2 * (u[:d] @ u[:d]),
@@ -429,7 +433,7 @@ def test_losses_with_kinks_on_a_box_are_linear_programs(kind, radius, few, monke
         np.concatenate([np.zeros(5), np.ones(200)]), upper, np.concatenate([lo * b, hi * b]),
         bounds=[(None if radius is None else -radius, radius)] * 5 + [(None, None)] * 200,
     )  # fmt: skip
-    found = best(f, sets.Unconstrained() if radius is None else sets.Box(radius), np.zeros(5))
+    found = best(f, Unconstrained() if radius is None else Box(radius), np.zeros(5))
     assert found.value == pytest.approx(wanted.fun, rel=1e-7)
 
 
@@ -476,7 +480,7 @@ def test_the_regularized_hinge_is_a_support_vector_machine():
     f = kinked(Hinge, 0.5, n=200)
     machine = LinearSVC(loss="hinge", fit_intercept=False, C=2.0, tol=1e-9, max_iter=10**7, random_state=0)
     wanted = f.value(machine.fit(f.features, f.targets).coef_[0])
-    found = best(f, sets.Unconstrained(), np.zeros(5))
+    found = best(f, Unconstrained(), np.zeros(5))
     assert found.value == pytest.approx(wanted, rel=1e-7)
     assert found.value <= wanted * (1 + 1e-9)
     assert found.certificate <= 1e-7 * found.value
@@ -534,7 +538,7 @@ def test_sparse_features_have_the_comparator_of_dense_ones(kind, feasible, regul
 def test_one_sample_has_a_comparator(kind, feasible, regularizer):
     f = kind(np.array([[1.0, 0, 0, 0, 0]]), np.array([1.0]), regularizer=regularizer)
     found = best(f, feasible, np.zeros(5))
-    most = {sets.Unconstrained: 1.0}.get(type(feasible), 0.4)  # 1 − v + (λ/2)v² falls up to 1
+    most = {Unconstrained: 1.0}.get(type(feasible), 0.4)  # 1 − v + (λ/2)v² falls up to 1
     assert found.value == pytest.approx(1 - most + regularizer / 2 * most**2, abs=1e-7)
     assert 0 <= found.certificate <= max(1e-6, found.value)
 
@@ -551,7 +555,7 @@ def test_samples_without_features_have_a_comparator(kind):
 def test_regularized_smooth_losses_are_certified_on_all_of_space(kind, regularizer):
     f = kinked(Hinge, 0.0, n=200)
     f = kind(f.features, f.targets, regularizer=regularizer)
-    found = best(f, sets.Unconstrained(), np.zeros(5))
+    found = best(f, Unconstrained(), np.zeros(5))
     assert 0 <= found.certificate <= 1e-8 * found.value
     wanted = minimize(f.value, np.ones(5), jac=f.grad, method="BFGS", options={"gtol": 1e-9}).fun
     assert found.value - found.certificate <= wanted * (1 + 1e-14)

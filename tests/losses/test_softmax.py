@@ -13,10 +13,10 @@ import mpinodes
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core.errors import BadInput
-from mpinodes.core.sets import Ball
 from mpinodes.evaluation.comparator import best
 from mpinodes.evaluation.gathered import Labelled
 from mpinodes.losses.softmax import Softmax
+from mpinodes.sets.ball import Ball
 from mpinodes.streams.labelled import in_memory
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of

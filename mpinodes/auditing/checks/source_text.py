@@ -30,6 +30,8 @@ ROOMS = {
     "mixing": {"mpinodes.mixing"},
     "topology": {"mpinodes.topology", "networkx"},
     "metrics": {"mpinodes.metrics"},
+    "sets": {"mpinodes.sets"},
+    "schedules": {"mpinodes.schedules"},
 }  # fmt: skip
 
 

@@ -16,15 +16,17 @@ the methods of a dataclass takes half a millisecond of every rank.
     Topology     who hears whom in a round
     Links        what gets through, where messages are lost or come late
     Set          the constraint set
+    Schedule     the steps along a gradient
     Metric       what is told of a run: in its record, its summary, its page, and over its repeats
 """
 
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run
 from mpinodes.core.parts.assembly import Setup
-from mpinodes.core.parts.feasible import Set
+from mpinodes.core.parts.feasible import Cone, Set
 from mpinodes.core.parts.links import Edges, Links, Matrix, Topology
 from mpinodes.core.parts.loss import ALL, Loss, SampleLoss
 from mpinodes.core.parts.mechanism import Mechanism
 from mpinodes.core.parts.metric import Judged, Metric, Stretch
 from mpinodes.core.parts.mixing import GraphFacts, Mixing
+from mpinodes.core.parts.schedule import Schedule
 from mpinodes.core.parts.stream import LOCATIONS, MakeLoss, Recurring, Stream, files_of, is_built_in

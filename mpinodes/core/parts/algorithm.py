@@ -15,12 +15,12 @@ from mpinodes.core.messages import Inbox, Message, Neighborhood, Vector
 from mpinodes.core.parts.feasible import Set
 from mpinodes.core.parts.loss import Loss
 from mpinodes.core.parts.mixing import Mixing
+from mpinodes.core.parts.schedule import Schedule
 
 if TYPE_CHECKING:
     from mpinodes.core.parts.assembly import Setup
 
 S = TypeVar("S")
-Step = Callable[[int], float]  # a step schedule: t -> the step of round t = 1, 2, ...
 Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 
 
@@ -75,12 +75,12 @@ class Run:
     sample_rank: int
     least_modulus: float
     largest_smoothness: float
-    steps: Any
+    steps: Schedule | None
     gdp: Callable[[float, float], float] = field(repr=False)
     grad_rounding: tuple[float, ...] = ()
 
     @cached_property
-    def step(self) -> Step:
+    def step(self) -> Schedule:
         """α: the step of round t = 1, 2, ...
 
         Raises:
@@ -88,8 +88,7 @@ class Run:
         """
         if self.steps is None:
             raise ValueError("this algorithm takes no steps along a gradient: it has takes_steps = False")
-        step: Step = self.steps
-        return step
+        return self.steps
 
 
 class Bound(NamedTuple):

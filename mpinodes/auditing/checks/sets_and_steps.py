@@ -1,0 +1,115 @@
+"""Tests of constraint sets and of step schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpinodes.auditing.checks.failures import Fault, Report, image
+from mpinodes.config import registry
+from mpinodes.config.public_constants import shared_blocks
+from mpinodes.core import Set, Vector
+
+SIZES = ((12, 4, 1.0), (3, 3, 5.0), (40, 5, 0.3))  # coordinates, agents and radius
+POINTS, FAR, NEAR = 60, 1e7, 1e-9
+ROUNDS = (*range(1, 201), *(10**k for k in range(3, 7)))
+MODULUS = 0.5
+
+
+def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """A set, in several dimensions: its projection at random points, and its statements against the projection."""
+    for d, agents, radius in SIZES:
+        settings = registry.fill(registry.SETS, part, {}, registry.SETS.section)
+        feasible = part(radius, shared_blocks(d, agents), **settings)
+        rng = np.random.default_rng([seed, d])
+        points = radius * rng.normal(size=(POINTS, d)) * 10 ** rng.uniform(-2, 2, (POINTS, 1))
+        for k in range(0, POINTS, 3):  # some points have one coordinate alone
+            points[k] *= np.arange(d) == k // 3 % d
+        where = f"{d} coordinates, radius {radius:g}"
+        faults = [*_projected(feasible, points, where)]
+        report.take("projections", faults, POINTS)
+        if not faults:
+            report.take("statements", [*_stated(feasible, points, where)], POINTS)
+
+
+def _projected(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+    before, own = image(feasible), points.copy()
+    inside = [feasible.project(x) for x in own]
+    if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
+        yield Fault("a projection that is no point", where, "project() returns d finite coordinates")
+        return
+    again = [feasible.project(x.copy()) for x in points]
+    if not np.array_equal(own, points) or not np.array_equal(inside, again) or image(feasible) != before:
+        yield Fault("a projection that is not pure", where, "project() depends on x alone, and changes nothing")
+    for x, p, y, q in zip(points, inside, points[::-1], inside[::-1], strict=True):
+        slack = NEAR * (1 + np.linalg.norm(x) + np.linalg.norm(y))
+        middle = (p + q) / 2
+        if np.linalg.norm(feasible.project(p) - p) > slack:
+            yield Fault("a projection that moves its own result", where, "a point of the set stays where it is")
+        if np.linalg.norm(feasible.project(middle) - middle) > slack:
+            yield Fault("a set that is not convex", where, "a point between two points of the set stays where it is")
+        if np.linalg.norm(p - q) > np.linalg.norm(x - y) + slack:
+            yield Fault("a projection that expands", where, "two projections are no further apart than the points")
+        if ((np.array(inside) - p) @ (x - p)).max() > slack * (1 + np.linalg.norm(x - p)):
+            yield Fault("a projection that is not exact", where, "project() returns the nearest point of the set")
+
+
+def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+    d, inside = points.shape[1], [feasible.project(x) for x in points]
+    coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
+    if feasible.bounded != np.isfinite(feasible.reach(d)):
+        yield Fault("a bound that is none", f"{where}: bounded, reach", "reach() is finite if, and only if, bounded")
+    cones = feasible.cones(coordinates)
+    for x, p in zip(points, inside, strict=True):
+        slack = NEAR * (1 + np.linalg.norm(x))
+        if any(np.linalg.norm(p[part]) > feasible.reach(len(p[part])) + slack for part in parts):
+            yield Fault("a reach that is too small", where, "no point of the set has a larger norm")
+        if any(x @ q > feasible.support(x) + slack for q in inside):
+            yield Fault("a support that is too small", where, "support(g) is at least <g, v> for all v of the set")
+        far = FAR * x / np.linalg.norm(x)
+        if feasible.bounded and x @ feasible.project(far) < feasible.support(x) * (1 - 1e-3) - slack:
+            yield Fault("a support that is too large", where, "support(g) is <g, v> of some v of the set")
+        for block in feasible.blocks if feasible.by_blocks else ():
+            alone = feasible.project(np.where((coordinates >= block.start) & (coordinates < block.stop), x, 0.0))
+            if np.linalg.norm(alone[block] - p[block]) > slack:
+                yield Fault("blocks that depend on each other", where, "by_blocks: a block's projection is its own")
+        thinned = np.where(coordinates % 2, p, 0.0)
+        if feasible.solid and np.linalg.norm(feasible.project(thinned) - thinned) > slack:
+            yield Fault("a set that is not solid", where, "solid: a point with coordinates set to 0 stays in the set")
+        for margin in {0.5 * feasible.inradius} if 0 < feasible.inradius < np.inf else ():
+            beside = feasible.within(margin).project(x) + margin * x / np.linalg.norm(x)
+            if np.linalg.norm(feasible.project(beside) - beside) > slack:
+                yield Fault("a margin that is too small", where, "within(m) keeps a distance of m to the set's border")
+        is_outside = np.linalg.norm(x - p) > 1e-3 * feasible.radius
+        if cones is not None and (not _holds(cones, p, 1e3 * slack) or (is_outside and _holds(cones, x, 0.0))):
+            yield Fault("constraints of another set", where, "cones() holds for the points of the set, and no others")
+
+
+def _holds(cones: Any, v: Vector, slack: Any) -> bool:
+    """Return whether a point meets all constraints."""
+    for cone in cones:
+        rest = cone.bounds - cone.rows @ v
+        if (rest[0] - np.linalg.norm(rest[1:]) if cone.second_order else rest.min(initial=0.0)) < -slack:
+            return False
+    return True
+
+
+def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
+    """A step schedule: positive and finite, and a pure function of the round."""
+    given = {part.from_losses: MODULUS} if part.from_losses else {}
+    settings = registry.fill(registry.SCHEDULES, part, given, registry.SCHEDULES.section)
+    one, other = part(**settings), part(**settings)
+    steps = {t: one(t) for t in ROUNDS}
+    faults = []
+    bad = [t for t, alpha in steps.items() if not (isinstance(alpha, float) and 0 < alpha < np.inf)]
+    if bad:
+        right = "a step is a float above 0, and finite"
+        faults.append(Fault("a step that is none", f"round {bad[0]}: {steps[bad[0]]!r}", right))
+    changed = [t for t in reversed(ROUNDS) if image(one(t)) != image(steps[t]) or image(other(t)) != image(steps[t])]
+    if changed:
+        right = "a step depends on the round and on the settings alone"
+        faults.append(Fault("a schedule that is not pure", f"round {changed[0]}: another step when asked again", right))
+    report.take("steps", faults, len(ROUNDS))

@@ -1,0 +1,24 @@
+"""alpha(t) = value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.experiment import Finite
+from mpinodes.core.parts import Schedule
+
+__all__ = ["Constant"]
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """alpha(t) = value."""
+
+    value: Annotated[Finite, Meta(description="the step of every round")] = 0.1
+
+    def __call__(self, t: int) -> float:
+        """Return the step of round t."""
+        return self.value

@@ -1,0 +1,25 @@
+"""alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.experiment import Finite
+from mpinodes.core.parts import Schedule
+
+__all__ = ["Doubling"]
+
+
+@dataclass(frozen=True)
+class Doubling(Schedule):
+    """alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
+
+    initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
+
+    def __call__(self, t: int) -> float:
+        """Return the step of round t."""
+        return self.initial / sqrt(1 << (t.bit_length() - 1))

@@ -1,0 +1,25 @@
+"""alpha(t) = initial / sqrt(t)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.experiment import Finite
+from mpinodes.core.parts import Schedule
+
+__all__ = ["InverseSqrt"]
+
+
+@dataclass(frozen=True)
+class InverseSqrt(Schedule):
+    """alpha(t) = initial / sqrt(t)."""
+
+    initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
+
+    def __call__(self, t: int) -> float:
+        """Return the step of round t."""
+        return self.initial / sqrt(t)

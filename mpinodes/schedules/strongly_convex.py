@@ -1,0 +1,30 @@
+"""alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from mpinodes.core.experiment import Finite
+from mpinodes.core.parts import Schedule
+
+__all__ = ["StronglyConvex"]
+
+
+@dataclass(frozen=True)
+class StronglyConvex(Schedule):
+    """alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
+
+    modulus: Annotated[
+        Finite,
+        Meta(description="of the steps; default: that of the losses (problem.regularizer), or half of it if so proven"),
+    ]
+    offset: Annotated[float, Meta(ge=0, le=1e9, description="added to t")] = 0.0
+
+    from_losses = "modulus"
+
+    def __call__(self, t: int) -> float:
+        """Return the step of round t."""
+        return 1 / (self.modulus * (t + self.offset))
