@@ -83,7 +83,7 @@ def _capped(total: SampleLoss, gap: float, value: float) -> float:
 
 def _solve(total: Any, feasible: Set, start: Vector, lost: float) -> Comparator:
     """Return the comparator by the method that suits F and 𝒳, starting from a point in 𝒳."""
-    if isinstance(total, PiecewiseLinearLoss) and feasible.cones(np.arange(len(start))) is not None:
+    if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
         return _piecewise(total, feasible, start, lost)
     if feasible.inradius < np.inf or total.sample_modulus:
         return _projected_gradient(total, feasible, start, lost)
@@ -144,7 +144,7 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     momentum, lowest = 1.0, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
-    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE and feasible.cones(np.arange(d)) is not None
+    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE and feasible.has_cones
     # A step of Newton's method costs so many iterations.
     polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):

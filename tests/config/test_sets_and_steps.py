@@ -16,7 +16,7 @@ from mpinodes.config.defaults import STEPS
 from mpinodes.core import experiment as ex
 from mpinodes.core.errors import BadInput
 from tests.helpers.parts import decisions, run_of, setup_of
-from tests.helpers.records import same_bits
+from tests.helpers.records import same_bits, summary_of
 
 PACKAGE = Path(mpinodes.__file__).parent
 KINDS = (registry.SETS, registry.SCHEDULES)
@@ -118,6 +118,19 @@ def test_bandit_feedback_stays_in_a_set_of_ones_own(tmp_path):
     assert setup_of(f"{words} feedback.radius=0.4").feasible.inradius == 0.5
     with pytest.raises(BadInput, match=r"feedback\.radius = 0\.6: no point of the set has so much room"):
         setup_of(f"{words} feedback.radius=0.6")
+
+
+@pytest.mark.parametrize(("loss", "apart"), [("logistic", 1e-8), ("hinge", 0.05)])
+def test_the_best_decision_is_found_in_a_set_of_ones_own_with_and_without_its_cones(loss, apart, tmp_path):
+    summaries = []
+    for name, text in (("with", HALVES), ("without", HALVES.partition("        def cones")[0])):
+        (tmp_path / name).mkdir()
+        words = f"{WORDS} problem.set_path={write(tmp_path / name, text)} problem.radius=0.5 problem.loss={loss}"
+        summary = summary_of(run_of(tmp_path / name / "run", f"{words} comparator=true"))
+        summaries.append(summary["comparator"])
+        assert summary["comparator"]["certificate"] <= apart * summary["comparator"]["value"]
+    assert summaries[0]["certificate"] <= 1e-7 * summaries[0]["value"]
+    assert summaries[0]["value"] == pytest.approx(summaries[1]["value"], rel=apart)
 
 
 def test_a_theorem_takes_the_steps_that_it_asks_for_from_any_file(tmp_path):

@@ -62,7 +62,7 @@ def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
         yield Fault("a bound that is none", f"{where}: bounded, reach", "reach() is finite if, and only if, bounded")
-    cones = feasible.cones(coordinates)
+    cones = feasible.cones(coordinates) if feasible.has_cones else None
     for x, p in zip(points, inside, strict=True):
         slack = NEAR * (1 + np.linalg.norm(x))
         if any(np.linalg.norm(p[part]) > feasible.reach(len(p[part])) + slack for part in parts):

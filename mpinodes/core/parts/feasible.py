@@ -65,13 +65,18 @@ class Set(ABC):
         """Return a set of points around which a ball of radius `margin` < `inradius` lies in 𝒳; R^d returns itself."""
         raise NotImplementedError(f"{type(self).__name__} has no within")
 
-    def cones(self, used: NDArray[np.int64]) -> list[Cone] | None:
+    def cones(self, used: NDArray[np.int64]) -> list[Cone]:
         """Return constraints on the coordinates `used` that say that v, which is 0 elsewhere, is in 𝒳.
 
-        If the set is not `solid`, `used` has all coordinates. None: the best decision is found by projections alone,
-        which come less near for losses with kinks.
+        If the set is not `solid`, `used` has all coordinates. If a class has no `cones` of its own, the best decision
+        is found by projections alone, which take longer and come less near for losses with kinks.
         """
-        return None
+        raise NotImplementedError(f"{type(self).__name__} has no cones")
+
+    @property
+    def has_cones(self) -> bool:
+        """Whether the class has `cones` of its own."""
+        return type(self).cones is not Set.cones
 
     def diameter(self, d: int) -> float:
         """Return a bound on ‖v − w‖₂ over v and w in 𝒳, of d coordinates of one agent; inf: there is none."""
