@@ -55,6 +55,7 @@ WALLS = {
             "core",
             "bounds",
             "config",
+            "data",
             "evaluation",
             "finished",
             "launch",
@@ -65,7 +66,6 @@ WALLS = {
             "runlog",
             "summary",
         },
-        {"data"},
     ),
     "studies": Wall(
         {"core", "config", "evaluation", "finished", "launch", "presentation", "runlog", "running", "summary"}

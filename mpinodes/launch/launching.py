@@ -85,7 +85,8 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             if (started := launcher()) and started.rank > 0:
                 time.sleep(2)  # rank 0 says it first: some launchers end all ranks with the first that fails
             else:
-                say(f"error: {error}")
+                with suppress(OSError):
+                    print(plain(f"mpinodes: error: {error}"), file=sys.stderr, flush=True)
             return BAD_INPUT
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -45,7 +45,6 @@ from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
 from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Stopped, keepers_of, name_of, places
 from mpinodes.runlog.directories import held, make_directory, unmake_directory
-from mpinodes.running.setup import rehearse, set_up
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -74,6 +73,8 @@ def run(asked: Tree, begun: float | None = None, signals: Signals | None = None)
         BadInput: something in the experiment is wrong.
         Stopped: a signal came.
     """
+    from mpinodes.running.setup import set_up
+
     return run_set_up(lambda: set_up(asked, ranks=None), begun, signals)
 
 
@@ -199,6 +200,8 @@ class Job(ExitStack):
 
     def begin(self, make_setup: Callable[[], Setup]) -> None:
         """Set up a new run, and make its directory."""
+        from mpinodes.running.setup import rehearse
+
         self._setup = make_setup()
         rehearse(self._setup)
         directory = make_directory(self._setup.experiment)
@@ -208,6 +211,7 @@ class Job(ExitStack):
     def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is to go on."""
         from mpinodes.running.resuming import reopen
+        from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
         self._setup, self._done, self._found = reopen(run, words, self._ranks)
@@ -224,6 +228,7 @@ class Job(ExitStack):
         """
 
         def prepare() -> None:
+            from mpinodes.running.setup import set_up
 
             if resumed:
                 self.reopen(resumed, words)
