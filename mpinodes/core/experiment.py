@@ -17,9 +17,8 @@ from mpinodes.core.errors import BadInput
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
 IDENTITY = Annotated[str, Meta(min_length=1)]
-SOURCES = (  # keys that name files of the user's
-    "algorithm.path", "problem.path", "data.path", "privacy.path", "topology.path", "problem.set_path", "step.path",
-)  # fmt: skip
+FILES = "algorithm.path problem.path data.path privacy.path topology.path problem.set_path step.path"
+SOURCES = tuple(FILES.split())  # keys that name files of the user's
 SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1)]
 Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
