@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from mpinodes.core.parts.feasible import Set
 from mpinodes.core.parts.loss import Loss
 from mpinodes.core.parts.mixing import Mixing
 from mpinodes.core.parts.schedule import Schedule
-
-if TYPE_CHECKING:
-    from mpinodes.core.parts.assembly import Setup
 
 S = TypeVar("S")
 Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
@@ -192,8 +189,14 @@ class Algorithm(ABC, Generic[S]):
         """
         return None
 
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """What the paper's theorems say of this run, at each horizon (h,); minimizer: (h, d), that of each."""
+    def bounds(self, setup: Any, horizons: Horizons, minimizer: Vector) -> list[Bound]:
+        """Return what the paper's theorems say of a run.
+
+        Args:
+            setup: the `Setup` of the run, which knows this class.
+            horizons: (h,) the rounds that the bounds are for.
+            minimizer: (h, d) the best fixed decision of each horizon.
+        """
         return []
 
     def carried_on(self, t: int) -> float | None:
