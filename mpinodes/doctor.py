@@ -141,6 +141,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
             yield time_rounds(world, waits)
     except Overdue as error:
         print(Line("mend", "ranks", f"rank {world.rank} waits in vain for rank {error.args[0][0]}", HANGS), flush=True)
+        time.sleep(1)  # in which the launcher passes the line on: MPI_Abort may lose it
         world.Abort(1)
 
 
