@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.runlog import snapshot
+from mpinodes.runlog.log import NAME
 from mpinodes.runlog.snapshot import Damaged
 
 FOLDER = "checkpoint"
@@ -169,4 +170,4 @@ def discard(run: Path) -> None:
     import shutil  # which brings more with it than the rest of this
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)
-    (run / "rounds.log").unlink(missing_ok=True)
+    (run / NAME).unlink(missing_ok=True)
