@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import sys
-import time
 from pathlib import Path
 
 from mpinodes import __version__
@@ -32,12 +31,11 @@ def usage() -> str:
 def _without_one(argv: list[str]) -> int:
     """No command is named, or none that there is."""
     from mpinodes.core.errors import BadInput
-    from mpinodes.launch.launching import BAD_INPUT, launcher
+    from mpinodes.launch.launching import launcher
 
     started = launcher()
-    if started and started.rank != 0:
-        time.sleep(2)  # let rank 0 be heard: some launchers end all ranks with the first that fails
-        return BAD_INPUT if argv[:1] not in (["--help"], ["-h"], ["--version"]) else 0
+    if started and started.rank != 0 and argv[:1] in (["--help"], ["-h"], ["--version"]):
+        return 0
     if argv[:1] == ["--version"]:
         print(__version__)
         return 0
