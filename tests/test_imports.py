@@ -73,7 +73,6 @@ WALLS = {
     "auditing": Wall(
         {
             "core",
-            "algorithms",
             "config",
             "launch",
             "losses",

@@ -2,7 +2,7 @@
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1:
 M-ADMM's private penalties η_i(t) and the noise, conditions and P_i(T) that `dvp_admm` states. What an agent keeps to
-itself of η buys nothing: whoever has the messages can fit a schedule (`auditing.attacks`).
+itself of η buys nothing: whoever has the messages can fit a schedule (`scripts/papers/appendix_e.py`).
 """
 
 from __future__ import annotations

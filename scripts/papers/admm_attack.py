@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from appendix_e import Known, cosine, fit_growth, infer, known
 from desk import COLOURS, REPRODUCED, Desk, Verdict, judged, panels, save
 
 import mpinodes
-from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core.experiment import log_spaced
 

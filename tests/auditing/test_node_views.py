@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing import games
-from mpinodes.auditing.attacks import known
 from mpinodes.auditing.changes import Change
 from mpinodes.auditing.games import Canary, sights
 from mpinodes.auditing.node_views import best_test, learn, proven_toward, received
@@ -231,22 +230,6 @@ def test_the_view_changes_nothing_that_is_sent(tmp_path):
         for name, more in (("a", ""), ("b", "audit.view=agent:1"))
     )
     assert np.array_equal(one, other)
-
-
-def test_an_attack_needs_what_it_is_made_of(tmp_path):
-    """Agent 0 of a ring of five has the neighbors 1 and 4; agent 1 does not hear 4, and 0 and 2 do not hear enough."""
-    words = (
-        "algorithm.name=dvp-admm topology.name=ring topology.agents=5 rounds=12 data.name=unit-ball data.total=250 "
-        "data.dimension=3 problem.weight=20 record.transcript=true"
-    )
-
-    def run(view: str) -> Recorded:
-        return Recorded(run_of(tmp_path / view.replace(":", "-").replace(",", "-"), f"{words} audit.view={view}"))
-
-    assert len(known(run("links"), 0, 1).neighbors) == 2
-    assert len(known(run("agents:1,4"), 0, 1).neighbors) == 2
-    with pytest.raises(BadInput, match=r"audit.view = 'agent:1': the attack on agent 0 needs .* and agent 4 is not"):
-        known(run("agent:1"), 0, 1)
 
 
 def test_a_bound_from_a_statistic_is_one_of_gaussian_trade_offs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from mpinodes.auditing.attacks import Known, cosine, fit_growth, infer, known
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core.errors import BadInput
 from tests.helpers.parts import run_of
+from tests.helpers.running import CHECKOUT
+
+sys.path.insert(0, str(CHECKOUT / "scripts" / "papers"))
+from appendix_e import Known, cosine, fit_growth, infer, known
 
 AGENTS, SAMPLES, DIMENSION = 3, 50, 5
 STEP, REGULARIZER = 0.5, 0.3 / AGENTS
@@ -205,3 +209,19 @@ def test_of_another_run_or_sample_nothing_can_be_known(tmp_path):
         known(recorded(tmp_path / "quiet", epsilon="inf"), 0, 1)
     with pytest.raises(BadInput, match="pvp-admm on logistic losses"):
         known(recorded(tmp_path / "other", name="pvp-admm"), 0, 1)
+
+
+def test_an_attack_needs_what_it_is_made_of(tmp_path):
+    """Agent 0 of a ring of five has the neighbors 1 and 4; agent 1 does not hear 4, and 0 and 2 do not hear enough."""
+    words = (
+        "algorithm.name=dvp-admm topology.name=ring topology.agents=5 rounds=12 data.name=unit-ball data.total=250 "
+        "data.dimension=3 problem.weight=20 record.transcript=true"
+    )
+
+    def run(view: str) -> Recorded:
+        return Recorded(run_of(tmp_path / view.replace(":", "-").replace(",", "-"), f"{words} audit.view={view}"))
+
+    assert len(known(run("links"), 0, 1).neighbors) == 2
+    assert len(known(run("agents:1,4"), 0, 1).neighbors) == 2
+    with pytest.raises(BadInput, match=r"audit.view = 'agent:1': the attack on agent 0 needs .* and agent 4 is not"):
+        known(run("agent:1"), 0, 1)
