@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, reseeded
@@ -31,7 +30,6 @@ class NoiseDraws(NamedTuple):
     """Noise of one run or of several alike, R of T rounds, n agents, k vectors of d coordinates.
 
     Attributes:
-        rounds: (T,) which they are.
         signs: (R, T, n, k, d) −1 or 1; 0: there is no noise, or none can be told.
         sizes: (R, T, n, k, d) exponential of mean 1; nan: there is no noise.
         slack: (R, T, n, k, d) by how much rounding may have moved a size.
@@ -42,7 +40,6 @@ class NoiseDraws(NamedTuple):
         broken: how many numbers were said that are not finite.
     """
 
-    rounds: NDArray[np.int64]
     signs: Vector
     sizes: Vector
     slack: Vector
@@ -98,7 +95,7 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
                 if isinstance(message, Solve):
                     lost = lost + message.step * message.tolerance
                 rounding[0, t - 1, i, part] = lost
-    return standardized(Raw(noise, rounding, value, scale, kind), np.arange(1, rounds + 1))
+    return standardized(Raw(noise, rounding, value, scale, kind))
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
@@ -137,7 +134,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
                     rounding[r, place, i, part] = event.rounding_l1 / d
     rounding += EPSILON * (np.abs(noise) + np.abs(value))
     noise -= value
-    return standardized(Raw(noise, rounding, value, scale, kind), chosen)
+    return standardized(Raw(noise, rounding, value, scale, kind))
 
 
 def _fresh(seed: int, run: int) -> int:
@@ -153,7 +150,7 @@ def _asked(message: Message) -> Query | Queries | None:
     return message if isinstance(message, (Query, Queries)) else None
 
 
-def standardized(raw: Raw, rounds: NDArray[np.int64]) -> NoiseDraws:
+def standardized(raw: Raw) -> NoiseDraws:
     """Signs and sizes."""
     there = (raw.scale > 0) & (raw.kind != Kind.CLEAN)
     d = raw.noise.shape[-1]
@@ -181,7 +178,7 @@ def standardized(raw: Raw, rounds: NDArray[np.int64]) -> NoiseDraws:
         signs = np.where(sizes > slack, np.sign(scaled), 0.0)
     linear = not (raw.kind[there] == Kind.GAUSSIAN).any()
     clean = np.nan_to_num(np.sign(raw.value))
-    return NoiseDraws(rounds, signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
+    return NoiseDraws(signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
 
 
 def _norm_of_normal(norms: Vector, d: int) -> Vector:

@@ -91,7 +91,7 @@ def test_noise_inside_a_minimization_and_outside_is_of_one_law():
 
     def found(scale: float) -> NoiseTests:
         raw = Raw(noise, np.zeros_like(noise), np.zeros_like(noise), np.full(kinds.shape, scale), kinds)
-        return examine(standardized(raw, np.arange(1, 41)))
+        return examine(standardized(raw))
 
     assert found(2.0).draws == 200
     assert not found(2.0).fails(FALSE_ALARM * OF_NOISE)
@@ -121,7 +121,7 @@ def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
         run = simulate(replace(setup, experiment=experiment))
         noise = examine(drawn_in(run, [Replayed(run, i) for i in range(3)]))
-        assert len(noise.checks) > 30
+        assert len(noise.checks) > 15
         alarms += noise.fails(FALSE_ALARM * OF_NOISE)
     assert not alarms
 
@@ -211,8 +211,8 @@ def test_half_the_noise_is_caught_by_the_guesses_of_one_run_too(tmp_path, monkey
     assert row.verdict == REFUTED
 
 
-@pytest.mark.parametrize(("bug", "caught"), [("agents", "between agents"), ("rounds", "between neighbors")])
-def test_draws_that_are_used_twice_are_caught_by_their_dependence(monkeypatch, bug, caught):
+@pytest.mark.parametrize("bug", ["agents", "rounds"])
+def test_draws_that_are_used_twice_are_caught(monkeypatch, bug):
     class Again(Draws):
         def __init__(self, seed, purpose, agent=0, part=0):
             self._noise = purpose == Purpose.NOISE
@@ -224,7 +224,7 @@ def test_draws_that_are_used_twice_are_caught_by_their_dependence(monkeypatch, b
     monkeypatch.setattr(steps, "Draws", Again)
     rows = own_rows(small("dola"))
     assert refuted(rows) == NOISE_ROWS
-    assert caught in rows["noise drawn again"].verdict
+    assert "that come again" in rows["noise drawn again"].verdict
 
 
 def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):

@@ -23,7 +23,7 @@ def drawn(rng, law, fault=None, shape=SHAPE, slack=0.0):
     if fault:
         noise = fault(noise, rng)
     scale, kind = np.full(shape[:4], 3.0), np.full(shape[:4], float(law))
-    return standardized(Raw(3 * noise, np.full(shape, slack), value, scale, kind), np.arange(1, shape[1] + 1))
+    return standardized(Raw(3 * noise, np.full(shape, slack), value, scale, kind))
 
 
 def _with_norms(rng, shape):
@@ -73,6 +73,10 @@ def _partly(e, rng, share=0.3):
     return np.sqrt(1 - share) * e + np.sqrt(share) * np.where(np.arange(e.shape[2])[:, None, None] > 0, other, 0)
 
 
+def _onwards(e, rng, share=0.3):
+    return np.sqrt(1 - share) * e + np.sqrt(share) * np.roll(e, 1, axis=1)
+
+
 def _lagged(e, rng):
     e[:, 5:, 2] = -e[:, :-5, 0]
     return e
@@ -93,15 +97,16 @@ def _slice(*index, factor):
 
 ALL = slice(None)
 FAULTS = {
-    "one number left out": (_one_zero, "law"),
+    "one number left out": (_one_zero, "the smallest number"),
     "a round left out": (_slice(ALL, 9, factor=0), "scale of each round"),
-    "every third round at half": (_slice(ALL, slice(2, None, 3), factor=0.5), "scale of rounds in turn"),
-    "some rounds at half": (_slice(ALL, slice(11, 17), factor=0.5), "scale of stretches of rounds"),
+    "every third round at half": (_slice(ALL, slice(2, None, 3), factor=0.5), "scale of each round"),
+    "some rounds at half": (_slice(ALL, slice(11, 17), factor=0.5), "scale of each round"),
     "a coordinate at half": (_slice(..., 3, factor=0.5), "scale of each coordinate"),
-    "a vector of an agent at 0.6": (_slice(ALL, ALL, 1, 1, factor=0.6), "scale of each agent, vector"),
+    "a vector of an agent at 0.6": (_slice(ALL, ALL, 1, 1, factor=0.6), "scale of each vector"),
     "a vector again, turned and in another order": (_again, "numbers that come again"),
-    "a common part": (_partly, "signs between agents"),
-    "a stream of another agent, later and turned": (_lagged, "signs at a distance"),
+    "a common part": (_partly, "signs of each agent and the next"),
+    "a part of the round before": (_onwards, "signs of each round and the next"),
+    "a stream of another agent, later and turned": (_lagged, "numbers that come again"),
     "few values": (lambda e, _: np.rint(e * 100) / 100, "numbers that come again"),
     "one sign": (lambda e, _: np.abs(e), "signs"),
     "truncated": (lambda e, _: np.where(np.abs(e) > 1.5, np.sign(e) * 1.5, e), "law"),
