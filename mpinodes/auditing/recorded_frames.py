@@ -18,6 +18,7 @@ from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.config.building import build
 from mpinodes.core import Relay, Start, Vector
 from mpinodes.core.messages import HEADER
+from mpinodes.core.parts import mixed
 from mpinodes.rounds.step import RELEASE_FRAME
 from mpinodes.topology.facts import diameter
 
@@ -114,17 +115,7 @@ def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 def _scalars(run: Transcript) -> Iterator[_Due]:
     """The mixing's, of all agents side by side; there is nothing for it to learn of anybody's data."""
     alone = build(run.setup.experiment)
-    mixing, graph, width = alone.mixing, alone.reached, alone.mixing.width
-    everyone = range(alone.topology.agents)
-    place = run.frames.shape[2] - width
-    states, said = [mixing.init(i) for i in everyone], np.zeros((len(run.frames), len(everyone), width))
-    for t in range(1, len(run.frames) + 1):
-        here = [graph.neighborhood(t, i) for i in everyone]
-        for i, s in enumerate(states):
-            said[t - 1, i] = mixing.outgoing(s, here[i])
-            yield "the mixing's scalars", i, t, place, said[t - 1, i]
-        heard = [alone.links.heard(t, i) if alone.links else [(j, t) for j in here[i].senders] for i in everyone]
-        states = [
-            mixing.weights(state, at, [said[s - 1, j] for j, s in each])[0]
-            for state, at, each in zip(states, here, heard, strict=True)
-        ]
+    place = run.frames.shape[2] - alone.mixing.width
+    rounds = mixed(alone.mixing, alone.reached, range(alone.topology.agents))
+    for t, said in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
+        yield from (("the mixing's scalars", i, t, place, scalars) for i, scalars in said.items())

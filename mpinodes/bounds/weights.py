@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.core.parts import mixed
 
 NUMBERS = 1_000_000  # of matrices kept
 WORK = 2_000_000_000  # multiplications
@@ -23,16 +25,8 @@ ROUNDING = 1e-9
 
 def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
     """W(1), ..., W(rounds), each (n, n), as the agents' own mixing makes them: row i is what agent i hears with."""
-    n, mixing = setup.topology.agents, setup.mixing
-    states = [mixing.init(i) for i in range(n)]
-    for t in range(1, rounds + 1):
-        places = [setup.topology.neighborhood(t, i) for i in range(n)]
-        scalars = [np.array(mixing.outgoing(s, place), dtype=float) for s, place in zip(states, places, strict=True)]
-        weights = np.zeros((n, n))
-        for i, place in enumerate(places):
-            states[i], weights_of_i, _ = mixing.weights(states[i], place, [scalars[j] for j in place.senders])
-            weights[i, list(place.senders)] = weights_of_i
-        yield weights
+    graph = setup.topology
+    yield from (r.weights for r in islice(mixed(setup.mixing, graph, range(graph.agents)), rounds))
 
 
 class Sums(NamedTuple):

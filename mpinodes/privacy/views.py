@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import inf, isfinite
 from secrets import randbits
 from typing import Any
@@ -48,7 +49,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.events import Events, Kind
 from mpinodes.core.messages import Vector
-from mpinodes.core.parts import Setup
+from mpinodes.core.parts import Setup, mixed
 from mpinodes.privacy.accountant import groups
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.leakage import Indices
@@ -106,17 +107,9 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
     Recomputed from the graph and the mixing's own scalars, which are public.
     """
-    n, mixing, graph = setup.topology.agents, setup.mixing, setup.reached
-    states: list[Any] = [mixing.init(i) for i in range(n)]
-    found = np.zeros((max(0, last - first), n, n))
-    for t in range(first if states == [None] * n else 1, last):
-        places = [graph.neighborhood(t, i) for i in range(n)]
-        said = [np.asarray(mixing.outgoing(s, here), float) for s, here in zip(states, places, strict=True)]
-        for i, here in enumerate(places):
-            states[i], row, _ = mixing.weights(states[i], here, [said[j] for j in here.senders])
-            if t >= first:
-                found[t - first, i, list(here.senders)] = row
-    return found
+    n, count = setup.topology.agents, max(0, last - first)
+    rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
+    return np.array([r.weights for r in rounds]).reshape(count, n, n)
 
 
 @dataclass(frozen=True)

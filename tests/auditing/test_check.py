@@ -10,7 +10,7 @@ import pytest
 
 from mpinodes.auditing import user_file as checking
 from mpinodes.auditing.checks import algorithms, statements
-from mpinodes.auditing.checks import fresh_process as alone
+from mpinodes.auditing.checks import elsewhere
 from mpinodes.auditing.checks.failures import image
 from mpinodes.auditing.checks.walks import made
 from mpinodes.config import registry
@@ -133,7 +133,7 @@ def few(monkeypatch):
 
     monkeypatch.setattr(algorithms, "experiments", one)
     monkeypatch.setattr(algorithms, "over_mpi", lambda *a: [])
-    monkeypatch.setattr(algorithms, "elsewhere", lambda *a: [])
+    monkeypatch.setattr(algorithms, "alone", lambda *a: [])
 
 
 def outcome(path):
@@ -145,7 +145,7 @@ def outcome(path):
 def test_planted_fault_is_named(name, tmp_path, few, monkeypatch):
     wanted, *changes = PLANTED[name]
     if wanted == ELSEWHERE:
-        monkeypatch.setattr(algorithms, "elsewhere", alone.elsewhere)
+        monkeypatch.setattr(algorithms, "alone", elsewhere.alone)
     text = SOUND
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert text.count(old) == 1
@@ -242,6 +242,44 @@ def test_what_messages_are_said_to_carry_on_is_replayed(tmp_path, factor, change
     run = made("run", setup_of(asked))
     faults = [fault.name for agent in run.agents for fault in statements._carried(run, agent, np.random.default_rng(0))]
     assert faults == ([] if is_so else ["carried_on() is not so"] * 4)
+
+
+MIXING = """
+from dataclasses import dataclass
+from mpinodes.core import Mixing
+__all__ = ["Own"]
+SEEN = []
+
+@dataclass(frozen=True)
+class Own(Mixing):
+    width = 1
+    def init(self, agent):
+        return [1.0]
+    def outgoing(self, s, here):
+        return (1.0,)
+    def weights(self, s, here, incoming):
+        w = [1 / len(incoming)] * len(incoming)
+        return s, w, 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "old", "new"),
+    [
+        ("", "", ""),
+        ("scalars of another width", "return (1.0,)", "return (1.0, 2.0)"),
+        ("weights that do not fit", "return s, w", "return s, w[1:]"),
+        ("weights that do not fit", "w, 1.0", "w, 0.0"),
+        ("state mutated", "return s, w", "s[0] = 2.0\n        return s, w"),
+        ("state mutated", "return s, w", "incoming[0][0] = 2.0\n        return s, w"),
+        ("two values for equal inputs", "return s, w", "SEEN.append(1)\n        return [len(SEEN)], w"),
+        ("two values for equal inputs", "return (1.0,)", "SEEN.append(here.agent)\n        return (len(SEEN),)"),
+    ],
+)
+def test_what_a_mixing_says_and_gives_is_tested(tmp_path, fault, old, new):
+    (tmp_path / "own.py").write_text(MIXING.replace(old, new) if old else MIXING)
+    faults = {found.name for found in outcome(tmp_path / "own.py").faults}
+    assert fault in faults if fault else not faults
 
 
 LOSS = """

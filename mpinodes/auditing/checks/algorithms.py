@@ -8,14 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mpinodes.auditing.checks.elsewhere import alone, over_mpi, without_noise
 from mpinodes.auditing.checks.failures import Fault, Report
-from mpinodes.auditing.checks.fresh_process import elsewhere
-from mpinodes.auditing.checks.limits import finite, over_mpi, without_noise
-from mpinodes.auditing.checks.profiler import watch
 from mpinodes.auditing.checks.purity import purity
 from mpinodes.auditing.checks.setups import experiments, others
 from mpinodes.auditing.checks.statements import statements
-from mpinodes.auditing.checks.walks import TriedRun, made
+from mpinodes.auditing.checks.walks import TriedRun, finite, made
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput
@@ -37,7 +35,6 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             continue
         size = run.frames.shape[0] * run.frames.shape[1]
         _take(report, "calls made again", run, partial(purity, run, seed), size)
-        _take(report, "calls watched", run, partial(watch, run), size)
         if k < APART:
             _take(report, "messages without noise", run, partial(without_noise, run), size)
         try:
@@ -49,7 +46,7 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     lengthy = [run for run in runs if len(run.frames) > LENGTHY]
     first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
     size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
-    _take(report, "messages in another process", runs[0], lambda: elsewhere(first, folder), size)
+    _take(report, "messages in another process", runs[0], lambda: alone(first, folder), size)
     if report.faults:
         return
     _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)

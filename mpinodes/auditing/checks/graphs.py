@@ -14,6 +14,7 @@ from mpinodes.config import registry
 from mpinodes.config.public_constants import graph_facts
 from mpinodes.core import Diverged, Topology
 from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import mixed
 from mpinodes.topology.facts import one_way_edge
 
 ROUNDS = 30
@@ -33,53 +34,57 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
             report.notes.append(f"{name}: {error}")
 
 
-def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    one, other = (mixing(graph_facts(graph, ROUNDS)) for _ in range(2))
-    n = graph.agents
-    states, again = [one.init(i) for i in range(n)], [other.init(i) for i in range(n)]
-    for t in range(1, ROUNDS + 1):
-        places = [graph.neighborhood(t, i) for i in range(n)]
-        said = [np.asarray(one.outgoing(s, here), dtype=float) for s, here in zip(states, places, strict=True)]
-        for i, here in enumerate(places):
-            where = f"{name}: agent {i}, round {t}"
-            if said[i].shape != (one.width,) or not np.isfinite(said[i]).all():
-                yield Fault("scalars of another width", f"{where}: {said[i]}", f"outgoing() gives {one.width} numbers")
-                return
-            incoming = [said[j].copy() for j in here.senders]
-            before = image((states[i], incoming))
-            kept = copy.deepcopy(states[i])
-            states[i], weights, scale = _pure(one, states[i], here, incoming)
-            if image((kept, incoming)) != before or np.asarray(one.outgoing(kept, here)).tobytes() != said[i].tobytes():
-                yield Fault("state mutated", f"{where}: weights() changed what it was given", PURE_MIXING)
-                return
-            if len(weights) != len(here.senders) or not np.isfinite(weights).all() or not scale > 0:
-                yield Fault(
-                    "weights that do not fit",
-                    f"{where}: {list(weights)}, scale {scale}",
-                    f"one finite weight for each of the {len(here.senders)} senders, and a scale above 0",
-                )
-                return
-        for i in reversed(range(n)):
-            incoming = [np.asarray(other.outgoing(again[j], places[j]), dtype=float) for j in places[i].senders]
-            if image(incoming) != image([said[j] for j in places[i].senders]):
-                yield Fault("two values for equal inputs", f"{name}: outgoing(), round {t}", PURE_MIXING)
-                return
-        again = [
-            other.weights(again[i], places[i], [said[j].copy() for j in places[i].senders])[0]
-            for i in reversed(range(n))
-        ][::-1]
-        if image(again) != image(states):
-            yield Fault(
-                "two values for equal inputs",
-                f"{name}: weights(), round {t}: agents in another order have other states",
-                PURE_MIXING,
+class Misfit(Exception):
+    """A call of a mixing that is wrong; its argument is the fault."""
+
+
+class Strict:
+    """A mixing whose calls are looked at: its scalars and weights fit, and it changes nothing that it is given."""
+
+    def __init__(self, mixing: Any) -> None:
+        self._mixing, self.init = mixing, mixing.init
+
+    def outgoing(self, s: Any, here: Any) -> Any:
+        """See `Mixing`."""
+        said = np.asarray(self._mixing.outgoing(s, here), dtype=float)
+        if said.shape != (self._mixing.width,) or not np.isfinite(said).all():
+            where, right = (
+                f"agent {here.agent}, round {here.t}: {said}",
+                f"outgoing() gives {self._mixing.width} numbers",
             )
-            return
+            raise Misfit(Fault("scalars of another width", where, right))
+        return said
+
+    def weights(self, s: Any, here: Any, incoming: Any) -> Any:
+        """See `Mixing`."""
+        where, given = f"agent {here.agent}, round {here.t}", copy.deepcopy((s, incoming))
+        before = image(given)
+        made = self._mixing.weights(given[0], here, given[1])
+        if image(given) != before:
+            raise Misfit(Fault("state mutated", f"{where}: weights() changed what it was given", PURE_MIXING))
+        if len(made[1]) != len(here.senders) or not np.isfinite(made[1]).all() or not made[2] > 0:
+            right = f"one finite weight for each of the {len(here.senders)} senders, and a scale above 0"
+            raise Misfit(Fault("weights that do not fit", f"{where}: {list(made[1])}, scale {made[2]}", right))
+        if image(self._mixing.weights(*copy.deepcopy((s, here, incoming)))) != image(made):
+            raise Misfit(Fault("two values for equal inputs", f"{where}: weights() asked again", PURE_MIXING))
+        return made
 
 
-def _pure(mixing: Any, s: Any, here: Any, incoming: Any) -> Any:
-    mixing.weights(copy.deepcopy(s), here, copy.deepcopy(incoming))
-    return mixing.weights(s, here, incoming)
+def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
+    """Mix twice, the second time with the agents in another order: all that is said and made is the same."""
+    agents = range(graph.agents)
+    strict: Any = Strict(mixing(graph_facts(graph, ROUNDS)))
+    other = mixed(mixing(graph_facts(graph, ROUNDS)), graph, agents[::-1])
+    try:
+        for t, here in zip(range(1, ROUNDS + 1), mixed(strict, graph, agents), strict=False):
+            there = next(other)
+            if image([(here.said[i], here.states[i]) for i in agents]) != image(
+                [(there.said[i], there.states[i]) for i in agents]
+            ) or not np.array_equal(here.weights, there.weights):
+                where = f"round {t}: outgoing() or weights() gives other values where agents have another order"
+                raise Misfit(Fault("two values for equal inputs", where, PURE_MIXING))
+    except Misfit as error:
+        yield error.args[0]._replace(where=f"{name}: {error.args[0].where}")
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""What a part's file imports and how it is made, read without running it."""
+"""What a part's file reaches for, and how it is made, read without running it."""
 
 from __future__ import annotations
 
@@ -10,67 +10,52 @@ from typing import Any
 
 from mpinodes.auditing.checks.failures import Fault
 
-ALLOWED = {
-    "mpinodes.core", "numpy", "scipy", "math", "cmath", "dataclasses", "typing", "typing_extensions", "abc",
-    "collections", "functools", "itertools", "operator", "__future__", "enum", "numbers", "fractions", "msgspec",
-    "warnings", "bisect", "heapq", "string", "re", "types", "copy", "mpinodes.bounds", "statistics",
+CHANCE = {"random", "secrets", "uuid"}
+OUTSIDE = {
+    "asyncio", "ctypes", "datetime", "gc", "inspect", "io", "logging", "mmap", "mpi4py", "multiprocessing", "os",
+    "pathlib", "pickle", "queue", "shelve", "shutil", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile",
+    "threading", "time",
 }  # fmt: skip
-REACHING = {"open", "exec", "eval", "compile", "__import__", "input", "globals", "__builtins__"}
-OPENING = ("streams", "topology")  # kinds of parts that read files
-REFUSED = {"numpy.random", "numpy.ctypeslib", "scipy.io", "numpy.memmap"}
-# Of each kind, rooms of ours that hold what its files are made from.
-ROOMS = {
-    "algorithms": {"mpinodes.algorithms"},
-    "streams": {
-        "mpinodes.streams", "mpinodes.data", "pathlib", "os", "hashlib", "gzip", "bz2", "lzma", "zlib", "zipfile",
-        "csv", "json", "array", "struct", "importlib.util", "pandas", "h5py",
-    },
-    "losses": {"mpinodes.losses"},
-    "mechanisms": {"mpinodes.mechanisms"},
-    "mixing": {"mpinodes.mixing"},
-    "topology": {"mpinodes.topology", "networkx"},
-    "metrics": {"mpinodes.metrics"},
-    "sets": {"mpinodes.sets"},
-    "schedules": {"mpinodes.schedules"},
-}  # fmt: skip
+BUILTINS = {f"builtins.{name}" for name in ("open", "exec", "eval", "compile", "__import__", "input", "globals")}
+OPENING = ("streams", "topology")  # kinds of parts that read files, and draw from a seed
+COMMANDS = ("running", "studies", "auditing", "launch", "presentation", "runlog", "evaluation", "finished", "summary")
 
 
 def read(path: Path, package: str) -> Iterator[Fault]:
-    """The imports of a file of a kind of parts."""
-    tree = ast.parse(path.read_bytes())
-    allowed = ALLOWED | ROOMS[package]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in REACHING and package not in OPENING:
-            yield Fault(
-                "the world outside is touched",
-                f"{path.name}, line {node.lineno}: {node.id}",
-                "files, environment, threads and the interpreter's own books are not an agent's",
-            )
-        for name in _imported(node):
-            fine = any(name == a or name.startswith(f"{a}.") for a in allowed)
-            if not fine or any(name == r or name.startswith(f"{r}.") for r in REFUSED):
-                yield Fault(
-                    "an import that is not a part's",
-                    f"{path.name}, line {getattr(node, 'lineno', 0)}: {name}",
-                    "a part needs mpinodes.core, numpy, scipy and what is pure of the standard library: no randomness, "
-                    "clock, file, thread or network, and no other rooms of mpinodes",
-                )
+    """Find names of randomness, clocks, files and rooms of mpinodes that are no part's, in a part's own file.
+
+    What the file imports is not read: what that does is found where it makes two calls, processes or agents differ.
+    """
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        for word in _names(node):
+            where, first = f"{path.name}, line {getattr(node, 'lineno', 0)}: {word}", word.split(".")[0]
+            if word.startswith("mpinodes.") and word.split(".")[1] in COMMANDS:
+                yield Fault("an import that is not a part's", where, "a part needs mpinodes.core, and parts of ours")
+            if package in OPENING:
+                continue
+            is_drawn = word.startswith("numpy.random") and word.rpartition(".")[2].islower()  # and no type
+            if first in CHANCE or is_drawn or word == "builtins.id":
+                right = "the mechanism is the only randomness there is: leave noise to it, and state a sensitivity"
+                yield Fault("own random draw", where, right)
+            elif first in OUTSIDE or word in BUILTINS:
+                right = "files, clocks, environment, threads and the interpreter's own books are not an agent's"
+                yield Fault("the world outside is touched", where, right)
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _names(node: ast.AST) -> list[str]:
+    """Return the dotted names that a node imports, calls as a built-in function or takes from numpy.random."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        if node.level or node.module is None:
-            return ["." * node.level + (node.module or "")]
-        # `from numpy import random` is an import of numpy.random.
-        inner = [f"{node.module}.{alias.name}" for alias in node.names]
-        return [name for name in inner if name in REFUSED] or [node.module]
-    return []
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return [f"builtins.{node.func.id}"]
+    named = isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random")
+    return [f"numpy.random.{node.attr}"] if isinstance(node, ast.Attribute) and named else []
 
 
 def frozen(part: Any) -> Iterator[Fault]:
-    """Whether the class of a part is a frozen dataclass."""
+    """Find a part whose class is no frozen dataclass."""
     parameters = getattr(part, "__dataclass_params__", None)
     if not dataclasses.is_dataclass(part) or parameters is None or not parameters.frozen:
         yield Fault(

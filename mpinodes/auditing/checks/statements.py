@@ -15,7 +15,7 @@ from mpinodes.auditing.changes import ALL as EVERY
 from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
 from mpinodes.auditing.checks.failures import Fault, Report, shown
 from mpinodes.auditing.checks.solves import at_many_points
-from mpinodes.auditing.checks.walks import TriedRun, Walk, scalars_of
+from mpinodes.auditing.checks.walks import TriedRun, walk
 from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced
@@ -65,8 +65,8 @@ def _outside(run: TriedRun, agent: int) -> Iterator[Fault]:
     """Find gradients at points outside the set, of an algorithm that states `gradients_in_set`."""
     setup, points, project = run.fresh(), list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
-    walk = Walk(setup, run.frames, agent, lambda t: Asked(own(t), points))
-    for call in walk.calls(len(run.frames) * vars(type(setup.algorithm)).get("gradients_in_set", False)):
+    stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
+    for call in walk(setup, run.frames, agent, lambda t: Asked(own(t), points)) if stated else ():
         if not all(np.allclose(x, project(x.copy()), rtol=1e-9, atol=1e-12) for x in points):
             yield Fault(
                 "a gradient outside the set", f"{run.what}: update() of agent {agent}, round {call.here.t}",
@@ -84,7 +84,7 @@ def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
     losses = setup.losses(agent)
     other = changed(losses, setup.stream.samples(agent), [*usual(setup, losses, agent, 1, rng)][3])
     tried = ((run.frames, None), (moved, None), (run.frames, other))
-    walks = [Walk(run.fresh(), frames, agent, of).calls(len(moved)) for frames, of in tried]
+    walks = [walk(run.fresh(), frames, agent, of) for frames, of in tried]
     carried, parts = np.zeros(setup.dimension), list[Vector]()
     for own, heard, adjacent_data in zip(*walks, strict=True):
         message: Any = own.message
@@ -125,8 +125,6 @@ def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
                 change, last = change._replace(round=first), total
             yield from _one(run, recorded, replayed, change, last)
             yield from at_many_points(run, agent, replayed.messages[:SOLVES], change, rng)
-        if round in followed:
-            yield from _scalars(run, agent, tried[int(rng.integers(len(tried)))])
 
 
 def _first(run: TriedRun, agent: int) -> dict[int, int]:
@@ -272,18 +270,3 @@ def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: 
         f"{bound:.4g}",
         "transition, gradient, lipschitz, largest and reads must bound what an older change still makes of a message",
     )
-
-
-def _scalars(run: TriedRun, agent: int, change: Change) -> Iterator[Fault]:
-    """What the mixing says, with the algorithm run on adjacent data."""
-    setup = run.fresh()
-    losses = changed(setup.losses(agent), setup.stream.samples(agent), change)
-    for call in Walk(setup, run.frames, agent, losses).calls(len(run.frames)):
-        if call.scalars != scalars_of(run, agent, call.here.t).tobytes():
-            yield Fault(
-                "data in a public scalar",
-                f"{run.what}: outgoing() of the mixing, agent {agent}, round {call.here.t}: it changes when a sample "
-                f"of round {change.round} is replaced",
-                "a mixing says nothing that algorithm or data have touched: it goes out without noise",
-            )
-            return

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.auditing.checks.failures import image
+from mpinodes.auditing.checks.failures import Fault, image
 from mpinodes.config.building import build
-from mpinodes.core import Inbox, Loss, Message, Neighborhood, Setup, Vector
+from mpinodes.core import Loss, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.messages import HEADER
 from mpinodes.rounds.lockstep import simulate
-from mpinodes.rounds.step import Arrivals, Releaser
+from mpinodes.rounds.step import Arrivals, Step
 
 
 class TriedRun(NamedTuple):
@@ -44,31 +46,6 @@ class TriedRun(NamedTuple):
         return build(self.setup.experiment)
 
 
-class Call(NamedTuple):
-    """What an agent said and heard in a round.
-
-    Attributes:
-        here: its place.
-        state: of its algorithm, before; a copy.
-        message, decision: of that state.
-        release: as a mechanism made it.
-        scalars: that its mixing sends.
-        inbox, loss: what `update` was given; copies.
-        following: the image of what it made of it.
-    """
-
-    here: Neighborhood
-    state: Any
-    message: Message
-    said: Any
-    decision: Any
-    release: bytes
-    scalars: bytes
-    inbox: Inbox
-    loss: Loss
-    following: Any
-
-
 def made(what: str, setup: Setup) -> TriedRun:
     """Run an experiment in lockstep."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
@@ -76,60 +53,69 @@ def made(what: str, setup: Setup) -> TriedRun:
     return TriedRun(what, setup, decisions, frames, events)
 
 
-class Walk:
-    """An agent of a set-up, run against frames.
+def finite(run: TriedRun) -> list[Fault]:
+    """Return a fault where a decision is not finite."""
+    bad = np.argwhere(~np.isfinite(run.decisions).all(axis=2))
+    where = [f"{run.what}: agent {i}, round {t + 1}" for t, i in bad[:1].tolist()]
+    return [Fault("a decision that is not finite", place, "decisions are finite numbers") for place in where]
+
+
+class Noting:
+    """An algorithm that notes what its methods are given, as copies, and what they make of it, as images.
+
+    Attributes:
+        call: of the present round: `here`, `state`, `message`, `said`, `decision`, `inbox`, `loss` and `following`.
+    """
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm, self.call = algorithm, SimpleNamespace(decision=None)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the algorithm has."""
+        return getattr(self._algorithm, name)
+
+    def message(self, s: Any, here: Any) -> Any:
+        """See `Algorithm`."""
+        state = copy.deepcopy(s)
+        message = self._algorithm.message(s, here)
+        self.call = SimpleNamespace(here=here, state=state, message=message, said=image(message), decision=None)
+        return message
+
+    def decision(self, s: Any) -> Any:
+        """See `Algorithm`."""
+        decision = self._algorithm.decision(s)
+        self.call.decision = image(decision)
+        return decision
+
+    def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
+        """See `Algorithm`."""
+        self.call.inbox, self.call.loss = copy.deepcopy(inbox), copy.deepcopy(loss)
+        following = self._algorithm.update(s, here, inbox, loss)
+        self.call.following = image(following)
+        return following
+
+
+def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
+    """Run an agent against what was said, and yield the calls of each round, as of `Noting`, and `frame`, `estimate`.
 
     Args:
-        setup: of it.
-        frames: (rounds, n, words).
+        setup: of the agent.
+        frames: (rounds, n, words) what was said.
         agent: who.
         losses: its losses by round; None: its own.
     """
-
-    def __init__(self, setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> None:
-        self._setup, self._frames, self._agent = setup, frames, agent
-        self._losses = losses or setup.losses(agent)
-        self._releaser = Releaser(setup, agent, self._losses)
-        vectors = setup.algorithm.vectors
-        self._vectors = vectors if len(vectors) > 1 else ()
-        self.state = setup.algorithm.init(self._releaser.start)
-        self.mixing = setup.mixing.init(agent)
-
-    def calls(self, rounds: int) -> Iterator[Call]:
-        """Round by round; each call is made once."""
-        setup, heard = self._setup, None
-        algorithm = setup.algorithm
-        for t in range(1, rounds + 1):
-            here = setup.reached.neighborhood(t, self._agent)
-            state = copy.deepcopy(self.state)
-            message = algorithm.message(self.state, here)
-            said, decision = image(message), image(algorithm.decision(self.state))
-            out = np.zeros(len(setup.algorithm.vectors) * setup.dimension)
-            self._releaser.release(message, t, heard, out)
-            scalars = np.asarray(setup.mixing.outgoing(self.mixing, here), dtype=float).tobytes()
-            arrivals = self.arrivals(here)
-            self.mixing, weights, scale = setup.mixing.weights(self.mixing, here, arrivals.scalars)
-            inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
-            loss = self._losses(t)
-            kept = copy.deepcopy(inbox), copy.deepcopy(loss)
-            self.state = algorithm.update(self.state, here, inbox, loss)
-            yield Call(
-                here, state, copy.deepcopy(message), said, decision, out.tobytes(), scalars, *kept, image(self.state)
-            )
-            heard = kept[0]
-
-    def arrivals(self, here: Neighborhood) -> Arrivals:
-        """Copies of what it hears."""
-        return Arrivals.of_round(self._setup, here, lambda j, s: np.array(self._frames[s - 1, j]))
+    noting: Any = Noting(setup.algorithm)
+    setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
+    step, frame, row = Step(setup, agent), np.zeros(setup.frame_width), np.zeros(setup.layout.width)
+    state = step.start()
+    for t in range(1, len(frames) + 1):
+        state = step(state, None, frame, row)
+        arrivals = Arrivals.of_round(setup, state.here, lambda j, s: np.array(frames[s - 1, j]))
+        state = step.receive(state, arrivals, step.losses(t))
+        noting.call.frame, noting.call.estimate = frame.copy(), row[: setup.dimension].copy()
+        yield noting.call
 
 
-def release_of(run: TriedRun, agent: int, t: int) -> Vector:
-    """What was said in a round."""
-    end = HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
-    return np.asarray(run.frames[t - 1, agent, HEADER:end])
-
-
-def scalars_of(run: TriedRun, agent: int, t: int) -> Vector:
-    """What its mixing sent."""
-    end = HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
-    return np.asarray(run.frames[t - 1, agent, end:])
+def scalars_at(run: TriedRun) -> int:
+    """Return where in a frame the mixing's scalars begin."""
+    return HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
