@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing import user_file as checking
-from mpinodes.auditing.checks import algorithms, statements
-from mpinodes.auditing.checks import elsewhere
+from mpinodes.auditing.checks import algorithms, elsewhere, statements
 from mpinodes.auditing.checks.failures import image
 from mpinodes.auditing.checks.walks import made
 from mpinodes.config import registry
