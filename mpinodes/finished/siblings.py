@@ -21,8 +21,13 @@ FILES = "# files "  # the line below it, before `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """What is written to experiment.toml: it names the noise, if the seed gives it again, and the data's files."""
+    """Return the text of experiment.toml: it names the noise, if the seed gives it again, and the data's files.
+
+    A run with repeats has none of its own: each repeat names its noise and files.
+    """
     e = setup.experiment
+    if e.repeats > 1:
+        return e.toml()
     mark, named = files_mark(setup), e.private and not e.secret
     return (f"{HEAD}{noise_name(setup)}\n" if named else "") + (f"{FILES}{mark}\n" if mark else "") + e.toml()
 

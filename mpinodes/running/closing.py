@@ -1,48 +1,78 @@
-"""How the summary of a run is made and written, and that of repeats is made of theirs."""
+"""The end of a run: its rounds are judged and accounted for, then record, summary and report are written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
+from mpinodes.bounds import bounds
 from mpinodes.config import own_files
-from mpinodes.core import Bound, Setup
-from mpinodes.core.experiment import Experiment
+from mpinodes.core import Setup
 from mpinodes.core.parts import Metric
-from mpinodes.evaluation import evaluator
+from mpinodes.evaluation import evaluator, theorems
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.evaluation.feedback import feedback_of
 from mpinodes.evaluation.message_faults import faults_of
-from mpinodes.evaluation.theorems import beside
+from mpinodes.finished.siblings import headed
 from mpinodes.presentation import run_warnings
-from mpinodes.runlog.directories import write_text
+from mpinodes.runlog.directories import require_there, write_text
+from mpinodes.runlog.export import export
 from mpinodes.runlog.layout_version import VERSION
+from mpinodes.runlog.reader import Reader
 from mpinodes.runlog.warning import warn
 from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import FILE, FileSummary, Summary
 from mpinodes.summary.timing import Stopwatch
 
 
-def summed_up(
-    setup: Setup, rounds: int, evaluator: Evaluator, bounds: Sequence[Bound], accounting: Accounting, **known: Any
+def finish(
+    setup: Setup,
+    directory: Path,
+    evaluator: Evaluator,
+    accounting: Accounting,
+    *,
+    watch: Stopwatch,
+    shares: list[str],
+    seconds: float,
+    versions: dict[str, str],
+    is_partial: bool = False,
+    tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
-    """Return the summary of a run.
+    """Judge and account for the rounds of a run, write record, summary and report, and return the summary.
 
     Args:
         setup: of the run.
-        rounds: that were done.
-        evaluator: of the run, closed.
-        bounds: of theorems.
-        accounting: of the run, closed.
-        known: other fields of the summary.
+        directory: of the run, whose log holds the rounds.
+        evaluator: has taken all rounds.
+        accounting: has taken no rounds.
+        watch: where the time of the run goes.
+        shares: runs that have the same noise on other data.
+        seconds: that the rounds took.
+        versions: of the packages that did them.
+        is_partial: whether the run was ended before its time.
+        tell: is called with a part of the work, and how much of it is done, of how much.
     """
-    e, faults, measured = setup.experiment, faults_of(setup, rounds), evaluator.variables()
-    checked = own_files.checked(e)
-    return Summary(
+    evaluator.close(partial(tell, "comparators"))
+    watch.lap("comparator")
+    horizons, measured = evaluator.judged.horizons, evaluator.variables()
+    require_there(directory)
+    record = Reader(directory)
+    rounds = record.rounds
+    accounting.take(record.events(setup.layout))  # read some rounds at a time
+    accounting.close(horizons, partial(tell, "privacy accounting"))
+    watch.lap("accounting")
+    proven = bounds(setup, horizons, evaluator.judged.best)
+    watch.lap("bounds")
+    export(record, directory, horizons, {**measured, **accounting.variables(), **theorems.variables(proven)})
+    privacy = accounting.summary(shares)
+    if is_partial:
+        privacy.recorded = rounds
+    e, faults, checked = setup.experiment, faults_of(setup, rounds), own_files.checked(setup.experiment)
+    summary = Summary(
         version=VERSION, name=e.name, algorithm=e.algorithm.get("name", e.algorithm.get("path")),
         data=setup.stream.title, partition=e.data["partition"], decomposable=setup.algorithm.decomposable,
         topology=setup.topology.title, connectivity=setup.connected_over, agents=setup.topology.agents, rounds=rounds,
@@ -51,9 +81,11 @@ def summed_up(
         checked=[FileSummary(**file) for file in checked] if checked else None, faults=faults,
         feedback=feedback_of(setup, rounds),
         bytes_sent=8 * setup.frame_width * (faults.sent if faults else messages(setup, rounds)),
-        rounds_per_second=rounds / known["seconds"], **structs.asdict(evaluator.summary()),
-        bounds=[beside(bound, measured.get(bound.of)) for bound in bounds], solver=accounting.solver(), **known,
+        rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
+        bounds=[theorems.beside(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
+        solver=accounting.solver(), seconds=seconds, versions=versions, partial=is_partial,
     )  # fmt: skip
+    return conclude(setup, directory, summary, watch)
 
 
 def messages(setup: Setup, rounds: int) -> int:
@@ -74,28 +106,30 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
     return whole
 
 
-def conclude(
-    experiment: Experiment, directory: Path, summary: Summary, watch: Stopwatch, beside: Callable[[], None]
-) -> Summary:
+def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, then draw the report if the experiment asks for one; return the summary as it is read.
 
-    A report that cannot be drawn, for whatever reason, is one line on stderr: the run is done, and its numbers stand.
+    An experiment.toml that was deleted during the run is written again. A report that cannot be drawn, for whatever
+    reason, is one line on stderr: the run is done, and its numbers stand.
 
     Args:
-        experiment: of the run.
+        setup: of the run, or of the first of its repeats.
         directory: of the run, whose record is complete.
         summary: of the run.
         watch: where its time went.
-        beside: makes what a report shows beside the run, where that takes no time to speak of.
     """
+    if not (directory / "experiment.toml").exists():
+        write_text(directory / "experiment.toml", headed(setup))
     summary = summary.finite()
     summary.warnings = (summary.warnings or {}) | run_warnings.of_numbers(summary)
     _write(directory, summary, watch)
     try:
-        if experiment.report:
+        if setup.experiment.report:
             from mpinodes.presentation.draw import draw
+            from mpinodes.running import noise_free  # what draws takes long to import
 
-            beside()
+            if not summary.partial:
+                noise_free.make_if_short(setup, directory)
             draw(directory)
             _write(directory, summary, watch)
     except Exception as error:

@@ -453,12 +453,6 @@ class Job(ExitStack):
         """Return the seconds at work and waiting."""
         return self._times
 
-    def without_noise(self, run: Setup, place: Path) -> None:
-        """Do the same run again without noise, if that takes no time to speak of."""
-        from mpinodes.running import noise_free  # it draws, and what draws takes long to import
-
-        noise_free.make_if_short(run, place)
-
 
 def _told_of(error: BaseException) -> tuple[int, str]:
     """Return the exit code that an error ends a job with, and what to say of it; empty: that was said."""

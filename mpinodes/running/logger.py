@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpinodes.bounds import bounds
 from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core import Diverged, Setup, Vector
-from mpinodes.evaluation import theorems
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.finished.siblings import headed, sharing
 from mpinodes.losses.two_point import Directions
 from mpinodes.runlog.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.runlog.directories import require_there, write_text
-from mpinodes.runlog.export import export
 from mpinodes.runlog.log import NAME, Log, Variable, Variables
 from mpinodes.runlog.progress import Progress
-from mpinodes.runlog.reader import RECORD, Reader
+from mpinodes.runlog.reader import RECORD
 from mpinodes.runlog.versions import versions
 from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
@@ -157,30 +154,19 @@ class Logger:
                 found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
         return found
 
-    def finish(self, beside: Callable[[], None]) -> Summary:
-        """Complete record, summary and report; returns the summary.
-
-        Args:
-            beside: makes what the report shows beside the run.
-        """
-        self._evaluator.close(partial(self._progress.finishing, "comparators"))
-        self._watch.lap("comparator")
-        judged, told = self._evaluator.judged, self._evaluator.variables()
-        require_there(self._directory)
-        record = Reader(self._directory)
-        self.accounting.take(record.events(self._setup.layout))  # read some rounds at a time
-        self.accounting.close(judged.horizons, partial(self._progress.finishing, "privacy accounting"))
-        self._watch.lap("accounting")
-        proven = bounds(self._setup, judged.horizons, judged.best)
-        self._watch.lap("bounds")
-        variables = {**told, **self.accounting.variables(), **theorems.variables(proven)}
-        export(record, self._directory, judged.horizons, variables)
-        if not (path := self._directory / "experiment.toml").exists():
-            write_text(path, headed(self._setup))
-        known: dict[str, Any] = {"seconds": self._seconds, "versions": self._versions}
-        known["privacy"] = self.accounting.summary(self._sharing)
-        summary = closing.summed_up(self._setup, self._done, self._evaluator, proven, self.accounting, **known)
-        return closing.conclude(self._setup.experiment, self._directory, summary, self._watch, beside)
+    def finish(self) -> Summary:
+        """Complete record, summary and report; return the summary."""
+        return closing.finish(
+            self._setup,
+            self._directory,
+            self._evaluator,
+            self.accounting,
+            watch=self._watch,
+            shares=self._sharing,
+            seconds=self._seconds,
+            versions=self._versions,
+            tell=self._progress.finishing,
+        )
 
 
 def _rewrite(path: Path, text: str) -> None:

@@ -11,14 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mpinodes.bounds import bounds
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
-from mpinodes.evaluation import theorems
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.finished.siblings import sharing
-from mpinodes.runlog.export import export
 from mpinodes.runlog.reader import Reader
 from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
@@ -41,26 +38,20 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
                     f"python -m mpinodes.run --resume {run}"
                 )
-            made_with = json.loads(record.attrs["versions"])
-            evaluator = _recalled(setup, record, rounds)
-            evaluator.close(_silent)
-            judged, told = evaluator.judged, evaluator.variables()
-            accounting = Accounting(setup)
-            accounting.take(record.events(setup.layout))
-            accounting.close(judged.horizons, _silent)
-            proven = bounds(setup, judged.horizons, judged.best)
-            export(record, run, judged.horizons, {**told, **accounting.variables(), **theorems.variables(proven)})
+            evaluator, made_with = _recalled(setup, record, rounds), json.loads(record.attrs["versions"])
+        return closing.finish(
+            setup,
+            run,
+            evaluator,
+            Accounting(setup),
+            watch=watch,
+            shares=sharing(setup, run),
+            seconds=_seconds(run, rounds),
+            versions=made_with,
+            is_partial=True,
+        )
     except OSError as error:
         raise BadInput(f"{run}: its record cannot be read, or record.h5 not be written: {error}") from error
-    known = {"seconds": _seconds(run, rounds), "versions": made_with, "partial": True}
-    privacy = accounting.summary(sharing(setup, run))
-    privacy.recorded = rounds
-    summary = closing.summed_up(setup, rounds, evaluator, proven, accounting, privacy=privacy, **known)
-    return closing.conclude(setup.experiment, run, summary, watch, lambda: None)
-
-
-def _silent(done: int, of: int) -> None:
-    pass
 
 
 def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:

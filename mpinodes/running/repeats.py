@@ -41,9 +41,6 @@ class RoundsSource(Protocol):
     def times(self) -> Sequence[Sequence[float]] | None:
         """What they took of each rank, the logger last: seconds at work, and waiting; None: all were done in one."""
 
-    def without_noise(self, run: Setup, place: Path) -> None:
-        """The same run, done again without noise, in its directory: where that takes no time to speak of."""
-
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
     """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
@@ -69,7 +66,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
         watch.of_ranks(rounds.times())
-        summary = logger.finish(lambda: rounds.without_noise(run, place))
+        summary = logger.finish()
         if same_data:
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))
         if not e.checkpoint.are_asked_for:
@@ -109,9 +106,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     assert summary.timing is not None
     watch.add(summary.timing)
     watch.lap("report")
-    if not (directory / "experiment.toml").exists():
-        write_text(directory / "experiment.toml", e.toml())
-    return conclude(e, directory, summary, watch, lambda: rounds.without_noise(setup, directory))
+    return conclude(setup, directory, summary, watch)
 
 
 def _without_budget(run: Setup) -> Setup:
