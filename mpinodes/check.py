@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import is_file
 from mpinodes.launch.launching import command, say
 
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
 
     if options.seed < 0:
         raise BadInput("--seed must be at least 0")
-    file = Path(options.part).absolute() if options.part.endswith(".py") else None
+    file = Path(options.part).absolute() if is_file(options.part) else None
     digest = sources.digest_of(file) if file and file.is_file() else ""
     found = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
     for result in found:

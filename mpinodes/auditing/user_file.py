@@ -18,6 +18,7 @@ from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import is_file
 
 Test = Callable[[Any, str, Path, int, Report], None]
 
@@ -70,7 +71,7 @@ def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
     Raises:
         BadInput: there is none.
     """
-    if word.endswith(".py"):
+    if is_file(word):
         return [_in_file(str(Path(word).absolute()))]
     found = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
     if not found:

@@ -13,7 +13,18 @@ from mpinodes.config import presets, registry
 from mpinodes.config.registry import text
 from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import IDENTITY, SECTIONS, SEED, SOURCES, Experiment, Finite, Tree, merge, nested
+from mpinodes.core.experiment import (
+    IDENTITY,
+    SECTIONS,
+    SEED,
+    SOURCES,
+    Experiment,
+    Finite,
+    Tree,
+    is_file,
+    merge,
+    nested,
+)
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
@@ -101,7 +112,7 @@ def _absolute(asked: Tree) -> Tree:
     named = {key: asked.get(key.partition(".")[0], {}).get(key.partition(".")[2]) for key in SOURCES}
     changed = nested({key: _path(word) for key, word in named.items() if isinstance(word, str)})
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
-        files = [_path(word) if isinstance(word, str) and word.endswith(".py") else word for word in metrics]
+        files = [_path(word) if isinstance(word, str) and is_file(word) else word for word in metrics]
         changed["record"] = {"metrics": files}
     if isinstance(directory := asked.get("output", {}).get("dir"), str):
         changed["output"] = {"dir": os.path.expanduser(directory)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import is_file
 from mpinodes.core.parts import Metric
 from mpinodes.metrics.built_in import BUILT_IN
 
@@ -18,7 +19,7 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
     """
     metrics = list(BUILT_IN)
     for word in words:
-        find = registry.from_path if word.endswith(".py") else registry.find
+        find = registry.from_path if is_file(word) else registry.find
         metric: type[Metric] = find(registry.METRICS, word)
         if metric.name in {other.name for other in metrics}:
             raise BadInput(

@@ -15,7 +15,7 @@ from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.config.noise_key import files_behind
-from mpinodes.core.experiment import Experiment
+from mpinodes.core.experiment import Experiment, is_file
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
 
@@ -30,7 +30,7 @@ Stamp = tuple[int, int, str, str]  # of a file: its size, time, the name of a ke
 def files(e: Experiment) -> list[tuple[str, Path]]:
     """Every file of the user's that makes statements, by the key that names it; then metrics, which make none."""
     parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
-    return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if word.endswith(".py"))]
+    return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if is_file(word))]
 
 
 def keep(e: Experiment, directory: Path) -> None:

@@ -565,6 +565,11 @@ SECTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def is_file(word: str) -> bool:
+    """Return whether a word where the name of a part may stand is the path of a user's file instead."""
+    return word.endswith(".py")
+
+
 def single_run(experiment: Experiment, repeat: int) -> Experiment:
     """The run that a repeat of an experiment is."""
     return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
