@@ -173,7 +173,7 @@ FAULTS = [
     Fault("os._exit(0)", "logger", "os._exit(0)"),
     Fault("SIGKILL", "logger", KILL_SELF),
     Fault("SIGSTOP", "logger", STOP_SELF, codes=(4,)),
-    Fault("raise, after the rounds", "logger after the rounds", "raise ZeroDivisionError('planted')", codes=(3,)),
+    Fault("raise, after the rounds", "logger after the rounds", "raise ZeroDivisionError('planted')", codes=(0,)),
     Fault("SIGKILL, after the rounds", "logger after the rounds", KILL_SELF),
     Fault("SIGSTOP, after the rounds", "logger after the rounds", STOP_SELF, codes=(4,)),
     Fault("SIGKILL", "1", signal=signal.SIGKILL, when="after the rounds"),

@@ -6,7 +6,6 @@ import io
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -88,12 +87,10 @@ def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, mon
     assert watching.WatchedRun(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, mean loss 1"
     monkeypatch.setattr(watching, "SILENCE", 0.05)
     monkeypatch.setattr(watching, "UNBEGUN", 0.05)
-    begun = time.monotonic()
     code, told = watched("run", "nothing")
     assert code == 1
     assert told.count("it counts as ended") == 2
     assert "nothing: no run has begun there" in told
-    assert time.monotonic() - begun < 5
     del log
 
 

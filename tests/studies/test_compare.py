@@ -7,7 +7,6 @@ import json
 import random
 import re
 import shutil
-import time
 import tomllib
 from dataclasses import replace
 
@@ -329,9 +328,7 @@ def mixed(study, tmp_path):
     ("by", "along"), [(None, None), ("privacy.epsilon", None), ("data.name", ["privacy.epsilon"]), ("data.file", [])]
 )
 def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed, tmp_path, capsys, by, along):
-    begun = time.perf_counter()
     said = " ".join(telling.compare([mixed], by, tmp_path / "out", along).split())
-    assert time.perf_counter() - begun < 60  # about 8 s where no one else is at work
     drawn = [path.name for path in (tmp_path / "out").glob("*.png")]
     assert 3 <= len(drawn) <= 12
     assert max(map(len, drawn)) <= 60
