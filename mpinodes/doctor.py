@@ -17,14 +17,13 @@ import sys
 import tempfile
 import textwrap
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mpinodes import __version__
 from mpinodes.config.arguments import QuietParser
-from mpinodes.core.errors import Overdue
+from mpinodes.core.errors import BadInput, Overdue
 from mpinodes.launch import launching
 from mpinodes.launch.threads import ONE_THREAD
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from mpinodes.rounds.waiting import Waits
 
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
-INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
 LIMIT = 60.0  # seconds, beside one for each rank
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
@@ -107,37 +105,29 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
     yield shared_memory()
     if launching.shared_memory_lacks():
         return
-    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")  # about_launcher says more
     try:
-        import mpi4py
-
-        mpi4py.rc(initialize=False, finalize=True)
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        yield Line("mend", "MPI", f"no MPI library ({launching.in_words(error).splitlines()[0]})", INSTALL)
+        launching.load_mpi()
+    except BadInput as error:
+        yield Line("mend", "MPI", str(error))
         yield from about_ranks([look_around(folder)])
         return
+    from mpi4py import MPI
+
     vendor, numbers = MPI.get_vendor()
     library = f"{vendor} {'.'.join(map(str, numbers))}"
-    yield Line("ok", "MPI", f"{library}, by mpi4py {mpi4py.__version__}")
+    yield Line("ok", "MPI", library)
     if started and started.size > 1:
         agree = launching.family(name_of(started)) in ("", launching.family(library))
         yield Line("note", "start", "if no line follows", HANGS if agree else how_to_start(library, started.size))
     MPI.Init_thread()
     world = MPI.COMM_WORLD
-    if world.size == 1 and started and started.rank > 0:
-        return  # rank 0 reports that each process believes it is alone
     yield from about_launcher(started, world.size, library)
     from mpinodes.rounds.waiting import Waits
 
     facts, waits = look_around(folder if world.rank == world.size - 1 else None), Waits(world, limit / 4)
     try:
-        if world.rank == 0:
-            yield from about_ranks([facts, *(waits.hear(rank) for rank in range(1, world.size))])
-        else:
-            waits.tell([0], facts)
+        yield from about_ranks(waits.share(facts))
         if world.size > 1:
-            waits.limit = limit / 2  # longer, because rank 0 begins when it has gathered all
             yield time_rounds(world, waits)
     except Overdue as error:
         print(Line("mend", "ranks", f"rank {world.rank} waits in vain for rank {error.args[0][0]}", HANGS), flush=True)
@@ -174,10 +164,6 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
         yield Line("ok", "launcher", f"{name}, which fits", advice)
     else:
         yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
-        path = shutil.which("mpirun")
-        if path and launching.family_of(path) not in ("", launching.family(library)):
-            text = f"mpirun is {path} of {launching.family_of(path)}, but mpi4py uses {library}"
-            yield Line("mend", "launcher", text, "take the mpirun of that one, by its path or first on PATH")
 
 
 def how_to_start(library: str, ranks: int) -> str:
@@ -187,7 +173,7 @@ def how_to_start(library: str, ranks: int) -> str:
         return f"start it with srun -K1 --mpi={PMI[mine]} {words}"
     mpirun = launching.mpirun()
     if mine and launching.family_of(mpirun[0]) != mine:
-        return f"no mpirun of {mine} is at hand: {INSTALL}"
+        return f"no mpirun of {mine} is at hand: {launching.INSTALL}"
     return f"start it with {' '.join(mpirun)} -n {ranks} {words}"
 
 
@@ -207,9 +193,8 @@ def try_folder(asked: Path) -> Line:
     """Write a file to the directory where runs are to be written, or to where that would be made."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=folder) as trial:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
             trial.write(bytes(10**6))
-            trial.flush()
             os.fsync(trial.fileno())
     except OSError as error:
         return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")
@@ -222,7 +207,10 @@ def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
     yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # of the worst host
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
-    yield about_versions()
+    known = {package.name: package.version for package in importlib.metadata.distributions()}
+    versions = {"mpinodes": __version__, "Python": platform.python_version()}
+    versions |= {name: known.get(name, "missing") for name in PACKAGES}
+    yield Line("ok", "versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
 def about_cores(ranks: Sequence[Facts]) -> Line:
@@ -249,15 +237,6 @@ def about_blas(ranks: Sequence[Facts]) -> Line:
     if len(kinds) > 1:
         return Line("note", "threads", f"{text}; hosts round differently", "set OPENBLAS_CORETYPE to one for all")
     return Line("ok", "threads", text)
-
-
-def about_versions() -> Line:
-    """Check that no package is missing."""
-    known = {package.name: package.version for package in importlib.metadata.distributions()}
-    versions = {"mpinodes": __version__, "Python": platform.python_version()}
-    versions |= {name: known.get(name, "missing") for name in PACKAGES}
-    text = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return Line("mend", "versions", text, INSTALL) if "missing" in versions.values() else Line("ok", "versions", text)
 
 
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:

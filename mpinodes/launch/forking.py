@@ -18,18 +18,16 @@ from __future__ import annotations
 import atexit
 import gc
 import marshal
-import mmap
 import os
-import select
 import signal
+import struct
 import sys
 import time
 from contextlib import suppress
 from importlib import import_module
+from selectors import EVENT_READ, DefaultSelector
 from socket import AF_UNIX, SO_PEERCRED, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, send_fds, socket
-from struct import Struct
 from typing import NamedTuple, NoReturn
-from zlib import crc32
 
 from mpinodes.launch import launching
 
@@ -40,15 +38,14 @@ LINE_OF_FORK = 3  # descriptor
 COMMON = ("config.building", "data.shelf", "losses.enforced", "rounds.agent", "running.job", "streams.labelled")
 LARGEST = 1 << 20  # bytes of what is handed over
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
-CREDENTIALS = Struct("3i")  # process, user and group
-LOST = -1  # in the place of an exit status: the fork ended without Python's own end
 
 
 class _Fork(NamedTuple):
     process: int
+    rank: str
+    handle: int  # pidfd
     original: int  # process
-    line: int  # descriptor of the socket to the original
-    is_over: mmap.mmap  # a byte that the fork sets when Python ends in order
+    line: socket  # to the original
 
 
 def fork_with_others(words: list[str]) -> list[str]:
@@ -65,10 +62,9 @@ def fork_with_others(words: list[str]) -> list[str]:
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
         return words
-    until = time.monotonic() + PATIENCE
     with suppress(OSError):
         address = _address()
-        while time.monotonic() < until:
+        for _ in range(int(1000 * PATIENCE)):
             line = socket(AF_UNIX, SOCK_SEQPACKET)
             with suppress(ConnectionRefusedError):
                 line.connect(address)
@@ -84,15 +80,14 @@ def fork_with_others(words: list[str]) -> list[str]:
 
 
 def _address() -> bytes:
-    """Return the address of a socket, in no file system, that only like ranks of this job and host know.
+    """Return the address of a socket, in no file system, that only ranks of this job and host know.
 
     Such addresses are the network's: jobs of containers that share it are told apart by their other namespaces.
     """
     with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
         proxy = _peer(line)  # which has started all ranks of this host
     spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
-    alike = crc32(repr((sys.executable, sys.flags, sys.path, sys.argv[0], __file__)).encode(errors="replace"))
-    return f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}-{alike}".encode()
+    return f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode()
 
 
 def _peer(line: socket) -> int:
@@ -101,7 +96,7 @@ def _peer(line: socket) -> int:
     Raises:
         OSError: it is another user's, for anybody may take such an address, or ask for it.
     """
-    process, user, _ = CREDENTIALS.unpack(line.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size))
+    process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():
         raise PermissionError(f"process {process} is not ours")
     return int(process)
@@ -116,9 +111,8 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     try:
         answer = line.recv(16)
     except TimeoutError:
-        os.kill(server, signal.SIGKILL)  # or mpirun would wait for what the server holds of a rank
-        launching.say(f"error: no word from process {server}, which starts the ranks; {launching.LONGER}")
-        os._exit(launching.OVERDUE)  # and not go on: there may be a fork of this rank later
+        os.kill(server, signal.SIGKILL)  # or there may be a fork of this rank later, beside this process
+        raise
     line.settimeout(None)
     return _stand_for(int(answer), line) if answer else words
 
@@ -130,47 +124,42 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
         with suppress(OSError):  # it is gone
             os.kill(fork, number)
 
-    for number in PASSED_ON:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, pass_on)
+    for number in PASSED_ON:  # a signal that is ignored here is ignored there
+        signal.signal(number, pass_on)
     answer = b""
     with suppress(OSError):
-        answer = line.recv(16)
+        answer = line.recv(LARGEST)
     if not answer:  # the server is gone
         pass_on(signal.SIGKILL)
-    status = int(answer or signal.SIGKILL)
-    if status == LOST:
-        launching.say(f"error: rank {os.environ['PMI_RANK']} (process {fork}) ended itself, as os._exit() does")
-        os._exit(launching.FAILED)
-    if os.WIFEXITED(status):
-        os._exit(os.WEXITSTATUS(status))
-    deadly = os.WTERMSIG(status)
-    if deadly == signal.SIGALRM:
-        launching.say(f"error: {launching.NOT_STARTED}")
+    code, stopped = marshal.loads(answer) if answer else (-signal.SIGKILL, [])
+    if code >= 0:
+        os._exit(code)
+    if -code == signal.SIGALRM:
+        launching.say(f"error: {launching.NOT_STARTED}; stopped here: {', '.join(stopped) or 'no rank'}")
         os._exit(launching.OVERDUE)
     with suppress(OSError):  # of SIGKILL
-        signal.signal(deadly, signal.SIG_DFL)
-    os.kill(os.getpid(), deadly)
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
     os._exit(launching.FAILED)
 
 
 class _Server:
-    """The process that forks, until all originals are gone.
+    """The process that forks, until all forks are gone.
 
     Args:
         door: the socket to which originals connect.
     """
 
     def __init__(self, door: socket) -> None:
-        self._door, self._poll = door, select.poll()
-        self._forks: dict[int, _Fork] = {}  # by pidfd
+        self._door, self._selector = door, DefaultSelector()
+        self._forks: list[_Fork] = []
 
     def words(self) -> list[str]:
         """Return the words of its command in a fork; elsewhere this does not come back."""
         server = os.getpid()
         try:
             os.setpgid(0, 0)
-            nowhere, founder = os.open(os.devnull, os.O_RDWR), os.pidfd_open(os.getppid())
+            nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in (*STREAMS, int(os.environ[LINE])):
                 os.dup2(nowhere, stream)
             import mpi4py
@@ -180,70 +169,64 @@ class _Server:
             for name in COMMON:
                 import_module(f"mpinodes.{name}")
             gc.freeze()
-            for number in (self._door.fileno(), founder):
-                self._poll.register(number, select.POLLIN)
-            is_founded = True
-            while self._forks or is_founded:
-                number = self._poll.poll()[0][0]  # what ends with this one may be among the others
-                if number == self._door.fileno():
-                    if words := self._fork(self._door.accept()[0]):
-                        return words[0]
-                elif number in self._forks:
-                    self._bury(number)
-                else:  # the founder or an original is gone
-                    self._poll.unregister(number)
-                    is_founded = is_founded and number != founder
-                    for handle in [handle for handle, fork in self._forks.items() if fork.line == number]:
-                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+            self._selector.register(self._door, EVENT_READ)
+            while ready := self._selector.select(None if self._forks else PATIENCE):
+                key = ready[0][0]  # what ends with this one may be among the others
+                fork: _Fork | None = key.data
+                if fork is None:
+                    if rank := self._fork(self._door.accept()[0]):
+                        return _take(*rank)
+                elif key.fd == fork.handle:
+                    self._bury(fork)
+                else:  # the original is gone
+                    self._selector.unregister(fork.line)
+                    signal.pidfd_send_signal(fork.handle, signal.SIGKILL)
         except BaseException:
             if os.getpid() != server:
                 raise
         os._exit(0)
 
-    def _fork(self, line: socket) -> list[list[str]]:
-        """Fork for the original at the other end; return the words of its command in the fork."""
+    def _fork(self, line: socket) -> tuple[list[str], dict[bytes, bytes], list[int], list[int]] | None:
+        """Fork for the original at the other end; return, in the fork, what the original has handed over."""
         descriptors: list[int] = []
-        process, is_over = 0, mmap.mmap(-1, 1)
-        try:
+        with suppress(OSError, EOFError, ValueError, TypeError):  # the line is closed: the original goes on by itself
             line.settimeout(PATIENCE)
             original = _peer(line)
             text, descriptors, _, _ = recv_fds(line, LARGEST, len(STREAMS) + 1)
             words, environment, cores, directory = marshal.loads(text)
             os.chdir(directory)
-            process = os.fork()
-            if process == 0:
-                line.close()
-                self._door.close()
-                _take(environment, cores, descriptors, is_over)
-                return [words]
-            handle = os.pidfd_open(process)
+            if (process := os.fork()) == 0:
+                return words, environment, cores, descriptors
+            fork = _Fork(process, environment[b"PMI_RANK"].decode(), os.pidfd_open(process), original, line)
+            self._forks.append(fork)
+            self._selector.register(fork.handle, EVENT_READ, fork)
+            self._selector.register(line, EVENT_READ, fork)
             line.send(str(process).encode())
-            self._forks[handle] = _Fork(process, original, line.detach(), is_over)
-            self._poll.register(handle, select.POLLIN)
-            self._poll.register(self._forks[handle].line, select.POLLIN)
-        except (OSError, EOFError, ValueError, TypeError):  # the original goes on by itself
-            if process:
-                os.kill(process, signal.SIGKILL)
-            line.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        return []
+        return None
 
-    def _bury(self, handle: int) -> None:
-        """Tell the original of a fork how it ended."""
-        fork = self._forks.pop(handle)
-        status = os.waitpid(fork.process, 0)[1]
+    def _bury(self, fork: _Fork) -> None:
+        """Tell the original of a fork how it ended, and which other forks are stopped, for whom it may have waited."""
+        status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        self._forks.remove(fork)
+        states = [(other, os.waitid(os.P_PID, other.process, look)) for other in self._forks]
+        stopped = [other for other, state in states if state and state.si_code == os.CLD_STOPPED]
+        names = [f"rank {other.rank} (process {other.process})" for other in stopped]
         with suppress(OSError):
-            os.write(fork.line, str(status if fork.is_over[0] or os.WIFSIGNALED(status) else LOST).encode())
+            fork.line.send(marshal.dumps((os.waitstatus_to_exitcode(status), names)))
             os.kill(fork.original, signal.SIGCONT)  # it may have been stopped
-        for number in (handle, fork.line):
-            with suppress(KeyError):
-                self._poll.unregister(number)
-            os.close(number)
+        self._selector.unregister(fork.handle)
+        with suppress(KeyError):
+            self._selector.unregister(fork.line)
+        os.close(fork.handle)
+        fork.line.close()
+        if not self._forks:
+            os._exit(0)
 
 
-def _take(environment: dict[bytes, bytes], cores: list[int], descriptors: list[int], is_over: mmap.mmap) -> None:
-    """Become the rank that handed this over."""
+def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:
+    """Become the rank that handed this over; return the words of its command."""
     import numpy as np
 
     for number, descriptor in enumerate(descriptors):
@@ -255,10 +238,5 @@ def _take(environment: dict[bytes, bytes], cores: list[int], descriptors: list[i
     with suppress(OSError):  # they may be others' by now
         os.sched_setaffinity(0, cores)
     np.random.seed()  # noqa: NPY002 (of whoever uses NumPy's own generator, which all forks would have alike)
-    server = os.getppid()
-
-    @atexit.register
-    def leave() -> None:
-        is_over[0] = 1
-        with suppress(OSError):
-            os.kill(server, signal.SIGCONT)  # it may have been stopped
+    atexit.register(os.kill, os.getppid(), signal.SIGCONT)  # the server may have been stopped
+    return words

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
 LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds in which MPI ends, and starts, the least of them
+INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-NOT_STARTED = f"MPI did not start, or end, in time: does a rank hang? {LONGER}"
+NOT_STARTED = f"MPI did not start, or end, in time: does a rank hang (ps: state T or R)? {LONGER}"
 BEGAN = time.perf_counter()  # about when this process began
 MANY = 100  # ranks of one host: see `find_world`
-LONGEST = 480  # characters of a line that is said
+HALF = 240  # characters at both ends of a longer line that are printed
 # Variables of the environment with which libraries fail as they start, or write elsewhere:
 MISLEADING = ("MPLBACKEND", "SOURCE_DATE_EPOCH", "PANDAS_", "HDF5_DRIVER", "HDF5_VOL_CONNECTOR")
 SHM = "/dev/shm"  # where MPI's ranks share memory
@@ -68,11 +69,14 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
     Standard streams that are closed are opened here, before a file of the command can get the number of one of them.
     """
-    open_standard_streams()
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed, as a daemon's
+            stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115 (has the number)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
     @wraps(main)
     def whole(argv: list[str]) -> int:
-        open_standard_streams()  # a program that calls a command may have closed them since
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         os.environ["MATPLOTLIBRC"] = os.devnull  # figures are the same whatever the user has set
@@ -99,17 +103,6 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     return whole
 
 
-def open_standard_streams() -> None:
-    """Open /dev/null in the place of each standard stream that is closed, as a daemon's are."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # which takes the lowest number that is free
-        if getattr(getattr(sys, name), "closed", getattr(sys, name) is None):
-            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
-
-
 def show(results: str) -> None:
     """Print what a finished run came to; where there is no room for it, say so, for no run fails by that."""
     try:
@@ -124,8 +117,7 @@ def show(results: str) -> None:
 def plain(text: str) -> str:
     """Text with nothing in it that a terminal would act on, and no line that fills the screen."""
     signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
-    half = LONGEST // 2
-    return "\n".join(s if len(s) <= LONGEST else f"{s[:half]} [...] {s[-half:]}" for s in signs.split("\n"))
+    return "\n".join(s if len(s) <= 2 * HALF else f"{s[:HALF]} [...] {s[-HALF:]}" for s in signs.split("\n"))
 
 
 def family(text: str) -> str:
@@ -161,11 +153,11 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return what went wrong."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # of a user's own class
-        return f"{type(error).__name__}, which cannot be put into words"
+    """Return what went wrong, with the notes on it. The `str()` of a user's own class may fail."""
+    import traceback
+
+    text = traceback.TracebackException(type(error), error, None)
+    return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or [])])
 
 
 def say(message: str) -> None:
@@ -179,19 +171,34 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
 
     It is needed before the experiment is read, while MPI starts.
     """
-    value, file = "", next((Path(word) for word in words if "=" not in word), None)
-    if file := resumed / "experiment.toml" if resumed else file:
-        import tomllib
+    import tomllib
 
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            value = str(tomllib.loads(file.read_text("utf-8"))["deadline"]["seconds"])
-    for word in words:
-        key, _, text = word.partition("=")
-        value = text.strip("'\" ") if key == "deadline.seconds" else value
+    file = next((Path(word) for word in words if "=" not in word), Path())
+    values = [word.partition("=")[2].strip("'\" ") for word in words if word.startswith("deadline.seconds=")]
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        text = (resumed / "experiment.toml" if resumed else file).read_text("utf-8")
+        values.insert(0, str(tomllib.loads(text)["deadline"]["seconds"]))
     try:
-        return max(float(value), 0.1)
-    except ValueError:
+        return max(float(values[-1]), 0.1)
+    except (LookupError, ValueError):
         return None
+
+
+def load_mpi() -> None:
+    """Import `mpi4py.MPI`; MPI does not start yet.
+
+    Raises:
+        BadInput: it finds no MPI library.
+    """
+    # mpi4py warns of another MPI's launcher; we say the same, and what to do.
+    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
+    try:
+        import mpi4py
+
+        mpi4py.rc(initialize=False, finalize=True)
+        import mpi4py.MPI
+    except (ImportError, RuntimeError) as error:
+        raise BadInput(f"no MPI library ({in_words(error).splitlines()[0]}): {INSTALL}") from error
 
 
 def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm:
@@ -204,41 +211,32 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     Raises:
         BadInput: this process is alone, or has no MPI.
     """
-    # mpi4py warns of another MPI's launcher; the error below says the same, and what to do.
-    warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
-    try:
-        import mpi4py
+    load_mpi()
+    from mpi4py import MPI
 
-        mpi4py.rc(initialize=False, finalize=True)
-        from mpi4py import MPI
-
-        if not MPI.Is_initialized():
-            if (warning := shared_memory_lacks()) and not (started and started.rank):
-                say(f"warning: {warning}")
-            # MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go
-            # through shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and
-            # next to nothing. With some tens of ranks that is little, and rounds are a tenth faster under UCX.
-            are_many = started is not None and started.size == started.here > MANY
-            if (are_many or warning) and "ch4:ucx ofi" in MPI.Get_library_version():
-                os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
-            end_in(START if limit is None else max(limit, LEAST_START))
-            MPI.Init_thread(MPI.THREAD_MULTIPLE)
-            end_in(0)
-    except (ImportError, RuntimeError) as error:
-        problem = f"no MPI library: {error}; pip install 'mpinodes[mpich]', or load your system's MPI"
-        raise BadInput(problem) from error
+    if not MPI.Is_initialized():
+        if (warning := shared_memory_lacks()) and not (started and started.rank):
+            say(f"warning: {warning}")
+        # MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go
+        # through shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and
+        # next to nothing. With some tens of ranks that is little, and rounds are a tenth faster under UCX.
+        are_many = started is not None and started.size == started.here > MANY
+        if (are_many or warning) and "ch4:ucx ofi" in MPI.Get_library_version():
+            os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+        end_in(START if limit is None else max(limit, LEAST_START))
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        end_in(0)
     if MPI.COMM_WORLD.size > 1:
         return MPI.COMM_WORLD
     if started and started.size > 1:
         library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
         raise BadInput(
-            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses "
-            f"another MPI ({library}). Use the mpirun of that one (it lies beside this python: "
-            f"{Path(sys.executable).parent / 'mpirun'}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses another "
+            f"MPI ({library}). Use its mpirun, which lies beside this python ({Path(sys.executable).parent}), or "
+            f"srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
         )
     raise BadInput(
-        "one process is not a network: start it with mpirun -n 8 python -m mpinodes.run (7 agents and the logger), or "
-        "add --lockstep to run all agents in this process"
+        "one process is not a network: mpirun -n 8 python -m mpinodes.run is 7 agents and the logger; or use --lockstep"
     )
 
 
@@ -247,7 +245,6 @@ def end_in(seconds: float) -> None:
 
     MPI keeps Python's lock as it starts, ends and aborts, so that no thread of Python could do so.
     """
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 

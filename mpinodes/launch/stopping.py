@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -25,14 +26,17 @@ class Signals:
     A second SIGINT is an interrupt from the keyboard at once. After the rounds SIGTERM and SIGINT end the run, and
     `log.txt` says so at once: Open MPI's mpirun, to which they came, passes nothing on that is printed from now on.
 
+    Args:
+        numbers: of the signals.
+
     Attributes:
         asked: the name of the one that came first; "": none has.
         run: its directory, where this process acts on signals; None: it leaves that to another one.
         are_recorded: whether all rounds are.
     """
 
-    def __init__(self) -> None:
-        self.asked = ""
+    def __init__(self, numbers: Sequence[signal.Signals] = ASKING) -> None:
+        self._numbers, self.asked = numbers, ""
         self.run: Path | None = None
         self.are_recorded = False
         self._interrupted = 0.0
@@ -44,7 +48,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         try:
-            self._before = {number: signal.signal(number, self._came) for number in ASKING}
+            self._before = {number: signal.signal(number, self._came) for number in self._numbers}
         except ValueError:  # not the main thread: whoever runs this has signals of its own
             self._before = {}
         return self

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from mpi4py import MPI
 
 from mpinodes.core import Setup
 from mpinodes.rounds.held import Held
@@ -12,9 +11,6 @@ from mpinodes.rounds.network import Channel, Network
 from mpinodes.rounds.step import Step, keep
 from mpinodes.rounds.waiting import Waits
 from mpinodes.runlog.checkpoints import Keeper, Kept
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 
 def run_agent(
@@ -35,7 +31,6 @@ def run_agent(
     frame = np.zeros(setup.frame_width)
     network = Network(comm, setup, frame, waits)
     links = Held(network, setup, comm.rank) if setup.links else network
-    exchange = links.exchange
     t, state, arrivals, order = 0, step.start(), None, None
     if kept:
         t, state = kept["round"], kept["state"]
@@ -48,12 +43,12 @@ def run_agent(
             break
         t += 1
         if step.plays:  # only then is its row complete
-            arrivals = exchange(state.here)
+            arrivals = links.exchange(state.here)
             step.play(state, arrivals, row)
             order = channel.done(t)
         else:
             order = channel.done(t)
-            arrivals = exchange(state.here)
+            arrivals = links.exchange(state.here)
         if order is None:
             continue
         keeper.forget_before(order.forget)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +24,9 @@ FRAMES, ROWS = 2, 3  # tags: of what agents exchange, and of a channel
 OVER = -1  # in the place of a chunk's end: there is none any more
 SLACK = 2.0  # limits that a wait on a channel may take: the neighbors of an agent that is late are to say so first
 
-Pattern: TypeAlias = "tuple[list[MPI.Prequest], Arrivals, tuple[int, ...]]"
+
+Ranks: TypeAlias = "tuple[int, ...]"
+Chunks: TypeAlias = "Generator[Chunk, None, Vector]"
 
 
 class RoundMismatch(RuntimeError):
@@ -39,7 +42,7 @@ class Network:
         self._frames: dict[int, Vector] = {self._agent: frame}
         self._receives: dict[int, MPI.Prequest] = {}
         self._sends: dict[int, MPI.Prequest] = {}
-        self._patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], Pattern] = {}
+        self._pattern = lru_cache(1024)(self._pattern_of)  # a graph drawn anew each round may never repeat
 
     def exchange(self, here: Neighborhood) -> Arrivals:
         """Send the own frame to the out-neighbors and receive the in-neighbors' frames.
@@ -47,7 +50,7 @@ class Network:
         Raises:
             RoundMismatch: a frame is not of this round; names both agents and both rounds.
         """
-        requests, arrivals, ranks = self._patterns.get(here[2:]) or self._pattern(here)
+        requests, arrivals, ranks = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
         if requests:
             MPI.Prequest.Startall(requests)
@@ -70,15 +73,12 @@ class Network:
             self._receive(j)
         for j, frame in frames.items():
             self._frames[j][:] = frame
-        return self._pattern(here)[1]
+        return self._pattern(here.in_neighbors, here.out_neighbors)[1]
 
-    def _pattern(self, here: Neighborhood) -> Pattern:
-        requests = [self._receive(j) for j in here.in_neighbors] + [self._send(i) for i in here.out_neighbors]
-        arrivals = Arrivals.of(self._setup, self._agent, here.senders, self._frames)
-        pattern = requests, arrivals, (*here.in_neighbors, *here.out_neighbors)
-        if len(self._patterns) < 1024:  # a graph drawn anew each round may never repeat
-            self._patterns[here.in_neighbors, here.out_neighbors] = pattern
-        return pattern
+    def _pattern_of(self, heard: Ranks, hearing: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
+        requests = [*map(self._receive, heard), *map(self._send, hearing)]
+        arrivals = Arrivals.of(self._setup, self._agent, tuple(sorted((*heard, self._agent))), self._frames)
+        return requests, arrivals, heard + hearing
 
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:
@@ -125,8 +125,7 @@ class Channel:
         if t > self._order.end:
             self._begin, self._order = self._order.end, self._heard()
             self._wait([self._sending[self._chunk % 2]])
-        row: Vector = self._chunks[self._chunk % 2, t - 1 - self._begin]
-        return row
+        return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
         """The row of round t is complete; where the chunk is, it is sent, and what was asked for is returned."""
@@ -165,9 +164,7 @@ class Channel:
         self._waits.patiently(requests, [self._logger] * len(requests), times=SLACK)
 
 
-def receive_chunks(
-    comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0
-) -> Generator[Chunk, None, Vector]:
+def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0) -> Chunks:
     """The logger's end of all channels: chunks in order, each valid until the next one.
 
     A chunk shorter than was asked for is the last.
@@ -194,11 +191,9 @@ def receive_chunks(
     waits.begin()
     ask()
     ask()
-    coming, status = post(0), [MPI.Status() for _ in range(agents)]
-    k, before = 0, Order(begin)
+    coming, k, before = post(0), 0, Order(begin)
     while True:
-        waits.patiently(coming, range(agents), status, times=SLACK)
-        came = status[0].Get_count(MPI.DOUBLE) // width
+        came = waits.patiently(coming, range(agents), SLACK).Get_count(MPI.DOUBLE) // width
         plan.came()
         if before.keeps:
             plan.is_whole(before.end)

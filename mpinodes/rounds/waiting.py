@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from mpinodes.core.errors import Overdue
 from mpinodes.core.messages import Vector
 
 LIMIT = 600.0  # seconds: a file system that hangs, or a machine that is needed elsewhere, may take some minutes
-UNATTENDED = 6000.0  # seconds for which a rank says that it is at work
 LEAP = 1.0  # seconds between two looks that count, at most: the time in which the whole job was stopped does not count
 GROWTH = 1.03  # of a pause between two looks of a rank that waits long
 FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds of a pause, at least and at most, for each rank there is
@@ -33,23 +30,6 @@ POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a s
 LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
 WORDS = 0  # the tag of what ranks tell each other outside the rounds
 AT_WORK = "at work"  # a word that says only that its sender is alive
-
-
-def pauses(ranks: int) -> Iterator[float]:
-    """Yield the seconds between two looks of a rank that waits: a part of what it has waited already, if need be.
-
-    64 ranks that look every millisecond take more than one core of a small machine, from the ranks that they wait for.
-    Yet a rank that sleeps in a round makes its neighbors wait, and sleep: with pauses of a fifth of what they had
-    waited, after one stall 55 of 64 agents on a ring were asleep at any time, for good, and made 75 rounds a second
-    where they make 200.
-
-    Args:
-        ranks: how many there are.
-    """
-    pause, longest = FIRST_PAUSE * ranks, PAUSE * ranks
-    while True:
-        yield pause
-        pause = min(GROWTH * pause, longest)
 
 
 class Waits:
@@ -101,57 +81,54 @@ class Waits:
         is looked at a time, which takes a third of the time of looking at all. MPI's own waits would keep signals from
         Python.
         """
-        pause, polls, begun = os.sched_yield, self.polls, time.perf_counter()
+        polls, begun = self.polls, time.perf_counter()
         for request in requests:
-            is_done = request.Test
-            while not is_done():
+            while not request.Test():
                 polls -= 1
                 if not polls:
                     self._waited += time.perf_counter() - begun
                     self.patiently(requests, ranks)
                     return
-                pause()
+                os.sched_yield()
         self._waited += time.perf_counter() - begun
 
-    def patiently(
-        self,
-        requests: Sequence[MPI.Request],
-        ranks: Sequence[int] = (),
-        statuses: list[MPI.Status] | None = None,
-        times: float = 1.0,
-    ) -> None:
-        """Wait without taking the core from ranks that have work to do.
+    def patiently(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0) -> MPI.Status:
+        """Wait without taking the core from ranks that have work to do; return the status of the last request.
 
         Args:
             requests: all of them are waited for.
             ranks: the rank that each request waits for.
-            statuses: to be filled in.
             times: so many limits may pass.
 
         Raises:
             Overdue: they have passed.
         """
-        ahead = deque[tuple[MPI.Request, MPI.Status | None]](zip(requests, statuses or repeat(None), strict=False))
-
-        def missing() -> list[int]:
-            return [rank for rank, (request, _) in zip(ranks[-len(ahead) :], ahead, strict=False) if not request.Test()]
-
-        for _ in self._looks(missing, times):
+        pairs = zip(ranks, requests, strict=False)
+        done, status = 0, MPI.Status()
+        looks = self._looks(lambda: [rank for rank, request in pairs if not request.Test()], times)
+        while True:
+            next(looks)
             for _ in range(LOOKS + len(requests)):
-                while ahead and ahead[0][0].Test(ahead[0][1]):  # one at a time, for to look at 256 takes 30 µs
-                    ahead.popleft()
-                if not ahead:
-                    return
+                while done < len(requests) and requests[done].Test(status):  # to look at all 256 takes 30 µs
+                    done += 1
+                if done == len(requests):
+                    return status
 
     def _looks(self, missing: Callable[[], list[int]], times: float = 1.0) -> Iterator[None]:
-        """Yield whenever it is time to look whether the wait is over, until the limit has passed `times` times."""
+        """Yield whenever it is time to look whether the wait is over, until the limit has passed `times` times.
+
+        The pause between two looks is a part of what the rank has waited already. 64 ranks that look every millisecond
+        take more than one core of a small machine, from the ranks that they wait for. Yet a rank that sleeps in a round
+        makes its neighbors wait, and sleep: with pauses of a fifth of what they had waited, after one stall 55 of 64
+        agents on a ring were asleep at any time, for good, and made 75 rounds a second where they make 200.
+        """
         begun = before = time.perf_counter()
-        passed = 0.0
+        passed, pause = 0.0, FIRST_PAUSE * self._comm.size
         try:
-            for pause in pauses(self._comm.size):
+            while True:
                 yield
                 time.sleep(pause)
-                now = time.perf_counter()
+                now, pause = time.perf_counter(), min(GROWTH * pause, PAUSE * self._comm.size)
                 passed, before = passed + min(now - before, LEAP), now
                 if passed > times * self.limit:
                     raise Overdue(sorted(set(missing())), passed, self.round)
@@ -167,9 +144,8 @@ class Waits:
         word: Any = AT_WORK
         while word == AT_WORK:
             for _ in self._looks(lambda: [source]):
-                if message := next(
-                    filter(None, (self._comm.improbe(source=source, tag=WORDS) for _ in range(LOOKS))), None
-                ):
+                looks = (self._comm.improbe(source=source, tag=WORDS) for _ in range(LOOKS))
+                if message := next(filter(None, looks), None):
                     word = message.recv()
                     break
         return word
@@ -178,19 +154,26 @@ class Waits:
         """Tell ranks something, each of which will `hear` it. In a collective call they could not see the deadline."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
+    def share(self, word: Any = None) -> list[Any]:
+        """Return the words of all ranks, in their order. The last rank hears all and tells all."""
+        last = self._comm.size - 1
+        if self._comm.rank < last:
+            self.tell([last], word)
+            return list(self.hear(last))
+        with self.at_work(range(last)):
+            words = [*map(self.hear, range(last)), word]
+        self.tell(range(last), words)
+        return words
+
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
         """Tell ranks that will `hear` this one, from a thread, that it is alive while it does something long."""
-        over = threading.Event()
-        sent: list[MPI.Request] = []
+        over, sent = threading.Event(), list[MPI.Request]()
 
         def sign() -> None:
-            for _ in range(int(UNATTENDED / pause)):
-                if over.wait(pause):
-                    return
+            while not over.wait(min(self.limit / 8, LIMIT)):
                 sent.extend([self._comm.isend(AT_WORK, dest=rank, tag=WORDS) for rank in ranks])
 
-        pause = min(self.limit / 8, LIMIT)
         thread = threading.Thread(target=sign, daemon=True)
         thread.start()
         try:

@@ -7,10 +7,10 @@ the rounds of all agents come from `lockstep`. Either way a `Job` sets up once, 
     reads words, makes the run directory, builds the `Setup`
       --------- the experiment, the directory -------------> build the same `Setup`, read their samples
       <-------- what went wrong, and where the rank is ------
-      --------- what went wrong first, or nothing ----------> end, if something did
+      --------- the same of all ranks ----------------------> end, if something went wrong
     for each repeat:
       <-------- ready ---------------------------------------
-      --------- go -----------------------------------------> `run_agent`: rounds, whose rows go to the logger
+      --------- the round to go on from --------------------> `run_agent`: rounds, whose rows go to the logger
       record, metrics; then regret, accounting, summary, page
       --------- the end ------------------------------------>
       <-------- ready ---------------------------------------
@@ -28,18 +28,19 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mpinodes.config.building import build
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core.errors import BadInput, Overdue
-from mpinodes.core.experiment import Experiment, asked_for, single_run
+from mpinodes.core.experiment import Experiment, Tree, asked_for, single_run
 from mpinodes.core.messages import Diverged
 from mpinodes.data.shelf import shared
 from mpinodes.launch import launching
-from mpinodes.launch.launching import LONGER, in_words, say
 from mpinodes.launch.stopping import Ended, Signals
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
@@ -49,24 +50,22 @@ from mpinodes.runlog.directories import held, make_directory, unmake_directory
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from mpinodes.core.experiment import Tree
     from mpinodes.core.parts import Setup
     from mpinodes.summary.summary import Summary
 
-FAILED_FILE = "failed.txt"  # the rank that makes it in a run directory is the one that speaks
-OVERDUE_LINE = "overdue: "  # begins a line of log.txt in which a rank says for whom it waits
-REPORTING, ABORTING = 60.0, 5.0  # seconds that a report of a failure, and MPI_Abort, may take
-SETTLING = 0.5  # seconds after which the other ranks that wait for the same one have said so
+FAILED_FILE = "failed.txt"  # in the directory of a run that failed: why
+FAILED_LINE = "failed: "  # begins a line of log.txt: the job, a rank that failed, for whom it waited, seconds, round
+REPORTING = 20.0  # seconds that a report and MPI_Abort may take: a file system may be dead, or the launcher gone
+SETTLING = 0.5  # seconds after which all ranks that fail for the same reason have written so
 
 Result = tuple[Path, "Summary"]
 
 
-def run(asked: Tree, begun: float | None = None, signals: Signals | None = None) -> Result:
+def run(asked: Tree, signals: Signals | None = None) -> Result:
     """Run an experiment, given as nested dictionaries, in this process; return the run directory and the summary.
 
     Args:
         asked: the experiment.
-        begun: when the command began, by `time.perf_counter`; None: now.
         signals: that stop it; None: none does.
 
     Raises:
@@ -75,13 +74,13 @@ def run(asked: Tree, begun: float | None = None, signals: Signals | None = None)
     """
     from mpinodes.running.setup import set_up
 
-    return run_set_up(lambda: set_up(asked, ranks=None), begun, signals)
+    return run_set_up(lambda: set_up(asked, ranks=None), signals)
 
 
-def run_set_up(make_setup: Callable[[], Setup], begun: float | None = None, signals: Signals | None = None) -> Result:
+def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) -> Result:
     """Do the same for a `Setup` that is still to be made."""
-    with Job() as job:
-        return job.alone(lambda: job.begin(make_setup), begun, signals)
+    with Job(signals=signals or Signals(())) as job:
+        return job.alone(lambda: job.begin(make_setup))
 
 
 class Job(ExitStack):
@@ -92,29 +91,29 @@ class Job(ExitStack):
     Args:
         world: all ranks; None: there is this process alone.
         limit: seconds that ranks wait for each other until the experiment is known; None: by default.
+        signals: that stop the run; None: those of a command.
     """
 
-    def __init__(self, world: MPI.Comm | None = None, limit: float | None = None) -> None:
+    def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
         super().__init__()
-        self._world, self._ranks = world, world.size if world else None
+        self._world, self._signals, self._began = world, signals or Signals(), time.perf_counter()
+        self._ranks = world.size if world else None
         self._setup: Setup  # of the run, or of its first repeat
         self._directory = Path()  # of the run, once there is one
         self._done = 0  # repeats
-        self._found: list[Kept] | None = None  # what the logger has kept, the latest first; None: a new run
-        self._folder = ""  # where files are that were read for all ranks; no other job has it
-        self._places = ["unknown"] * (self._ranks or 0)  # of each rank: process and host
+        self._is_new = True  # no round of the run has been recorded before
+        self._found = list[Kept]()  # what the logger of a run that goes on has kept, the latest first
+        self._begin, self._kept = 0, list[Kept]()  # what the first repeat goes on from: round, and agents in lockstep
+        self.times: list[list[float]] | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
 
-            self._waits, self._logger, self._agents = Waits(world, limit), world.size - 1, range(world.size - 1)
-            self._is_logger, self._name = world.rank == self._logger, self._called(world.rank)
-            self._peers = self._agents if self._is_logger else [self._logger]
-        self._signals: Signals | None = None
-        self._at_work = ExitStack()  # holds, but for the rounds, what tells the agents that the logger is at work
-        self._begin, self._kept = 0, list[Kept]()  # what the first repeat goes on from: round, and agents in lockstep
-        self._last = Path()  # the directory of the last repeat
-        self._are_over = False  # all rounds of a repeat are recorded
-        self._times: list[list[float]] | None = None
+            self._waits, self._rank, self._logger = Waits(world, limit), world.rank, world.size - 1
+            self._is_logger = self._rank == self._logger
+            self._peers = range(self._logger) if self._is_logger else [self._logger]  # whom this rank talks to
+            self._places = ["unknown"] * world.size  # of each rank: process and host
+            self._folder = ""  # where files are that were read for all ranks; no other job has it
+            self._at_work = ExitStack()  # holds, but for the rounds, what tells the agents that the logger is at work
 
     def _called(self, rank: int) -> str:
         return "the logger" if rank == self._logger else f"agent {rank}"
@@ -129,72 +128,58 @@ class Job(ExitStack):
             code, text = _told_of(error)
             if self._world is None:
                 if text:
-                    say(text)
+                    launching.say(text if code == launching.INTERRUPTED else f"error: {text}")
                 return code
-            launching.end_in(REPORTING)  # a dead file system may keep the report for ever
+            launching.end_in(REPORTING)
             try:
-                self.close()
                 if text:
-                    self._report(error, text.removeprefix("error: "))
+                    self._report(error, text)
                 sys.stdout.flush()
-                # All has been said: MPICH's own line about the abort would only be noise.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             finally:  # whatever becomes of the report, no rank is left waiting
-                launching.end_in(ABORTING)  # nor here, where the launcher cannot be reached
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # or MPICH would say of the abort what has been said
                 self._world.Abort(code)
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
-        """Say what failed, once for all ranks, and write it to the log."""
-        assert self._world
-        name, rank = self._name.removeprefix("the "), self._world.rank
-        message = f"error: {name} (rank {rank}): {text}"
-        lines = f"{name}, rank {rank}, process {os.getpid()}\n{traceback.format_exc()}"
-        if isinstance(error, Overdue):
-            lines = f"{OVERDUE_LINE}{json.dumps([self._folder, rank, *error.args])}\n"
-        if self._directory == Path():
-            say(self._blame(error) if isinstance(error, Overdue) else f"{message}\n{lines}".strip())
-            return
-        where = self._logged(lines, error)
-        if isinstance(error, Overdue):
+        """Say what failed, and write it to the log. Of several ranks that fail, the first in the log speaks for all."""
+        has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
+        failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
+        details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
+        where = self._logged(details) if has_log else f"\n{details}"
+        if has_log:
             time.sleep(SETTLING)
-            message = self._blame(error)
-        try:  # where several ranks fail at once, the first to make this file is the one that speaks
-            with (self._directory / FAILED_FILE).open("x", encoding="utf-8", errors="backslashreplace") as failed:
-                failed.write(message + "\n")
-        except FileExistsError:
-            time.sleep(1 + SETTLING)
-            return
-        except OSError:
-            pass
-        say(f"{message} {where}")
+            with suppress(OSError, ValueError):
+                lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
+                rows = [json.loads(line.removeprefix(FAILED_LINE)) for line in lines if line.startswith(FAILED_LINE)]
+                failures = [row for row in rows if row[0] == self._folder] or failures
+            if failures[0][1] != self._rank:
+                time.sleep(1 + SETTLING)
+                return
+        message = self._blame(failures) if is_overdue else f"{self._called(self._rank)} (rank {self._rank}): {text}"
+        if has_log:
+            with suppress(OSError):
+                (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
+        launching.say(f"error: {message} {where}".strip())
 
-    def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Write a text about an error to log.txt; return words that say where the text is, or the text itself."""
+    def _logged(self, text: str) -> str:
+        """Write a text to log.txt; return words that say where the text is, or the text itself."""
         log = f"{self._directory}/log.txt"
         try:
-            os.makedirs(self._directory, exist_ok=True)  # another host may not share the file system
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
-        except OSError as other:
-            is_enough = isinstance(error, (OSError, Overdue))  # most often the same: the disk is full
-            return f"({log}: {other.strerror})" + (f"\n{text}" if error and not is_enough else "")
-        return f"({'more' if isinstance(error, Overdue) else 'traceback'} in {log})"
+        except OSError as error:
+            return f"({log}: {error.strerror})\n{text}"
+        return f"(more in {log})"
 
-    def _blame(self, error: Overdue) -> str:
-        """Say who is waited for and does not itself wait, as far as the ranks know that share a log."""
-        assert self._world
-        late = {self._world.rank: error.args}
-        with suppress(OSError, ValueError):
-            lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
-            rows = [json.loads(line.removeprefix(OVERDUE_LINE)) for line in lines if line.startswith(OVERDUE_LINE)]
-            late |= {rank: args for folder, rank, *args in rows if folder == self._folder}
-        missing = sorted({rank for ranks, *_ in late.values() for rank in ranks} - late.keys())
+    def _blame(self, failures: list[Any]) -> str:
+        """Say who is waited for and has not failed, as far as the ranks know that share a log."""
+        late = {rank: ranks for _, rank, ranks, *_ in failures}
+        missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
         names = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing]
         who = f"no word from {', '.join(names)}" if names else "all wait for each other"
-        _, seconds, t = max(late.values(), key=lambda args: args[1])
+        *_, seconds, t = failures[0]
         when, waiting = f" in round {t}" if t else "", ", ".join(map(self._called, sorted(late)))
-        return f"error: {who} for {seconds:.1f} s{when}; waiting: {waiting}; {LONGER}"
+        return f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
 
     # Set-up.
 
@@ -204,20 +189,17 @@ class Job(ExitStack):
 
         self._setup = make_setup()
         rehearse(self._setup)
-        directory = make_directory(self._setup.experiment)
-        self.enter_context(held(directory))
-        self._directory = directory
+        self._directory = make_directory(self._setup.experiment)
+        self.enter_context(held(self._directory))
 
     def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is to go on."""
         from mpinodes.running.resuming import reopen
-        from mpinodes.running.setup import rehearse
 
         self.enter_context(held(run))
         self._setup, self._done, self._found = reopen(run, words, self._ranks)
-        rehearse(self._setup)
         (run / FAILED_FILE).unlink(missing_ok=True)
-        self._directory = run
+        self._directory, self._is_new = run, False
 
     def run(self, words: list[str], resumed: Path | None = None) -> int:
         """Set up, run and finish; return the exit code.
@@ -235,25 +217,29 @@ class Job(ExitStack):
             else:
                 self.begin(lambda: set_up(asked_for(words), self._ranks))
 
+        gc.enable()
+        self._began = launching.BEGAN
         if self._world is None:
-            gc.enable()
-            signals = Signals()
-            return self._outcome(lambda: self.alone(prepare, launching.BEGAN, signals), signals)
-        import numpy as np
-
-        from mpinodes.rounds.waiting import LIMIT
+            return self._outcome(lambda: self.alone(prepare))
+        from mpi4py import MPI
 
         np.seterr(all="ignore")  # where a run diverges the logger says so, once
         step, error = self._set_up(prepare)
         if error:
             if self._is_logger:
-                say(f"error: {error}")
-                self._unmake()
+                launching.say(f"error: {error}")
+                if self._is_new and self._directory != Path():
+                    unmake_directory(self._directory)
             return launching.BAD_INPUT
-        gc.freeze()  # what is there now stays to the end
-        gc.enable()
-        self._waits.limit = float(self._setup.experiment.deadline.seconds or LIMIT)
-        return self._act(step) if step else self._log()
+        self._waits.limit = float(self._setup.experiment.deadline.seconds or self._waits.limit)
+        if step:
+            return self._act(step)
+        self._at_work.enter_context(self._waits.at_work(self._peers))
+        code = self._outcome(lambda: self._follow(MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")))
+        self._at_work.close()
+        self._waits.tell(self._peers)
+        self._waits.share()
+        return code
 
     def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
         """Set up on every rank, where the logger alone reads the experiment; return an agent's step, and an error."""
@@ -261,49 +247,38 @@ class Job(ExitStack):
 
         import msgspec
 
-        assert self._world
-        told: Any
+        told: Any = None
         step, error, here = None, "", f"{os.getpid()} on {os.uname().nodename}"
         with ExitStack() as shelf:
             if self._is_logger:
-                folder = mkdtemp(prefix="mpinodes-")
-                shelf.enter_context(shared(Path(folder)))
+                self._folder = mkdtemp(prefix="mpinodes-")
+                shelf.enter_context(shared(Path(self._folder)))
                 try:
-                    with self._waits.at_work(self._agents):
+                    with self._waits.at_work(self._peers):
                         prepare()
                         resolved = msgspec.msgpack.encode(self._setup.experiment)
-                    found = None if self._found is None else list[Kept]()
-                    told = resolved, str(self._directory.absolute()), folder, self._done, found
+                    told = resolved, str(self._directory.absolute()), self._folder, self._done
                 except BadInput as problem:
                     told = str(problem)
-                self._waits.tell(self._agents, told)
-            else:
-                told = self._waits.hear(self._logger)
+            told = self._waits.share(told)[-1]
             if isinstance(told, str):
                 return None, told
-            resolved, directory, self._folder, self._done, found = told
-            self._directory, self._found = Path(directory), self._found or found
-            with self._waits.at_work(self._peers):
-                try:
-                    if not self._is_logger:
+            resolved, directory, self._folder, self._done = told
+            self._directory = Path(directory)
+            if not self._is_logger:
+                with self._waits.at_work(self._peers):
+                    try:
                         shelf.enter_context(shared(Path(self._folder)))
                         self._setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
-                        step = Step(self._setup, self._world.rank)  # which reads its samples
+                        step = Step(self._setup, self._rank)  # which reads its samples
                         self._setup.stream.forget()
-                except BadInput as problem:
-                    error = f"{self._name}: {problem}"
-                if self._is_logger:
-                    heard = [*(self._waits.hear(agent) for agent in self._agents), (error, here)]
-                    verdict = next((e for e, _ in heard if e), ""), [place for _, place in heard]
-            if self._is_logger:
-                self._waits.tell(self._agents, verdict)
-            else:
-                self._waits.tell([self._logger], (error, here))
-                verdict = self._waits.hear(self._logger)
-            error, self._places = verdict
+                    except BadInput as problem:
+                        error = f"{self._called(self._rank)}: {problem}"
+            answers = self._waits.share((error, here))
+        self._places = [place for _, place in answers]
         hosts = [place.partition(" on ")[2] for place in self._places]
         self._waits.share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
-        return step, error
+        return step, next((error for error, _ in answers if error), "")
 
     # Rounds.
 
@@ -313,166 +288,113 @@ class Job(ExitStack):
         from mpinodes.rounds.network import Channel
 
         assert self._world
-        comm, rank, e, code = self._world, self._world.rank, self._setup.experiment, 0
-        all_places = places(self._directory, e.repeats)
-        with Signals():  # which the logger acts on
+        comm, rank, e, code = self._world, self._rank, self._setup.experiment, 0
+        with self._signals:  # which the logger acts on
             for r in range(self._done, e.repeats):
                 with self._waits.at_work(self._peers):
                     mine = self._setup if r == 0 else build(single_run(e, r))
                     step = step if r == 0 else Step(mine, rank)
                     mine.stream.forget()
-                    keeper = Keeper(all_places[r], name_of(rank), noise_name(mine))
-                t = self._waits.hear(self._logger) if r == self._done and self._found is not None else 0
-                kept = keeper.load(t) if t else None
-                self._waits.tell([self._logger])
-                self._waits.hear(self._logger)
+                    keeper = Keeper(places(self._directory, e.repeats)[r], name_of(rank), noise_name(mine))
+                t = self._waits.share()[-1]  # the round after which this repeat goes on
                 channel = Channel(comm, mine.layout.width, longest_chunk(mine), self._waits, t)
-                if run_agent(step, mine, comm, channel, self._waits, keeper, kept):
+                if run_agent(step, mine, comm, channel, self._waits, keeper, keeper.load(t) if t else None):
                     code = launching.STOPPED
                     break
             self._waits.hear(self._logger)  # that the report is written: others than MPICH would spin in MPI_Finalize
-            self._waits.tell([self._logger])
+            self._waits.share()
         return code
 
-    def _log(self) -> int:
-        """Log the rounds of all agents."""
-        assert self._world
-        self._signals = Signals()
-        self._at_work.enter_context(self._waits.at_work(self._agents))
-        code = self._outcome(lambda: self._followed(_library(), launching.BEGAN), self._signals)
-        self._at_work.close()
-        self._waits.tell(self._agents)
-        for agent in self._agents:
-            self._waits.hear(agent)
-        return code
-
-    def alone(self, prepare: Callable[[], None], began: float | None, signals: Signals | None) -> Result:
+    def alone(self, prepare: Callable[[], None]) -> Result:
         """Do a whole run in this process; return the run directory and the summary.
 
         Args:
             prepare: begins it, or reopens it.
-            began: as of `run`.
-            signals: as of `run`.
         """
-        import numpy as np
         from threadpoolctl import threadpool_limits
 
-        began = time.perf_counter() if began is None else began
-        launching.open_standard_streams()  # or the record may get the number of one, into which C libraries write
         with threadpool_limits(1), np.errstate(all="ignore"):
             prepare()
-            self._signals = signals
             try:
-                return self._followed("none (lockstep)", began)
-            except BadInput:  # a file is found to be wrong where its rows are read
-                if not self._are_over:
-                    self._unmake()
-                raise
-            except Stopped:
-                raise
+                return self._follow("none (lockstep)")
             except Exception as error:
-                error.add_note(self._logged(traceback.format_exc(), error))
+                if isinstance(error, BadInput) and self._is_new:  # a file is found to be wrong as its rows are read
+                    unmake_directory(self._directory)
+                elif not isinstance(error, Stopped):
+                    error.add_note(self._logged(traceback.format_exc()))
                 raise
 
-    def _unmake(self) -> None:
-        """Take the directory of a new run away."""
-        if self._directory != Path() and self._found is None:
-            unmake_directory(self._directory)
-
-    def _followed(self, mpi: str, began: float) -> Result:
+    def _follow(self, mpi: str) -> Result:
+        """Log the rounds of all agents."""
         from mpinodes.running import repeats
 
-        if self._signals:
-            self._signals.run = self._directory
-        with self._signals or nullcontext():
-            return self._directory, repeats.log(self._setup, self._directory, mpi, self, began)
+        self._signals.run = self._directory
+        with self._signals:
+            return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._began)
 
-    def _outcome(self, work: Callable[[], Result], signals: Signals) -> int:
+    def _outcome(self, work: Callable[[], Result]) -> int:
         """Print what a run comes to, or that it was stopped, and write that to the log; return the exit code."""
         from mpinodes.presentation import terminal
 
         try:
             directory, result = work()
         except Stopped as stop:
-            code, text = launching.STOPPED, stop.in_words(signals.asked)
-            say(text)
+            code, text = launching.STOPPED, stop.in_words(self._signals.asked)
+            launching.say(text)
         else:
             code, text = 0, terminal.text(result, directory)
             launching.show(text)
         self._logged(text + "\n")
         return code
 
-    # Where the rounds come from: see `repeats.Rounds`.
+    # Where the rounds come from: see `repeats.RoundsSource`.
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """See `repeats.Rounds`, as of the others."""
+        """See `repeats.RoundsSource`, as of the others."""
         from mpinodes.running.resuming import load_all, tell
 
-        done, found = self._done, self._found
-        self._last = places[-1]
-        if found is None or done == len(places):
-            return done, None
-        keepers = keepers_of(places[done], agents, found[0]["of"][1] if found else "")
-        kept, self._kept = load_all(keepers, found)
+        if self._is_new or self._done == len(places):
+            return self._done, None
+        place, found = places[self._done], self._found
+        kept, self._kept = load_all(keepers_of(place, agents, found[0]["of"][1] if found else ""), found)
         self._begin = kept["round"] if kept else 0
-        if self._world:  # each agent loads its own
-            self._kept = []
-            self._waits.tell(self._agents, self._begin)
-        tell(places[done], kept)
-        return done, kept
+        tell(place, kept)
+        return self._done, kept
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
         """Yield the rounds of the next repeat."""
-        begin, self._begin = self._begin, 0
-        plan = Plan(run, begin, self._signals.is_asked) if self._signals else Plan(run, begin)
+        begin, kept, self._begin, self._kept = self._begin, self._kept, 0, []
+        plan = Plan(run, begin, self._signals.is_asked)
         if self._world:
             from mpinodes.rounds.network import receive_chunks
 
-            for agent in self._agents:
-                self._waits.hear(agent)
+            del kept  # each agent loads its own
             self._at_work.close()
-            self._waits.tell(self._agents)
+            self._waits.share(begin)
             times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
-            self._at_work.enter_context(self._waits.at_work(self._agents))
-            self._times = times.T.tolist()
+            self._at_work.enter_context(self._waits.at_work(self._peers))
+            self.times = times.T.tolist()
         else:
             from mpinodes.rounds.lockstep import run_agents
 
-            keepers, kept = keepers_of(place, run.topology.agents, noise_name(run)), self._kept
-            self._kept = []
+            keepers = keepers_of(place, run.topology.agents, noise_name(run))
             for keeper in keepers:
                 keeper.forget_after(begin)
             yield from run_agents(run, plan, keepers, kept)
             for keeper in keepers:
                 keeper.keep_two()
-        self._are_over = True
-        if self._signals and place == self._last:
-            self._signals.are_recorded = True
-
-    def times(self) -> list[list[float]] | None:
-        """Return the seconds at work and waiting."""
-        return self._times
+        self._is_new = False
+        self._signals.are_recorded = place == places(self._directory, self._setup.experiment.repeats)[-1]
 
 
 def _told_of(error: BaseException) -> tuple[int, str]:
     """Return the exit code that an error ends a job with, and what to say of it; empty: that was said."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""
-    if isinstance(error, (BadInput, Diverged)):
-        return launching.BAD_INPUT if isinstance(error, BadInput) else launching.FAILED, f"error: {error}"
-    if isinstance(error, SystemExit):
-        return launching.FAILED, f"error: exit({error.code})"
-    if isinstance(error, KeyboardInterrupt):
-        return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"
-    if isinstance(error, Overdue):
-        return launching.OVERDUE, "error: a deadline passed"
     if isinstance(error, BrokenPipeError):  # of who read the results
         return launching.NOBODY_READS, ""
-    return launching.FAILED, f"error: {' '.join([in_words(error), *vars(error).get('__notes__', [])])}"
-
-
-def _library() -> str:
-    """Return the name of the MPI library."""
-    from mpi4py import MPI
-
-    return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+    if isinstance(error, KeyboardInterrupt):
+        return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+    if isinstance(error, (BadInput, Diverged)):
+        return launching.BAD_INPUT if isinstance(error, BadInput) else launching.FAILED, str(error)
+    return launching.OVERDUE if isinstance(error, Overdue) else launching.FAILED, launching.in_words(error)

@@ -30,16 +30,20 @@ from mpinodes.summary.timing import Stopwatch
 
 
 class RoundsSource(Protocol):
-    """Where the rounds of a job come from."""
+    """Where the rounds of a job come from.
+
+    Attributes:
+        times: what those of the last repeat took of each rank, the logger last: seconds at work, and waiting; None: all
+            were done in one process.
+    """
+
+    times: list[list[float]] | None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """How many repeats are done, and what the logger goes on from in the next one; None: that begins."""
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
         """Of the next repeat, in its directory."""
-
-    def times(self) -> Sequence[Sequence[float]] | None:
-        """What they took of each rank, the logger last: seconds at work, and waiting; None: all were done in one."""
 
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
@@ -65,7 +69,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         logger = Logger(run, place, mpi, watch, kept)
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
-        watch.of_ranks(rounds.times())
+        watch.of_ranks(rounds.times)
         summary = logger.finish()
         if same_data:
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))

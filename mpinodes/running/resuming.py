@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import fingerprint
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SOURCES, Experiment, Tree, flat, parse, single_run
+from mpinodes.core.experiment import SOURCES, Experiment, Tree, flat, is_file, parse, single_run
 from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
@@ -18,7 +18,7 @@ from mpinodes.runlog.checkpoints import INSTEAD, LOGGER, Keeper, Kept, discard, 
 from mpinodes.runlog.log import NAME, Unreadable, require
 from mpinodes.runlog.reader import is_recorded
 from mpinodes.runlog.snapshot import Damaged
-from mpinodes.running.setup import set_up
+from mpinodes.running.setup import rehearse, set_up
 
 # Keys that nothing recorded depends on.
 FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
@@ -84,6 +84,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
             f"--resume {run}: it is done, all its {e.rounds} rounds;{more} page and figures are drawn by: "
             f"mpinodes report {run}"
         )
+    rehearse(setup)
     if done == len(all_places):  # but for what they come to together
         return Reopened(setup, done, [])
     place, single = all_places[done], single_run(e, done)
@@ -133,6 +134,10 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     Raises:
         BadInput: names the keys that differ.
     """
+
+    def names(value: object) -> object:  # of a key that may name files: what it names beside them
+        return [None if is_file(word) else word for word in value] if isinstance(value, list) else None
+
     one, other = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
     longer = other["rounds"] > one.get("rounds", 0)
     free = FREE + LONGER if longer else FREE
@@ -141,18 +146,13 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         for key in sorted(one.keys() | other.keys())
         if one.get(key) != other.get(key)
         and not any(key == name or key.startswith(f"{name}.") for name in free)
-        and not (key in MOVABLE and key in one and key in other and _named(one[key]) == _named(other[key]))
+        and not (key in MOVABLE and key in one and key in other and names(one[key]) == names(other[key]))
     ]
     if differ:
         values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
         told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise BadInput(f"--resume {where}: another experiment: {told}{more}")
-
-
-def _named(value: object) -> object:
-    """Return what must stay of a key that may name files: a list's words, without the places of files."""
-    return [None if word.endswith(".py") else word for word in value] if isinstance(value, list) else None
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:

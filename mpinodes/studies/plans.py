@@ -173,8 +173,7 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
     except BadInput as error:
         return str(error)
     except Exception as error:
-        notes: list[str] = vars(error).get("__notes__", [])
-        return " ".join([in_words(error), *notes])
+        return in_words(error)
     return ""
 
 

@@ -74,14 +74,6 @@ def test_a_launcher_of_another_mpi(rank, tmp_path):
     assert f"{sys.executable} -m mpinodes.doctor" in lines["start"][0][1]
 
 
-def test_an_mpirun_of_another_mpi_on_the_path(tmp_path):
-    other = tmp_path / "mpirun"
-    other.write_text(f"#!/bin/sh\necho '{'mpirun (Open MPI) 4.1.4' if MPICH else 'HYDRA build details'}'\n")
-    other.chmod(0o755)
-    done = run_alone(cwd=tmp_path, module=DOCTOR, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert f"mpirun is {other} of {'Open MPI' if MPICH else 'MPICH'}" in mended(verdicts(done), "launcher")
-
-
 def test_no_mpi_library(tmp_path):
     done = run_alone(cwd=tmp_path, module=DOCTOR, env={"MPI4PY_LIBMPI": str(tmp_path / "none.so")})
     lines = verdicts(done)

@@ -274,19 +274,15 @@ def test_a_link_that_is_cut_for_good_is_told_of_by_every_side(mpich, hosts, tmp_
     cutting = Thread(target=cut, args=(hosts, tmp_path / "run", 35.0))
     cutting.start()
     words = [str(TEMPLATES / "hosts.sh"), str(file), "algorithm.path=slow.py", *LONGER, "output.dir=run"]
-    begun = time.monotonic()
     done = hosts.run([*words, "deadline.seconds=5"], tmp_path, mpich.variables | {"SLOW": "0.02"})
-    lasted = time.monotonic() - begun
-    reports = [line for line in (tmp_path / "run" / "log.txt").read_text().splitlines() if line.startswith("overdue")]
-    while hosts.ranks("h2") and time.monotonic() < begun + 30:
+    reports = [line for line in (tmp_path / "run" / "log.txt").read_text().splitlines() if line.startswith("failed: ")]
+    assert cutting.is_alive()  # the job does not wait for the link
+    while (left := hosts.ranks("h2")) and cutting.is_alive():
         time.sleep(0.2)
-    left = hosts.ranks("h2")
-    assert cutting.is_alive()
     cutting.join()
     assert done.code == 4
     assert "no word from " in done.err + done.out or "all wait for each other" in done.err + done.out
-    assert lasted < 40
-    assert {json.loads(line.removeprefix("overdue: "))["rank"] for line in reports} == {0, 1, 2, 3}
+    assert {json.loads(line.removeprefix("failed: "))[1] for line in reports} == {0, 1, 2, 3}
     assert left == []
 
 

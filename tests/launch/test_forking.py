@@ -121,24 +121,26 @@ def test_signals_that_are_ignored_stay_so(tmp_path: Path):
     assert code == 0
 
 
-LEAVING = """
-import os
-from dataclasses import dataclass
-from mpinodes.algorithms.dola import DOLA
-__all__ = ["Leaving"]
+STOPPING = """
+import os, runpy, signal
+from mpinodes.launch import launching
+end_in, launching.LEAST_START = launching.end_in, 3
 
-@dataclass(frozen=True)
-class Leaving(DOLA):
-    def init(self, x):
-        os._exit(0)
+def stop_after(seconds):
+    end_in(seconds)
+    if os.environ["PMI_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+launching.end_in = stop_after
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
 """
 
 
-def test_a_rank_that_ends_itself_without_a_word_is_named(tmp_path: Path):
-    (tmp_path / "leaving.py").write_text(LEAVING)
-    done = command(on_one_core(*WORDS[1:], "algorithm.path=leaving.py"), tmp_path)
-    assert done.code != 0
-    assert "ended itself, as os._exit() does" in done.err
+def test_a_rank_that_is_stopped_as_mpi_starts_is_named(tmp_path: Path):
+    done = command(on_one_core(*WORDS, "deadline.seconds=1", by=("-c", STOPPING)), tmp_path)
+    assert done.code  # of mpirun, which kills the rank that was stopped
+    assert "MPI did not start, or end, in time" in done.err
+    assert "rank 1 (process " in done.err
 
 
 def test_bad_input_is_said_once(tmp_path: Path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from random import Random
 
@@ -72,8 +71,8 @@ def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, lost: b
 
 
 def go_on(where: Path, *words: str, signals: Signals | None = None) -> Path:
-    with job.Job() as again:
-        return again.alone(lambda: again.reopen(where, list(words)), time.perf_counter(), signals or Signals())[0]
+    with job.Job(signals=signals) as again:
+        return again.alone(lambda: again.reopen(where, list(words)))[0]
 
 
 def differences(one: Path, other: Path) -> list[str]:
