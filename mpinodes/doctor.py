@@ -193,8 +193,9 @@ def try_folder(asked: Path) -> Line:
     """Write a file to the directory where runs are to be written, or to where that would be made."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
+        with tempfile.TemporaryFile(dir=folder) as trial:
             trial.write(bytes(10**6))
+            trial.flush()
             os.fsync(trial.fileno())
     except OSError as error:
         return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")

@@ -235,9 +235,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
             f"MPI ({library}). Use its mpirun, which lies beside this python ({Path(sys.executable).parent}), or "
             f"srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
         )
-    raise BadInput(
-        "one process is not a network: mpirun -n 8 python -m mpinodes.run is 7 agents and the logger; or use --lockstep"
-    )
+    raise BadInput("one process is not a network: start it with mpirun -n 8 python -m mpinodes.run, or add --lockstep")
 
 
 def end_in(seconds: float) -> None:

@@ -145,7 +145,7 @@ class Job(ExitStack):
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
         details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
-        where = self._logged(details) if has_log else f"\n{details}"
+        where = self._logged(details, error) if has_log else f"\n{details}"
         if has_log:
             time.sleep(SETTLING)
             with suppress(OSError, ValueError):
@@ -161,14 +161,15 @@ class Job(ExitStack):
                 (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
         launching.say(f"error: {message} {where}".strip())
 
-    def _logged(self, text: str) -> str:
+    def _logged(self, text: str, error: BaseException | None = None) -> str:
         """Write a text to log.txt; return words that say where the text is, or the text itself."""
         log = f"{self._directory}/log.txt"
         try:
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
-        except OSError as error:
-            return f"({log}: {error.strerror})\n{text}"
+        except OSError as other:
+            is_enough = isinstance(error, (OSError, Overdue))  # most often the same: the disk is full
+            return f"({log}: {other.strerror})" + ("" if is_enough else f"\n{text}")
         return f"(more in {log})"
 
     def _blame(self, failures: list[Any]) -> str:
@@ -321,7 +322,7 @@ class Job(ExitStack):
                 if isinstance(error, BadInput) and self._is_new:  # a file is found to be wrong as its rows are read
                     unmake_directory(self._directory)
                 elif not isinstance(error, Stopped):
-                    error.add_note(self._logged(traceback.format_exc()))
+                    error.add_note(self._logged(traceback.format_exc(), error))
                 raise
 
     def _follow(self, mpi: str) -> Result:
