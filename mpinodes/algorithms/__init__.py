@@ -1,1 +1,4 @@
-"""One file per algorithm, found by its name; imports only protocol, schedules, sets and numpy."""
+"""Hold the algorithms, one file each. Experiments find an algorithm by its name.
+
+An algorithm imports only `core`, schedules, sets and numpy.
+"""

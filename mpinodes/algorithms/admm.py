@@ -1,30 +1,30 @@
 """ADMM for consensus learning.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
-(Forero, Cano, Giannakis 2010). With O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² over agent i's B_i samples, V_i
-neighbours j, all λ_i = 0 and random f_i(0), iteration t is
+(Forero, Cano, Giannakis 2010). Agent i has B_i samples and V_i neighbours j, and its objective is O_i(f) = (C/B_i) Σ_n
+L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random. Iteration t is
 
     f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
     λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
 
-with η = θ. Round 1 sends f_i(0), which no data has reached, and round t + 1 sends f_i(t). With the step 1/(2ηV_i) and
-the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the argmin is that of O_i(f) + ‖f − c‖²/(2·step). Here C is
-`problem.weight` and ρ/N `problem.regularizer`.
+with η = θ. Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends f_i(t). With the step 1/(2ηV_i) and
+the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the argmin is that of O_i(f) + ‖f − c‖²/(2·step). C is
+`problem.weight`, and ρ/N is `problem.regularizer`.
 
-The perturbed variants draw a noise e with density ∝ exp(−α(t)‖e‖₂) into the center; what that costs is said here, since
-it follows from the problem alone: given all that was sent, an output f is the minimizer for one e only, which adjacent
-data move by at most step·2C/B, and the density of f has the factor |∂e/∂f|, det(I + step·∇²O), which they change by at
-most 1 + (C c₁/B)/(ρ/N + 1/step).
+Privacy of the perturbed variants. These variants add a noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Their cost
+follows from the problem alone. Given everything sent before, an output f is the minimizer for exactly one e. Adjacent
+data change this e by at most step·2C/B. The density of f has the factor |∂e/∂f| = det(I + step·∇²O), which adjacent
+data change by a factor of at most 1 + (C c₁/B)/(ρ/N + 1/step).
 
-Where k samples are replaced, the first is k times as much. As to the second, let m = ρ/N + 1/step, so that
-I + step·∇²O = step·(m I + H + K), H = (C/B) Σ L''_n x_n x_nᵀ being of the samples replaced, K ≥ 0 of those that stay.
-With M = m I + K the factor's logarithm is, up to a constant, ln det(I + M^-½ H M^-½), which is no less than 0 and, as
-M ≥ m I, at most ln det(I + H/m) = Σ ln(1 + h/m) over the eigenvalues h > 0 of H. Each sample adds a matrix of rank at
-most s, with eigenvalues in [0, C c₁/B], for the loss is convex; s = 1 for a loss of a·x. So there are at most
-r = min(d, k s) eigenvalues, which add up to the trace, at most k s C c₁/B; ln being concave, the sum is largest where
-they are equal. Two data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)): for s = 1 reached where one has features 0
-and the other k/r copies of r orthogonal ones, all at the largest curvature. Of a loss that is not known to be convex
-c₁ counts as infinite.
+If k samples are replaced, the first bound is k times as large. For the second, let m = ρ/N + 1/step and write I +
+step·∇²O = step·(m I + H + K), where H = (C/B) Σ L''_n x_n x_nᵀ sums over the replaced samples and K ≥ 0 over the
+others. With M = m I + K, the logarithm of the factor is ln det(I + M^-½ H M^-½) up to a constant. It is at least 0.
+Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the eigenvalues h > 0 of H. The loss is convex, so
+each sample adds a matrix with eigenvalues in [0, C c₁/B] and rank at most s (s = 1 for a loss of a·x). Thus H has at
+most r = min(d, k s) positive eigenvalues, and their sum is at most k s C c₁/B. As ln is concave, the sum of logarithms
+is largest if they are equal. So the logarithms of two adjacent data sets differ by at most r ln(1 + (k s C c₁/B)/(r
+m)). For s = 1 this is attained: one data set has features 0, the other has k/r copies of r orthogonal features with the
+largest curvature. If the loss is not known to be convex, c₁ counts as infinite.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ Rounds: TypeAlias = Any  # an iteration t, or an array of them
 
 
 def of(value: float | Sequence[float], agent: int) -> float:
-    """What is given for all agents at once, or for each."""
+    """Return an agent's value of a hyper-parameter that has one value for all agents, or one for each agent."""
     return value if isinstance(value, (int, float)) else value[agent]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
-    f: Vector  # (d,) f_i(t), as sent
-    anchor: Vector  # (d,) mean over neighbours j of ½(f_i(t) + f_j(t))
+    f: Vector  # (d,) f_i(t), as it was sent
+    anchor: Vector  # (d,) the mean over neighbours j of ½(f_i(t) + f_j(t))
     dual: Vector  # (d,) λ_i(t)
 
 
 @dataclass(frozen=True)
 class Consensus(Algorithm[S]):
-    """The problem of (8), and (9)."""
+    """Define the local problem (8) and the dual update (9), which all ADMM variants share."""
 
     dual_step: Annotated[
         Positive | tuple[Positive, ...],
-        Meta(description="theta of iteration 1; or one for each agent, though unequal ones lead away from the best"),
+        Meta(description="theta of iteration 1, or one for each agent; with unequal values ADMM misses the optimum"),
     ] = 0.5
     dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
     tolerance: Annotated[
-        float, Meta(gt=0, le=1e-6, description="gradient norm to which an agent solves its local problem")
+        float, Meta(gt=0, le=1e-6, description="the gradient norm to which an agent solves its local problem")
     ] = 1e-10
     mixings = ("neighbors",)
 
@@ -95,34 +95,34 @@ class Consensus(Algorithm[S]):
 
     @property
     def rounds_releases(self) -> bool:
-        """Whether what is sent is rounded to a grid."""
+        """Return whether releases are rounded to a grid."""
         return False
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Theorem 3.2."""
+        """Return the bound of Theorem 3.2 on the convergence rate."""
         from mpinodes.bounds.m_admm import bounds
 
         return bounds(setup, horizons, minimizer)
 
     @property
     def solver_tolerance(self) -> float:
-        """See `Algorithm`."""
+        """Return the hyper-parameter `tolerance`."""
         return self.tolerance
 
     def theta(self, agent: int, t: Rounds) -> Rounds:
-        """θ_i(t)."""
+        """Return the dual step θ_i(t)."""
         return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
-        """η_i(t) = θ_i(t)."""
+        """Return the penalty η_i(t), which equals θ_i(t) here."""
         return self.theta(agent, t)
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """1/α_i(t): no noise."""
+        """Return the noise scale 1/α_i(t), which is 0 here: no noise."""
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """The minimization of iteration t."""
+        """Return the minimization of iteration t for agent i."""
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
         replaced = self.run.replaced[i]
@@ -142,18 +142,18 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """(9), and the next anchor."""
+        """Return the state after the dual update (9), with the next anchor."""
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
-        if here.t > 1:  # f_i(0) moves no dual
+        if here.t > 1:  # the random f_i(0) must not change the dual variable
             dual = dual + (self.theta(here.agent, here.t - 1) / 2) * neighbours * (f - mean)
         return State(f.copy(), 0.5 * (f + mean), dual)
 
     def validate(self) -> None:
-        """Whether the penalties are what Theorem 3.1 asks for: η_i(t) ≥ θ_i(t), neither falling.
+        """Check the assumption of Theorem 3.1 on the penalties: η_i(t) ≥ θ_i(t), and neither decreases.
 
         Raises:
-            ValueError: they are not, or there is nobody to agree with; names the agent.
+            ValueError: the penalties violate it, or an agent has no neighbours; the message names the agent.
         """
         if 0 in self.run.degrees:
             lonely = self.run.degrees.index(0)
@@ -168,7 +168,7 @@ class Consensus(Algorithm[S]):
         for i in range(self.run.agents):
             if not (self.eta(i, ends) < 1e100).all():
                 raise ValueError(f"agent {i}: its penalty grows beyond 1e100: set algorithm.penalty_cap")
-            # Growing powers with or without a cap: where the least ratio is at no end, there is none below 1.
+            # ln(eta/theta) is concave in t, with and without a cap on eta, so eta/theta is least at one of the ends.
             low = self.eta(i, ends) / self.theta(i, ends)
             if low.min() < 1:
                 t = ends[int(low.argmin())]
@@ -181,34 +181,34 @@ class Consensus(Algorithm[S]):
 
 @dataclass(frozen=True)
 class ADMM(Consensus[State]):
-    """Every agent sends the minimizer."""
+    """Send the exact minimizer in every round."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (8)"
 
     def init(self, x: Vector) -> State:
-        """f_i(0) = x and λ_i(0) = 0."""
+        """Return the state with f_i(0) = x and λ_i(0) = 0."""
         return State(f=x, anchor=x, dual=np.zeros_like(x))
 
     def message(self, s: State, here: Neighborhood) -> Solve | Start:
-        """f_i(0), or the problem that f_i(t − 1) minimizes."""
+        """Return f_i(0) in round 1, later the problem whose minimizer is f_i(t − 1)."""
         return Start() if here.t == 1 else self.problem(s, here.agent, here.t - 1)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """(9)."""
+        """Return the state after the dual update (9)."""
         return self.after(s, here, inbox)
 
     def decision(self, s: State) -> Vector:
-        """f_i(t)."""
+        """Return f_i(t), the minimizer that was sent last."""
         return s.f
 
 
 @dataclass(frozen=True)
 class Perturbed(Consensus[S]):
-    """With noise of rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
+    """Add noise with the rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
 
     noise_rate: Annotated[
         Positive | tuple[Positive, ...],
-        Meta(description="alpha of iteration 1, or one for each agent; large: little noise"),
+        Meta(description="alpha of iteration 1, or one for each agent; a larger alpha means less noise"),
     ] = 3.0
     noise_growth: Annotated[
         Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
@@ -218,5 +218,5 @@ class Perturbed(Consensus[S]):
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """1/α_i(t)."""
+        """Return the noise scale 1/α_i(t), for epsilon = 1."""
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))

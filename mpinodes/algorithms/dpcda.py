@@ -1,7 +1,7 @@
 """DPCDA: differentially private centralized dual averaging, the baseline without a network.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
-section 3.1 ("Discussion"): DPSDA with one agent, who owns every coordinate and hears only itself.
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 3.1
+("Discussion"). It is DPSDA with one agent, which owns every coordinate and receives only its own message:
 
     z <- z + η + g
     y <- Π(z, α(t))
@@ -19,20 +19,20 @@ __all__ = ["DPCDA"]
 
 @dataclass(frozen=True)
 class DPCDA(DPSDA):
-    """DPSDA with n = 1."""
+    """Run DPSDA with n = 1."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, section 3.1"
     mixings = ("uniform",)
-    # One agent adds u once where DPSDA's n agents add n·u each to its own block: c in proportion.
+    # Each of DPSDA's n agents adds n·u to its own block. One agent adds u, so c is smaller in proportion.
     defaults = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
     only_agents = 1
-    bears_loss = False  # it has no links
+    bears_loss = False  # one agent has no links
     bears_delay = False
 
     def average(self, inbox: Inbox) -> Vector:
-        """Its own release z + η."""
+        """Return the agent's own release z + η."""
         return inbox.mix()
 
     def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Nothing to correct."""
+        """Return z, which needs no correction."""
         return z

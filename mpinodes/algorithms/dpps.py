@@ -1,16 +1,16 @@
 """DPPS: differentially private dual averaging by push-sum, for decomposable objectives.
 
 D. Han, K. Liu, Y. Lin, Y. Xia, "Differentially private distributed online learning over time-varying digraphs via dual
-averaging" (2021), in its usual form; the paper itself was not at hand. With A column-stochastic:
+averaging" (2021). This is the method in its usual form; we had no access to the paper. With A column-stochastic:
 
     h_i  = z_i + η_i                                     the release
     z_i <- Σ_j A_ij h_j + g_i,  g_i = ∇f_i^t(x_i)        at the old x_i, the decision
     w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum mixing
     x_i <- Π(z_i / w_i, α(t))
 
-A changed sample moves z_i by at most 2·clip. x_i is hidden: what it did to x_i moves later gradients, by at most
-β·α/w_i for each unit of change of z_i, and a regularizer's by λ·α/w_i. That w_i is made of what the neighbours say it
-is: against neighbours that lie nothing is claimed.
+A changed sample changes z_i by at most 2·clip. The decision x_i is hidden, and a change of x_i changes later gradients.
+Per unit of change of z_i, the loss contributes at most β·α/w_i, and the regularizer λ·α/w_i. The scalar w_i depends on
+the scalars that the neighbours send. If neighbours may lie about them, nothing is proven.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["DPPS"]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
-    z: Vector  # (d,) dual
-    x: Vector  # (d,) primal
-    dual_gain: float  # α/w_i: how far x_i moves at most when z_i moves by 1
-    previous_dual_gain: float  # the same of the x_i before, at which the gradient in z_i was taken
+    z: Vector  # (d,) the dual variable
+    x: Vector  # (d,) the primal variable
+    dual_gain: float  # α/w_i: the largest change of x_i when z_i changes by 1
+    previous_dual_gain: float  # the same for the previous x_i, at which the gradient in z_i was taken; 0 if none was
 
 
 @dataclass(frozen=True)
 class DPPS(Algorithm[State]):
-    """Dual averaging on digraphs."""
+    """Run dual averaging on digraphs."""
 
     mixings = ("push-sum",)
 
@@ -59,13 +59,13 @@ class DPPS(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """z_i = 0 and x_i = Π(0, ·)."""
+        """Return the state with z_i = 0 and x_i = Π(0, ·)."""
         return State(
             np.zeros_like(x), self.run.feasible.project(np.zeros_like(x)), dual_gain=1.0, previous_dual_gain=0.0
         )
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """h_i."""
+        """Return z_i, to be released as h_i, with its leakage."""
         return Query(
             s.z,
             l1=sqrt(len(s.z)) * self.run.grad_sensitivity[here.agent],
@@ -81,12 +81,12 @@ class DPPS(Algorithm[State]):
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """z_i and x_i of the next round; the mixing carries w_i."""
+        """Return z_i and x_i of the next round; the mixing updates w_i."""
         alpha = self.run.step(here.t)
         z = inbox.mix() + loss.grad(s.x)
         x = self.run.feasible.prox_step(z / inbox.scale, alpha)
         return State(z, x, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
 
     def decision(self, s: State) -> Vector:
-        """x_i."""
+        """Return the decision x_i (d,)."""
         return s.x

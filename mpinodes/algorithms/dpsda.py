@@ -1,21 +1,23 @@
 """DPSDA: differentially private distributed online dual averaging, the framework.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
-Protocol 1. Every agent sees the loss f^t but owns only the block B_i of the d coordinates; S_i puts a
-block into R^d. The state of round t, z_i(t) and y_i(t), is the paper's of index t − 1:
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. Every
+agent sees the loss f^t, but owns only the block B_i of the d coordinates. S_i embeds a block in R^d. The state of round
+t, z_i(t) and y_i(t), has the index t − 1 in the paper:
 
     (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the release
     (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             clipped to L̂, at the old y_i
-    (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)   ℬ_i: what arrived, own release included
+    (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)   ℬ_i: received releases and the agent's own
     (6)  y_i   <- Π(𝒞_i(z_i), α(t))
          x_i    = (y_i)_{B_i}                                         the decision
 
-An instance chooses the mixing, 𝒜 and 𝒞. Sensitivity of (4), Lemma 1 and Remark 5: given all releases so
-far only the block u_i differs, by at most 2L̂ in L2, so 2nL̂ in L2 and 2n√d_i·L̂ in L1; L̂ is enforced by
-clipping, not assumed in the mean. As printed, u_i is taken at the hidden y_i: what a changed f^t did to y_i
-moves every later u_i too, which the paper's proof leaves out. If the gradient is G-Lipschitz, a change δ of
-z_i moves y_i by at most δ·α/w_i, and so the next release by n·G·α/w_i·δ. With gradient_at = "public", u_i is
-taken at Π(𝒞_i(𝒜_i(ℬ_i)), α), which is made of releases alone, and f^t moves one release only.
+An instance chooses the mixing, 𝒜 and 𝒞. Sensitivity of (4), by Lemma 1 and Remark 5: given all earlier releases, only
+the block u_i differs, by at most 2L̂ in L2. So z_i differs by at most 2nL̂ in L2 and 2n√d_i·L̂ in L1. Clipping enforces
+L̂ for every sample, not only in the mean.
+
+As printed, u_i is taken at the hidden y_i. A changed f^t changes y_i, and thereby every later u_i; the paper's proof
+omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by at most δ·α/w_i, and so the next release by
+n·G·α/w_i·δ. With gradient_at = "public", u_i is taken at Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends on releases alone, so
+f^t changes only one release.
 """
 
 from __future__ import annotations
@@ -43,18 +45,18 @@ from mpinodes.core import (
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
-    z: Vector  # (d,) dual
-    y: Vector  # (d,) primal estimate
-    point: Vector  # (d,) where the next gradient is taken
-    dual_gain: float  # α/w_i: how far y_i moves at most when z_i moves by 1
-    previous_dual_gain: float  # the same of the y_i before, at which the gradient in z_i was taken; 0: at none
+    z: Vector  # (d,) the dual variable
+    y: Vector  # (d,) the primal estimate
+    point: Vector  # (d,) the point at which the next gradient is taken
+    dual_gain: float  # α/w_i: the largest change of y_i when z_i changes by 1
+    previous_dual_gain: float  # the same for the previous y_i, at which the gradient in z_i was taken; 0 if none was
 
 
 @dataclass(frozen=True)
 class DPSDA(Algorithm[State]):
-    """Protocol 1."""
+    """Run Protocol 1, given 𝒜 and 𝒞 by a subclass."""
 
     gradient_at: Literal["hidden", "public"] = "hidden"
 
@@ -68,27 +70,30 @@ class DPSDA(Algorithm[State]):
 
     @abstractmethod
     def average(self, inbox: Inbox) -> Vector:
-        """𝒜_i(ℬ_i) of (5): a new (d,) vector."""
+        """Return 𝒜_i(ℬ_i) of (5) as a new vector (d,)."""
 
     @abstractmethod
     def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """𝒞_i(z_i) of (6)."""
+        """Return 𝒞_i(z_i) of (6), a vector (d,)."""
 
     def init(self, x: Vector) -> State:
-        """z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
+        """Return the state with z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
         zero = np.zeros_like(x)
         y = self.run.feasible.project(zero)
         return State(z=zero, y=y, point=y, dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """(4). The first message carries noise too, as printed, though it holds no data."""
+        """Return z_i, to be released by (4).
+
+        The first message carries noise too, as printed, though it does not depend on data.
+        """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
         l1 = sqrt(block.stop - block.start) * l2
         return Query(s.z, l1, l2, uses, RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2))
 
     def _feedback(self, s: State, i: int, l2: float) -> Feedback:
-        """What a changed y_i makes of u_i, and so of the message, in the agent's own block alone."""
+        """Return the leakage of older changes of y_i, which change u_i, and so the agent's own block of the message."""
         n, gain = self.run.agents, s.previous_dual_gain
         lipschitz = n * self.run.grad_lipschitz[i] * gain if gain else 0.0
         largest, linear = n * self.run.grad_range[i], n * self.run.regularizer * gain
@@ -96,7 +101,7 @@ class DPSDA(Algorithm[State]):
         return Feedback(l2, lipschitz, largest, linear, offset, block.stop - block.start)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """(5) and (6)."""
+        """Return z_i and y_i of the next round, by (5) and (6)."""
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)
         z = self.average(inbox)
@@ -110,15 +115,15 @@ class DPSDA(Algorithm[State]):
         return State(z, y, y, dual_gain, previous_dual_gain)
 
     def decision(self, s: State) -> Vector:
-        """y_i: the agent commits to the block B_i of it."""
+        """Return y_i (d,); the agent decides its block B_i of it."""
         return s.y
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """The paper's ε for `rounds` rounds (Theorems 2 and 4): ε a round, per agent and for all of them."""
+        """Return the paper's ε for `rounds` rounds (Theorems 2 and 4): ε per round, for each agent and the network."""
         return rounds * self.run.epsilon
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Theorems 3 and 5, and the corollaries on running averages."""
+        """Return the bounds of Theorems 3 and 5, and of the corollaries on running averages."""
         from mpinodes.bounds.dpsda import bounds
 
         return bounds(setup, horizons, minimizer)

@@ -1,7 +1,7 @@
 """DPSDA-C: DPSDA on time-varying undirected graphs, by circulation-based mixing.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
-Algorithm 1, with W row-stochastic:
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Algorithm 1, with
+W row-stochastic:
 
     (12) z_i <- h_i + Σ_j W_ij (h_j − h_i) + n S_i u_i
     (13) y_i <- Π(z_i, α(t))
@@ -19,16 +19,16 @@ __all__ = ["DPSDAC"]
 
 @dataclass(frozen=True)
 class DPSDAC(DPSDA):
-    """DPSDA by circulation."""
+    """Run DPSDA with circulation-based mixing."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 1"
     mixings = ("uniform", "metropolis")
     defaults = {"topology": {"name": "seven-agent-digraph", "undirected": True}}
 
     def average(self, inbox: Inbox) -> Vector:
-        """h_i + Σ_j W_ij (h_j − h_i), which is Σ_j W_ij h_j, for the rows of W sum to 1."""
+        """Return h_i + Σ_j W_ij (h_j − h_i), which equals Σ_j W_ij h_j because the rows of W sum to 1."""
         return inbox.mix()
 
     def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Nothing to correct."""
+        """Return z, which needs no correction."""
         return z

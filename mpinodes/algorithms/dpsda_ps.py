@@ -20,16 +20,16 @@ __all__ = ["DPSDAPS"]
 
 @dataclass(frozen=True)
 class DPSDAPS(DPSDA):
-    """DPSDA by push-sum."""
+    """Run DPSDA with push-sum mixing."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 2"
     mixings = ("push-sum",)
     defaults = {"topology": {"name": "seven-agent-digraph"}}
 
     def average(self, inbox: Inbox) -> Vector:
-        """Σ_j A_ij h_j of (20)."""
+        """Return Σ_j A_ij h_j of (20)."""
         return inbox.mix()
 
     def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """z_i / w_i of (22); the push-sum mixing carries (21)."""
+        """Return z_i / w_i of (22); the push-sum mixing computes w_i by (21)."""
         return z / inbox.scale

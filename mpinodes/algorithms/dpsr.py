@@ -1,15 +1,16 @@
 """DPSR: differentially private subgradient rescaling on a fixed, unbalanced digraph, for decomposable objectives.
 
 Y. Xiong, J. Xu, K. You, J. Liu, L. Wu, "Privacy preserving distributed online optimization over unbalanced digraphs via
-subgradient rescaling" (2020), in its usual form; the paper itself was not at hand. With A row-stochastic:
+subgradient rescaling" (2020). This is the method in its usual form; we had no access to the paper. With A
+row-stochastic:
 
     h_i  = x_i + η_i                                          the release; x_i is the decision
     x_i <- P(Σ_j a_ij h_j − α(t) g_i / [r_i]_i)               g_i = ∇f_i^t(x_i) at the old x_i
-    r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; above is the old r_i
+    r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; the line above uses the old r_i
 
-A changed sample moves x_i by at most 2·clip·α(t)/[r_i]_i, to which the noise is calibrated, none before data has
-reached x_i. x_i is hidden: what moved it moves later gradients too. [r_i]_i is made of what the neighbours say: against
-neighbours that lie nothing is claimed.
+A changed sample changes x_i by at most 2·clip·α(t)/[r_i]_i. The noise is calibrated to this bound; the first x_i
+depends on no data and gets no noise. The decision x_i is hidden, and a change of x_i changes later gradients. The
+scalar [r_i]_i depends on the scalars that the neighbours send. If neighbours may lie about them, nothing is proven.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ __all__ = ["DPSR"]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
     x: Vector  # (d,)
-    made_with: float  # the rescaled step α/[r_i]_i that made x; 0: none yet
+    made_with: float  # the rescaled step α/[r_i]_i with which x was computed; 0 before the first step
 
 
 @dataclass(frozen=True)
 class DPSR(Algorithm[State]):
-    """Subgradient rescaling."""
+    """Run subgradient rescaling on a fixed digraph."""
 
     mixings = ("rescaling",)
 
@@ -52,13 +53,13 @@ class DPSR(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """x_i = P(x)."""
+        """Return the state with x_i = P(x)."""
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """h_i."""
+        """Return x_i, to be released as h_i, with its leakage."""
         step = s.made_with
-        l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # in round 1 of no one's data
+        l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1: must only be > 0
         l1 = sqrt(len(s.x)) * l2
         return Query(
             s.x,
@@ -76,10 +77,10 @@ class DPSR(Algorithm[State]):
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """x_i of the next round; the mixing carries r_i."""
+        """Return x_i of the next round; the mixing updates r_i."""
         rescaled = self.run.step(here.t) / inbox.scale
         return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)
 
     def decision(self, s: State) -> Vector:
-        """x_i."""
+        """Return the decision x_i (d,)."""
         return s.x

@@ -1,13 +1,14 @@
 """DVP: private ADMM by dual variable perturbation, which is penalty perturbation with η = θ.
 
-T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as X. Zhang,
-M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to (26), has it:
-the argmin of iteration t has a noise e in its penalty, of density ∝ exp(−α_i(t)‖e‖₂), α_i(t) = α_i(1) q₂^(t−1), times
-`privacy.epsilon`. Theorem 4.1, with c₁ = sup L'', |L'| ≤ 1 and ‖x‖ ≤ 1: over T iterations agent i loses at most
+T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as described
+by X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to
+(26). The argmin of iteration t has a noise e in its penalty term. Its density is ∝ exp(−α_i(t)‖e‖₂) with α_i(t) =
+α_i(1) q₂^(t−1), times `privacy.epsilon`. By Theorem 4.1, with c₁ = sup L'', |L'| ≤ 1 and ‖x‖ ≤ 1, agent i loses over T
+iterations at most
 
     P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i).
 
-Sharper, and accounted for here: Σ_t α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i V_i))).
+The accountant uses a sharper bound: Σ_t α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i V_i))).
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Algorithm 1 with η = θ."""
+    """Run Algorithm 1 with η = θ."""
 
     grid: Annotated[
         float,
         Meta(
             ge=0,
             le=1,
-            description="releases are rounded to multiples of it after a private dither, which covers what a local "
-            "solver leaves, at the price of a delta; 0: they are not, and what is proven is proven of exact minimizers",
+            description="releases are rounded to multiples of this number after a private dither, which hides the "
+            "errors of local solvers and costs a delta; 0: no rounding, and the proof holds for exact minimizers only",
         ),
     ] = 0.0
 
@@ -45,37 +46,37 @@ class DVPADMM(Perturbed[State], ADMM):
 
     @property
     def rounds_releases(self) -> bool:
-        """See `Consensus`."""
+        """Return whether releases are rounded to multiples of `grid`."""
         return self.grid > 0
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """(25)."""
+        """Return the minimization (25), with the grid for its release."""
         return replace(super().problem(s, i, t), grid=self.grid)
 
     def validate(self) -> None:
-        """The conditions of Theorems 3.1 and 4.1: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
+        """Check the conditions of Theorems 3.1 and 4.1: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
 
         Raises:
-            ValueError: they do not hold; names the agent.
+            ValueError: a condition does not hold; the message names the agent.
         """
         super().validate()
         for i in range(self.run.agents) if self.run.private else ():
             if self.run.sample_weight[i] > 1:
                 raise ValueError(
-                    f"agent {i}: a sample counts C/B = {self.run.sample_weight[i]:.6g} times in its loss, above the "
-                    "theorem's 1: lower problem.weight (C), or give it more samples (B)"
+                    f"agent {i}: C/B = {self.run.sample_weight[i]:.6g}, the weight of a sample in the agent's loss, is "
+                    "above 1, the theorem's limit: lower problem.weight (C), or give the agent more samples (B)"
                 )
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 what = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
                     f"agent {i}: 2 c1 = {2 * self.run.sample_curvature:g} is not below (B/C)(rho/N + 2 theta V) = "
-                    f"{convex:.3g}, where c1 = sup L'' times the largest ‖x‖²: "
+                    f"{convex:.3g}, where c1 is sup L'' times the largest ‖x‖²: "
                     + (what if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """P_i of (26), by agent, for the α that `epsilon` makes."""
+        """Return P_i of (26) for each agent, with the α that `privacy.epsilon` scales."""
         if self.run.sample_sensitivity > 1:  # the paper scales features to norm 1
             return [nan] * self.run.agents
         t = np.arange(1, rounds)

@@ -1,17 +1,17 @@
-"""Private averaging by gossip: every agent noises its own value once, and from then on all relay mixes.
+"""Private averaging by gossip: every agent adds noise to its own value once, and afterwards all agents relay mixes.
 
-The setting of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
-Decentralized Optimization and Averaging" (2022), without its acceleration; the accounting is ours. In our rounds, with
+The setting is that of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
+Decentralized Optimization and Averaging" (2022), without its acceleration. The accounting is ours. In our rounds, with
 x = 0 before round 1:
 
-    x_i = −∇f_i(0)                              round 1: of averaged squared distances the mean of the agent's points
+    x_i = −∇f_i(0)                              round 1: for averaged squared distances, the mean of the agent's points
     y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
     y_i <- Σ_j a_ij y_j                         from round 3 on
 
-s = Δ/m, with Δ the largest L2 change of ∇f_i(0) between adjacent data and m-GDP being (ε, δ)-DP.
+The noise has s = Δ/m, where Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m-GDP implies (ε, δ)-DP.
 
-All that is ever said is a fixed linear mix of the releases of round 2, so what one node learns of another's data is
-known exactly: `mpinodes.privacy.views`.
+Every message is a fixed linear mix of the releases of round 2. So the information of one node about another node's data
+is known exactly; `mpinodes.privacy.views` computes it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = ["GossipAveraging"]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
-    x: Vector  # (d,)
+    x: Vector  # (d,) the agent's estimate of the average
 
 
 @dataclass(frozen=True)
 class GossipAveraging(Algorithm[State]):
-    """Noise once, then nothing but mixes."""
+    """Release noise once, then relay mixes."""
 
     noise_scale: Annotated[
-        float, Meta(ge=0, le=1e100, description="s: the noise of every agent's release; 0: calibrated")
+        float, Meta(ge=0, le=1e100, description="s: the standard deviation of the noise; 0: calibrated to epsilon")
     ] = 0.0
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
@@ -62,11 +62,11 @@ class GossipAveraging(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """Begin at 0."""
+        """Return the state that starts at 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
-        """y_i."""
+        """Return x_i in round 2, to be released as y_i, and relay the mix of the received y_j in later rounds."""
         if here.t == 1:
             return Start()
         if here.t > 2:
@@ -75,13 +75,13 @@ class GossipAveraging(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=self.noise(l2))
 
     def noise(self, l2: float) -> float:
-        """The s that hides a change of size `l2`."""
+        """Return the standard deviation s that hides an L2 change of size `l2`."""
         return self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """x_i, and then the mixes."""
+        """Return x_i after round 1, and later the mix of the received y_j."""
         return State(-loss.grad(s.x) if here.t == 1 else inbox.mix())
 
     def decision(self, s: State) -> Vector:
-        """What it has of the average."""
+        """Return the agent's estimate of the average (d,)."""
         return s.x

@@ -1,14 +1,14 @@
-"""Private distributed optimization with geometrically falling steps and noise.
+"""Private distributed optimization with geometrically decreasing steps and noise.
 
-Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015), with the gradient steps of
-M. Showkatbakhsh, C. Karakus, S. Diggavi, whose predecessor it is. x_i(t − 1) is the decision of round t:
+Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). The gradient steps are those of
+M. Showkatbakhsh, C. Karakus, S. Diggavi, whose method extends this one. x_i(t − 1) is the decision of round t:
 
-    y_i = x_i(t−1) + Lap(b(t−1))               the release; x_i(0) = 0 holds no data and goes out as it is
+    y_i = x_i(t−1) + Lap(b(t−1))               the release; x_i(0) = 0 depends on no data and gets no noise
     z_i = Σ_j a_ij y_j
     x_i = P(z_i − γ(t) ∇f_i(z_i)),  γ(t) = c q^(t−1)
 
-b(t) = Δ√d c p^t/(ε(p − q)) with 0 < q < p < 1 and Δ the largest L2 change of ∇f_i between adjacent data, so that all
-rounds together are ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
+The noise is b(t) = Δ√d c p^t/(ε(p − q)) with 0 < q < p < 1, where Δ is the largest L2 change of ∇f_i between adjacent
+data. All rounds together are then ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Share = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
     x: Vector  # (d,)
 
 
 @dataclass(frozen=True)
 class HuangDP(Algorithm[State]):
-    """The iteration."""
+    """Run the iteration above with Laplace noise."""
 
     first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
-    step_decay: Annotated[Share, Meta(description="q: every step is q times the one before")] = 0.9
-    noise_decay: Annotated[Share, Meta(description="p: all noise is p times that before; above step_decay")] = 0.95
+    step_decay: Annotated[Share, Meta(description="q: every step is q times the step before")] = 0.9
+    noise_decay: Annotated[Share, Meta(description="p: noise shrinks by p in each round; above step_decay")] = 0.95
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
@@ -58,15 +58,15 @@ class HuangDP(Algorithm[State]):
     }
 
     def gamma(self, t: int) -> float:
-        """γ(t)."""
+        """Return the step γ(t) of round t."""
         return self.first_step * self.step_decay ** (t - 1)
 
     def init(self, x: Vector) -> State:
-        """x_i(0) = 0."""
+        """Return the state with x_i(0) = 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """y_i."""
+        """Return x_i(t − 1), to be released as y_i."""
         t, p, q = here.t - 1, self.noise_decay, self.step_decay
         if t == 0:
             return Start()
@@ -76,28 +76,28 @@ class HuangDP(Algorithm[State]):
         return Query(s.x, l1=l1 * self.gamma(t), l2=l2 * self.gamma(t), uses=t, leaks=RELEASED, calibration=noised)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """x_i."""
+        """Return x_i(t) after one gradient step at z_i."""
         z = inbox.mix()
         return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
     def decision(self, s: State) -> Vector:
-        """x_i."""
+        """Return the decision x_i (d,)."""
         return s.x
 
     def validate(self) -> None:
-        """Whether q < p, and no step is 0.
+        """Check that q < p and that no step underflows to 0.
 
         Raises:
-            ValueError: it is not so.
+            ValueError: q ≥ p, or the last step is 0.
         """
         if self.step_decay >= self.noise_decay:
             raise ValueError(
                 f"algorithm.step_decay = {self.step_decay:g} must be below algorithm.noise_decay = "
-                f"{self.noise_decay:g}: the noise must fall more slowly than the steps"
+                f"{self.noise_decay:g}: the noise must decrease more slowly than the steps"
             )
         if self.gamma(rounds := self.run.rounds) < 1e-300:
-            raise ValueError(f"the step of round {rounds} is 0: fewer rounds, or a larger algorithm.step_decay")
+            raise ValueError(f"the step of round {rounds} is 0: set fewer rounds, or a larger algorithm.step_decay")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """ε in all, though every sample is used in every round."""
+        """Return ε for the whole run; the paper's proof lets every round use every sample."""
         return self.run.epsilon

@@ -1,9 +1,9 @@
 """M-ADMM: every agent chooses its own penalty parameter in every iteration, and keeps it to itself.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
-(11): ADMM with penalties η_i(t) in the argmin, apart from the dual step θ. It converges to the optimum if
-η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem 3.1); as in the experiments, η_i(t) = η_i(1) q_i^(t−1), up to a
-cap. Without one it stalls short of the optimum.
+(11). It is ADMM with penalties η_i(t) in the argmin that differ from the dual step θ. It converges to the optimum if
+η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem 3.1). As in the paper's experiments, η_i(t) = η_i(1) q_i^(t−1),
+up to a cap. Without a cap it stalls before it reaches the optimum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cap = Annotated[float, Meta(gt=0)]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """(10) and (11)."""
+    """Run ADMM with the penalties of (10) and (11)."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 
@@ -33,13 +33,13 @@ class MADMM(ADMM):
         Positive | tuple[Positive, ...], Meta(description="eta of iteration 1, or one for each agent")
     ] = 0.5
     penalty_growth: Annotated[
-        Growth | tuple[Growth, ...], Meta(description="q1: eta(t) = eta q1^(t - 1); or one for each agent")
+        Growth | tuple[Growth, ...], Meta(description="q1: eta(t) = eta q1^(t - 1), or one for each agent")
     ] = 1.02
     penalty_cap: Annotated[
-        Cap | tuple[Cap, ...], Meta(description="the most that a penalty grows to; or one for each agent")
+        Cap | tuple[Cap, ...], Meta(description="the largest value of a penalty, or one for each agent")
     ] = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
-        """η_i(t)."""
+        """Return the penalty η_i(t), at most its cap."""
         grown = of(self.penalty, agent) * np.power(of(self.penalty_growth, agent), t - 1.0)
         return np.minimum(grown, of(self.penalty_cap, agent))

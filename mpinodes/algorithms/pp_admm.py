@@ -1,8 +1,9 @@
 """PP: private M-ADMM by penalty perturbation.
 
-X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1:
-M-ADMM's private penalties η_i(t) and the noise, conditions and P_i(T) that `dvp_admm` states. What an agent keeps to
-itself of η buys nothing: whoever has the messages can fit a schedule (`scripts/papers/appendix_e.py`).
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1.
+It combines M-ADMM's private penalties η_i(t) with the noise, the conditions and the P_i(T) that `dvp_admm` states.
+Keeping η secret gives no privacy: an attacker who has the messages can fit a schedule
+(`scripts/papers/appendix_e.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["PPADMM"]
 
 @dataclass(frozen=True)
 class PPADMM(DVPADMM, MADMM):
-    """Algorithm 1."""
+    """Run Algorithm 1 of the paper."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"
     against_colluders = True

@@ -1,11 +1,13 @@
-"""PVP: private ADMM by primal variable perturbation: the minimizer is found without noise, and sent with it.
+"""PVP: private ADMM by primal variable perturbation: agents solve without noise, and send the minimizer plus noise.
 
-T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). ADMM, where
-agent i sends f_i(t) + e, of density ∝ exp(−a_i(t)‖e‖₂), a_i(t) = a_i(1) q₂^(t−1) times `privacy.epsilon`, and uses what
-it sent in the place of its f_i(t) ever after. The minimizer of a (ρ/N + 2ηV)-strongly convex function moves by at most
-(2C/B)/(ρ/N + 2ηV) between adjacent data, and is found to within tolerance/(ρ/N + 2ηV): a release costs a times that,
-pure. At δ it costs less (`privacy.gamma_norm`): given what was said before, f_i(t) follows from the data alone, so a
-change shifts the noise by what does not hang on it, and by no more than a constant.
+T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). Agent i
+sends f_i(t) + e, where e has density ∝ exp(−a_i(t)‖e‖₂) and a_i(t) = a_i(1) q₂^(t−1), times `privacy.epsilon`. From
+then on the agent uses the sent vector in the place of f_i(t).
+
+Privacy: the minimizer of a (ρ/N + 2ηV)-strongly convex function changes by at most (2C/B)/(ρ/N + 2ηV) between adjacent
+data. The solver finds it up to tolerance/(ρ/N + 2ηV). So a release costs a times that, as pure ε. With δ > 0 it costs
+less (`privacy.gamma_norm`): given all earlier messages, f_i(t) follows from the data alone, so adjacent data shift the
+noise by a vector that does not depend on the noise and whose norm is bounded by a constant.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ __all__ = ["PVPADMM"]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
     sent: Sent
     found: Solved  # f_i(t), to be sent next
@@ -32,16 +34,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PVPADMM(Perturbed[State]):
-    """Every agent sends the minimizer with noise."""
+    """Send the minimizer plus noise."""
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
 
     def init(self, x: Vector) -> State:
-        """f_i(0) = x and λ_i(0) = 0."""
+        """Return the state with f_i(0) = x and λ_i(0) = 0."""
         return State(Sent(f=x, anchor=x, dual=np.zeros_like(x)), Solved(x, 0.0, 0))
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """f_i(0), or f_i(t − 1) to be noised."""
+        """Return f_i(0) in round 1, later f_i(t − 1), to be released with noise."""
         if here.t == 1:
             return Start()
         ask, f = self.problem(s.sent, here.agent, here.t - 1), s.found
@@ -58,17 +60,17 @@ class PVPADMM(Perturbed[State]):
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """(9), with what was sent in the place of f_i(t), and the argmin of (8) without noise."""
+        """Return the state after (9), with the sent vector as f_i(t), and after the argmin of (8) without noise."""
         sent = self.after(s.sent, here, inbox)
         ask = self.problem(sent, here.agent, here.t)
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
-        """f_i(t), before it is noised; what is decided is what is sent."""
+        """Return the minimizer f_i(t) before noise; the agent's decision is its release, not this vector."""
         return s.found.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Σ_t a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), by agent, for the a that `epsilon` makes."""
+        """Return Σ_t a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i) for each agent, with the a that `privacy.epsilon` scales."""
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents
         t = np.arange(1, rounds)

@@ -1,20 +1,20 @@
 """Private consensus optimization in two stages with Gaussian noise.
 
-M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", its
-Algorithm 1, whose t is our round: y_i(1) = 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", Algorithm
+1. The paper's t is our round: y_i(1) = 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
 
     y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
     z_i    = P(Σ_j w_ij y_j)                                         (9)
     x_i    = P(z_i − η(t) ∇f_i(z_i))                                 (8)
 
-Stage II, t > T: x_i = Σ_j w_ij y_j (12), which is what goes out in the next round. The hand-over y_i(T + 1) carries
-noise by (11), but none by (12): without, [z_i(T) − x_i(T)]/η(T) is the last gradient itself wherever x_i(T) lies
-inside 𝒳.
+Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round. By (11) the hand-over y_i(T + 1)
+carries noise; by (12) it carries none. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T),
+if x_i(T) lies inside 𝒳.
 
-With μ and L the least strong convexity and the largest smoothness of the f_i and K = (μ + L)/(2μL), Theorem 2 has
-η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t), κ = ε²/(4G²(ε + 2 ln(2/δ))), 2G being here the largest change of ∇f_i between
-adjacent data. By Theorem 1, Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G makes the run (ε, δ)-DP; exactly,
-Gaussian noise does at Σ_t Δ²(t)/M²(t) = m², m-GDP being (ε, δ)-DP, which takes less noise.
+Let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Theorem 2 takes
+η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ = ε²/(4G²(ε + 2 ln(2/δ))). Here 2G is the largest change of ∇f_i between
+adjacent data. By Theorem 1, the run is (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G. Exact
+accounting of Gaussian noise needs only Σ_t Δ²(t)/M²(t) = m², where m-GDP implies (ε, δ)-DP; this takes less noise.
 """
 
 from __future__ import annotations
@@ -48,41 +48,41 @@ Rounds: TypeAlias = Any  # a round t, or an array of them
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
     x: Vector  # (d,)
 
 
 @dataclass(frozen=True)
 class TwoStageGaussian(Algorithm[State]):
-    """Algorithm 1."""
+    """Run Algorithm 1 of the paper."""
 
     gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
     handover: Annotated[
         Literal["noised", "clean"],
-        Meta(description="the first release of stage II; clean: as (12) prints it, which gives the last gradient away"),
+        Meta(description="the first release of stage II; clean: without noise, as in (12); reveals the last gradient"),
     ] = "noised"
     calibration: Annotated[
         Literal["theorem-2", "theorem-1", "exact"],
         Meta(
-            description="of the noise to (epsilon, delta). theorem-2: the paper's schedule; theorem-1, exact: the "
-            "least noise of the shape noise_decay or noise_shape by Theorem 1, or by exact Gaussian accounting"
+            description="how the noise is calibrated to (epsilon, delta). theorem-2: the paper's schedule; theorem-1 "
+            "or exact: the least noise with the given shape by Theorem 1, or by exact Gaussian accounting"
         ),
     ] = "theorem-2"
-    noise_decay: Annotated[float, Meta(ge=0, le=10, description="the noise M(t) falls like t^-noise_decay")] = 0.75
+    noise_decay: Annotated[float, Meta(ge=0, le=10, description="the noise M(t) decreases as t^-noise_decay")] = 0.75
     noise_shape: Annotated[
-        tuple[Positive, ...], Meta(description="instead of noise_decay: M(1), ..., M(T) up to a common factor")
+        tuple[Positive, ...], Meta(description="replaces noise_decay: M(1), ..., M(T) up to a common factor")
     ] = ()
     noise_scale: Annotated[
-        float, Meta(ge=0, le=1e100, description="instead of a calibration: that factor; 0: calibrated")
+        float, Meta(ge=0, le=1e100, description="the common factor of the noise M(t); 0: by calibration")
     ] = 0.0
     modulus: Annotated[
-        float, Meta(ge=0, le=1e100, description="mu of the steps; 0: what is known of the losses without the data")
+        float, Meta(ge=0, le=1e100, description="mu in the steps; 0: the data-independent bound on the losses")
     ] = 0.0
-    largest_curvature: Annotated[float, Meta(ge=0, le=1e100, description="L of the steps; 0: likewise")] = 0.0
+    largest_curvature: Annotated[float, Meta(ge=0, le=1e100, description="L in the steps; 0: likewise")] = 0.0
     stop: Annotated[
         float,
-        Meta(ge=0, lt=1, description="end stage II once no agent's release changes by more, relatively; 0: never"),
+        Meta(ge=0, lt=1, description="stage II ends if no release changes by more, relative to its norm; 0: never"),
     ] = 0.0
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
@@ -105,32 +105,32 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def settled_below(self) -> float:
-        """See `Algorithm`."""
+        """Return the hyper-parameter `stop`."""
         return self.stop
 
     @property
     def k(self) -> float:
-        """K = (μ + L)/(2μL); 1/(2μ) where L is not known to be finite."""
+        """Return K = (μ + L)/(2μL), which is 1/(2μ) if L is not known to be finite."""
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
 
     def eta(self, t: Rounds) -> Rounds:
-        """η(t)."""
+        """Return the step η(t) = K/t."""
         return self.k / t
 
     def noise(self, t: Rounds) -> Rounds:
-        """M(t), t ≤ T."""
+        """Return the standard deviation M(t) of the noise, for t ≤ T."""
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """M(t) up to a common factor."""
+        """Return M(t) up to the common factor."""
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
         return np.power(t, -self.noise_decay)
 
     @property
     def factor(self) -> float:
-        """That factor, which makes the run (ε, δ)-DP."""
+        """Return the common factor of M(t) that makes the run (ε, δ)-DP."""
         if self.noise_scale:
             return self.noise_scale
         if isinf(self.run.epsilon):
@@ -143,12 +143,12 @@ class TwoStageGaussian(Algorithm[State]):
         return spent / (self.run.gdp(self.run.epsilon, self.run.delta) if self.calibration == "exact" else theorem_1)
 
     def init(self, x: Vector) -> State:
-        """y_i(1) = 0."""
+        """Return the state with x_i(0) = 0, which is sent as y_i(1)."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
-        """(11); from T + 2 on (12)."""
-        made, last = here.t - 1, self.gradient_rounds  # x_i was made in the round before
+        """Return x_i(t − 1), to be released by (11), and from round T + 2 on a relay by (12)."""
+        made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the round before
         if made == 0:
             return Start()
         if made > last:
@@ -159,7 +159,7 @@ class TwoStageGaussian(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """(9) and (8); from T + 1 on (12)."""
+        """Return x_i(t), by (9) and (8) in stage I and by (12) in stage II."""
         mixed = inbox.mix()
         if here.t > self.gradient_rounds:
             return State(mixed)
@@ -167,26 +167,26 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """1 − η(t − 1) times the Hessian, where that is the same for all losses, and nothing is projected."""
+        """Return 1 − η(t − 1)·h if all losses have the Hessian h·I and nothing is projected, else None."""
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:
             return None
         return 1 - float(self.eta(t - 1)) * curvature
 
     def decision(self, s: State) -> Vector:
-        """x_i."""
+        """Return the decision x_i (d,)."""
         return s.x
 
     def validate(self) -> None:
-        """Whether there is a stage II, strong convexity, and noise for every round.
+        """Check that the run has a stage II, strong convexity, and noise for every round.
 
         Raises:
-            ValueError: there is not.
+            ValueError: one of them is missing; the message says which keys to change.
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
             raise ValueError(
-                f"{rounds} rounds end before the hand-over: set rounds above algorithm.gradient_rounds = "
-                f"{self.gradient_rounds}"
+                f"the run ends after {rounds} rounds, before the hand-over: set rounds above "
+                f"algorithm.gradient_rounds = {self.gradient_rounds}"
             )
         if not (self.modulus or self.run.least_modulus):
             raise ValueError(
@@ -199,18 +199,18 @@ class TwoStageGaussian(Algorithm[State]):
             )
         if self.calibration == "theorem-2" and (self.noise_shape or self.noise_decay != 0.75) and not self.noise_scale:
             raise ValueError(
-                "algorithm.calibration = 'theorem-2' is a schedule of its own, t^-0.75: take theorem-1 or exact for "
-                "another shape, or set algorithm.noise_scale"
+                "algorithm.calibration = 'theorem-2' fixes the shape t^-0.75: set it to theorem-1 or exact for another "
+                "shape, or set algorithm.noise_scale"
             )
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Theorem 1, by agent, solved for ε at δ."""
+        """Return the ε of Theorem 1 at δ, for each agent."""
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
         return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Theorem 2 and Corollary 2."""
+        """Return the bounds of Theorem 2 and Corollary 2."""
         from mpinodes.bounds.two_stage_gaussian import bounds
 
         return bounds(setup, horizons, minimizer)

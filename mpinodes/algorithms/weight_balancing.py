@@ -1,20 +1,20 @@
-"""Differentially private weight-balancing subgradient method, on digraphs that it is sound on.
+"""Differentially private weight-balancing subgradient method, on digraphs for which it is sound.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks", with d_i the out-degree of agent i without itself:
+Networks". d_i is the out-degree of agent i without itself:
 
     (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
     (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          over in-neighbours j
     (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the x_i from before the mixing
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
-σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1), though x_i(t) was made with α(t − 1), which is larger: that is
-noise_index = "paper"; "corrected" calibrates to α(t − 1), and to nothing in round 1, when x_i holds no data. The bound
-L is enforced by clipping.
+The paper has σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with α(t − 1), which is
+larger. noise_index = "paper" keeps the paper's noise; "corrected" calibrates to α(t − 1), and adds no noise in round 1,
+when x_i depends on no data. Clipping enforces the bound L.
 
-As printed, g_i is taken at the hidden x_i: a sample that changed x_i by δ changes every later g_i too, by at most
-min(2L, βδ) where the losses' gradients are β-Lipschitz, and a regularizer's by λδ; the paper's parallel composition
-leaves that out. With gradient_at = "public", g_i is taken at z_i, which is made of releases alone.
+As printed, g_i is taken at the hidden x_i. A sample that changed x_i by δ also changes every later g_i: through the
+loss by at most min(2L, βδ) if gradients are β-Lipschitz, and through the regularizer by λδ. The paper's parallel
+composition omits this. With gradient_at = "public", g_i is taken at z_i, which depends on releases alone.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = ["WeightBalancing"]
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """Hold what an agent needs for its next round."""
 
     x: Vector  # (d,)
-    made_with: float  # the step α that made x; 0: none yet
+    made_with: float  # the step α with which x was computed; 0 before the first step
 
 
 @dataclass(frozen=True)
 class WeightBalancing(Algorithm[State]):
-    """(6) to (8)."""
+    """Run the iteration (6) to (8)."""
 
     gradient_at: Literal["hidden", "public"] = "hidden"
     noise_index: Literal["paper", "corrected"] = "paper"
@@ -59,7 +59,7 @@ class WeightBalancing(Algorithm[State]):
     anytime = True
     unconstrained = True
     averaging = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
-    # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. Theorem 2's proof sets ½ Σ μ_i, wrong by a factor n.
+    # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. The proof of Theorem 2 uses ½ Σ μ_i, which is wrong by a factor n.
     modulus_share = 0.5
     hidden = ("x",)
     claims_agents = True
@@ -76,12 +76,12 @@ class WeightBalancing(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """x_i = x."""
+        """Return the state with x_i = x."""
         return State(x, made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """(6)."""
-        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # in round 1 of no one's data
+        """Return x_i, to be released by (6), with its leakage."""
+        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1: must only be > 0
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
         return Query(
             s.x,
@@ -93,7 +93,7 @@ class WeightBalancing(Algorithm[State]):
         )
 
     def _feedback(self, step: float, i: int, l2: float) -> Feedback:
-        """What a changed x_i makes of g_i, and so of the message that it went into."""
+        """Return the leakage of older changes of x_i, which change g_i, and so the message."""
         return Feedback(
             l2,
             lipschitz=step * self.run.grad_lipschitz[i] if step else 0.0,
@@ -103,26 +103,26 @@ class WeightBalancing(Algorithm[State]):
         )
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """(7) and (8)."""
+        """Return x_i of the next round, by (7) and (8)."""
         alpha = self.run.step(here.t)
         z = inbox.mix()
         g = loss.grad(s.x if self.gradient_at == "hidden" else z)
         return State(z - alpha * g, made_with=alpha)
 
     def decision(self, s: State) -> Vector:
-        """x_i."""
+        """Return the decision x_i (d,)."""
         return s.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Theorem 1: ε in all, each sample used once; so for every pass over them anew.
+        """Return the ε of Theorem 1: ε in all if each sample is used once, so ε for every pass over the data.
 
-        Definition 1 has the data of one participant differ, all of it (adjacency one-agent), though the proof changes
-        the loss of one round.
+        In Definition 1 all data of one participant may differ (adjacency one-agent), but the proof changes the loss of
+        one round only.
         """
         return self.run.epsilon * passes
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Theorems 2 and 3."""
+        """Return the regret bounds of Theorems 2 and 3."""
         from mpinodes.bounds.weight_balancing import bounds
 
         return bounds(setup, horizons, minimizer)

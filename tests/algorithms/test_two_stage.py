@@ -506,7 +506,7 @@ def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
 # ---------------------------------------------------------------------------------------------------------- bad input
 
 BAD = [
-    (f"{TWO} rounds=100", "100 rounds end before the hand-over: set rounds above algorithm.gradient_rounds = 100"),
+    (f"{TWO} rounds=100", "set rounds above algorithm.gradient_rounds = 100"),
     (f"{TWO} algorithm.noise_shape=[1,2]", "noise_shape has 2 numbers: expected algorithm.gradient_rounds = 100"),
     (
         f"{TWO} {LOGISTIC} problem.regularizer=0 privacy.clip=1",

@@ -128,7 +128,7 @@ BAD_ADMM = [
     (
         4,
         f"algorithm.name=pp-admm {ADMM} data.partition=uneven data.sizes=[20,18,22]",
-        "agent 1: a sample counts C/B = 1.11111 times in its loss",
+        "agent 1: C/B = 1.11111",
     ),
     (
         4,

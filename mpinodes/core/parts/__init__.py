@@ -1,23 +1,24 @@
-"""The contract: what every kind of part is, and all that it may say about itself.
+"""Define the contract of each kind of part: its methods, and the facts that it states about itself.
 
-A part is a class that extends one of the bases below: one file each, found by its name in this package, by entry point
-or by a path of the user's. Whatever the rest of mpinodes asks of a part stands here, as a typed attribute or method;
-where an answer is honest for most there is a default. Settings are the fields of a part's dataclass: each is a key of
-the experiment (`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class attributes are no settings.
+A part is a class that extends one of the base classes below. Each part has a file of its own. Experiments name a part
+by its name in this package, by an entry point, or by the path of a user's file. The base classes list everything that
+the rest of mpinodes asks of a part, as typed attributes and methods. An attribute has a default where one value is
+right for most parts. The fields of a part's dataclass are its settings: each is a key of the experiment
+(`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class attributes are not settings.
 
-The bases leave out what every part's own decorator makes again, and what is no part extends `msgspec.Struct`: to make
-the methods of a dataclass takes half a millisecond of every rank.
+    Algorithm    makes an agent's messages, and updates its state with the messages that it receives
+    Mixing       computes the mixing weights, and the public scalars that receivers need for them
+    Mechanism    adds noise to messages
+    Loss         is f^t of one agent; `SampleLoss` is a loss of samples, the part that `problem.loss` names
+    Stream       yields the losses of every round
+    Topology     is the graph: which agent sends to which in a round
+    Links        decides which messages are lost or delayed
+    Set          is the constraint set
+    Schedule     gives the step of every round
+    Metric       computes a number or curve for the record, the summary and the page
 
-    Algorithm    what an agent says, and what it makes of what it hears
-    Mixing       the weights of what it hears, and the public scalars that receivers need to know them
-    Mechanism    the noise
-    Loss         f^t as an agent sees it;  SampleLoss: of samples, the part that `problem.loss` names
-    Stream       where the losses come from
-    Topology     who hears whom in a round
-    Links        what gets through, where messages are lost or come late
-    Set          the constraint set
-    Schedule     the steps along a gradient
-    Metric       what is told of a run: in its record, its summary, its page, and over its repeats
+To keep the start of every rank short, base classes leave out the dataclass methods that each part's own decorator makes
+again, and classes that are no parts extend `msgspec.Struct`.
 """
 
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run

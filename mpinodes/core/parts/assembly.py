@@ -1,4 +1,4 @@
-"""All parts of a run together."""
+"""Define `Setup`, which holds all parts of a run together."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from mpinodes.core.parts.stream import Stream
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Setup:
-    """All that one run is made of, alike on every rank.
+    """Hold everything that one run is made of. Every rank builds an equal set-up.
 
     Attributes:
-        experiment: every choice made.
-        topology, stream, feasible, algorithm, mixing, mechanism: its parts.
-        run: what the algorithm knows of it.
-        samples: that an agent sees in a round, by agent.
-        losses: by agent, the losses that it sees by round, with the stochastic error of its gradients.
-        make_key: makes `noise_key` of this set-up.
-        cut: of an agent and a loss, the loss whose gradients keep the clip; None: those of `losses` surely do.
-        metrics: of the run, the built-in ones first; on the rank of the logger alone.
-        endless: whether agents go on when all have settled (`Algorithm.settled_below`).
-        links: what gets through; None: all does, at once.
-        connected_over: B: the union of the graphs of any B rounds is strongly connected; 0: not looked at.
-        loss: the class of the losses' samples.
+        experiment: all choices of the user, with defaults filled in.
+        topology, stream, feasible, algorithm, mixing, mechanism: the parts of the run.
+        run: the public constants of the run; see `Run`.
+        samples: the number of samples that each agent uses in a round.
+        losses: maps an agent to its losses by round. Their gradients include the stochastic error that the experiment
+            asks for.
+        make_key: computes `noise_key` from this set-up.
+        cut: maps an agent and a loss to a loss with clipped gradients; None if the gradients of `losses` are surely
+            clipped.
+        metrics: the metrics of the run, built-in metrics first; only the logger's rank has them.
+        endless: whether agents go on after all relays have settled (`Algorithm.settled_below`).
+        links: decides which messages are lost or delayed; None if every message arrives in its own round.
+        connected_over: B, such that the union of the graphs of any B rounds is strongly connected; 0 if this was not
+            checked.
+        loss: the class of the losses of samples.
     """
 
     experiment: Experiment
@@ -58,7 +61,9 @@ class Setup:
 
     @cached_property
     def noise_key(self) -> bytes:
-        """What noise and dither are drawn from, where the seed is to give them again: 32 bytes, never written.
+        """Return the 32-byte key from which noise and dither are drawn if the seed determines them.
+
+        No file contains the key.
 
         Raises:
             OSError: a file that the experiment names cannot be read.
@@ -67,31 +72,31 @@ class Setup:
 
     @property
     def reached(self) -> Topology | Links:
-        """Whom an agent's messages reach in a round, and whose reach it: by its topology, and what gets through."""
+        """Return the object that knows which messages reach whom: the links if there are faults, else the topology."""
         return self.links or self.topology
 
     @property
     def dimension(self) -> int:
-        """D."""
+        """Return d, the dimension of a decision."""
         return self.run.dimension
 
     @property
     def blocks(self) -> tuple[slice, ...]:
-        """By agent, the coordinates that its gradients are taken of."""
+        """Return the coordinates of each agent's gradient."""
         return self.run.blocks
 
     @property
     def feasible(self) -> Set:
-        """𝒳."""
+        """Return the constraint set 𝒳."""
         return self.run.feasible
 
     @property
     def frame_width(self) -> int:
-        """Floats of a frame: header, releases, the mixing's scalars."""
+        """Return the number of floats in a frame: the header, the releases and the mixing's scalars."""
         return HEADER + len(self.algorithm.vectors) * self.dimension + self.mixing.width
 
     @property
     def layout(self) -> Layout:
-        """Of the rows that agents hand to the logger."""
+        """Return the layout of the rows that agents send to the logger."""
         frame = self.frame_width if self.experiment.record.transcript else 0
         return Layout(self.dimension, self.algorithm.vectors, self.algorithm.hidden, frame)

@@ -1,4 +1,4 @@
-"""The contract of constraint sets."""
+"""Define the contract of constraint sets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpinodes.core.messages import Vector
 
 
 class Cone(NamedTuple):
-    """Constraints on v: all entries of h − G v are at least 0, or the first entry is at least the norm of the others.
+    """A constraint on v: h − G v has no negative entry, or its first entry is at least the norm of the other entries.
 
     Attributes:
-        rows: G, a dense or sparse array of a column for each coordinate.
+        rows: G, a dense or sparse array with a column for each coordinate of v.
         bounds: h.
-        second_order: whether the second is meant.
+        second_order: whether the constraint is of the second kind.
     """
 
     rows: Any
@@ -28,10 +28,10 @@ class Cone(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Set(ABC):
-    """A closed convex set 𝒳, with its exact Euclidean projection.
+    """Define a closed convex set 𝒳 with its exact Euclidean projection.
 
     Attributes:
-        radius: `problem.radius`, for sets that have one.
+        radius: `problem.radius`, for sets that have a radius.
         blocks: the coordinates of each agent.
     """
 
@@ -39,47 +39,55 @@ class Set(ABC):
     blocks: tuple[slice, ...] = ()
 
     bounded: ClassVar[bool] = True
-    by_blocks: ClassVar[bool] = False  # whether an agent's block of the projection depends on that block alone
-    # Whether 𝒳 is a product of a set for each agent's own block: then `reach` is that of one block.
+    # Whether an agent's block of the projection depends on that block alone.
+    by_blocks: ClassVar[bool] = False
+    # Whether 𝒳 is a product of sets, one for each agent's block; `reach` is then that of one block.
     of_blocks: ClassVar[bool] = False
-    solid: ClassVar[bool] = False  # whether a point of 𝒳 stays in 𝒳 when some of its coordinates are set to 0
+    # Whether a point of 𝒳 stays in 𝒳 when some of its coordinates are set to 0.
+    solid: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
-        """Return the point of 𝒳 that is nearest to x: (d,) -> (d,)."""
+        """Return the point of 𝒳 that is nearest to x; both have shape (d,)."""
 
     @abstractmethod
     def support(self, g: Vector) -> float:
-        """Return the largest ⟨g, v⟩ over v in 𝒳; inf: there is none."""
+        """Return the largest ⟨g, v⟩ over v in 𝒳; inf if the products are unbounded."""
 
     @abstractmethod
     def reach(self, d: int) -> float:
-        """Return the largest ‖v‖₂ over v in 𝒳, of d coordinates of one agent; inf: there is none."""
+        """Return the largest ‖v‖₂ over v in 𝒳, of d coordinates of one agent; inf if 𝒳 is unbounded."""
 
     @property
     def inradius(self) -> float:
-        """The radius of a ball around 0 that lies in 𝒳; inf: 𝒳 is R^d. A set that states it has `within` too."""
+        """Return the radius of a ball around 0 that lies in 𝒳; inf for R^d.
+
+        A set that overrides it needs `within` too.
+        """
         return 0.0
 
     def within(self, margin: float) -> Self:
-        """Return a set of points around which a ball of radius `margin` < `inradius` lies in 𝒳; R^d returns itself."""
+        """Return a subset of 𝒳 around whose points a ball of radius `margin` < `inradius` lies in 𝒳.
+
+        R^d returns itself.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no within")
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return constraints on the coordinates `used` that say that v, which is 0 elsewhere, is in 𝒳.
+        """Return constraints which say that a vector is in 𝒳 if it is 0 outside the coordinates `used`.
 
         If the set is not `solid`, `used` has all coordinates. If a class has no `cones` of its own, the best decision
-        is found by projections alone, which take longer and come less near for losses with kinks.
+        is computed by projections alone. Projections take longer, and are less accurate for losses with kinks.
         """
         raise NotImplementedError(f"{type(self).__name__} has no cones")
 
     @property
     def has_cones(self) -> bool:
-        """Whether the class has `cones` of its own."""
+        """Return whether the class has `cones` of its own."""
         return type(self).cones is not Set.cones
 
     def diameter(self, d: int) -> float:
-        """Return a bound on ‖v − w‖₂ over v and w in 𝒳, of d coordinates of one agent; inf: there is none."""
+        """Return a bound on ‖v − w‖₂ over v and w in 𝒳, of d coordinates of one agent; inf if 𝒳 is unbounded."""
         return 2 * self.reach(d)
 
     def prox_step(self, z: Vector, alpha: float) -> Vector:

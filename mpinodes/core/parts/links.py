@@ -1,4 +1,4 @@
-"""The contract of topologies, and of what gets through on their edges."""
+"""Define the contracts of topologies, and of links that lose or delay messages."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from numpy.typing import NDArray
 from mpinodes.core.messages import Neighborhood
 
 Edges = frozenset[tuple[int, int]]
-Matrix = NDArray[np.bool_]  # (n, n): at [j, i] whether j sends to i
-Agents = Annotated[int, Meta(ge=1, description="how many; under mpirun it must be the ranks less the logger")]
+Matrix = NDArray[np.bool_]  # (n, n): entry [j, i] says whether j sends to i
+Agents = Annotated[int, Meta(ge=1, description="number of agents; under mpirun: the number of ranks minus the logger")]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Topology(ABC):
-    """A possibly time-varying graph: who hears whom in round t, a pure function of t, alike on every rank.
+    """Define a graph that may vary by round: which agent sends to which, a pure function of t, equal on every rank.
 
-    Edge (j, i) means: j sends to i. `topology.base` has the two usual cases: `Periodic`, sets of edges that repeat, and
-    `EachRound`, a graph drawn anew in every round.
+    Edge (j, i) means that j sends to i. `topology.base` has the two usual cases: `Periodic`, sets of edges that repeat,
+    and `EachRound`, a graph that is drawn again in every round.
 
     Attributes:
         agents: n.
-        seed: the run's, for graphs that are drawn; no key of its own.
+        seed: the seed of the run, for graphs that are drawn. It is not a key of the topology.
     """
 
     agents: Agents
     seed: int = field(default=0, kw_only=True)
 
-    from_file: ClassVar[bool] = False  # whether `topology.undirected` makes its edges go both ways
+    from_file: ClassVar[bool] = False  # whether `topology.undirected` may add the reverse of every edge
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What a person would call it."""
+        """Return the name that people see."""
 
     @property
     def source(self) -> str:
-        """What error messages call it: its file, where it is from one."""
+        """Return the name for error messages: the file of the topology, if there is one."""
         return f"topology {self.title!r}"
 
     @property
     @abstractmethod
     def period(self) -> int | None:
-        """After how many rounds the graph repeats; None: never."""
+        """Return the number of rounds after which the graph repeats; None if it never repeats."""
 
     @abstractmethod
     def edges(self, t: int) -> Edges:
-        """The edges of round t = 1, 2, ..."""
+        """Return the edges of round t = 1, 2, ..."""
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """The same as an (n, n) matrix, read only: at [j, i] whether j sends to i."""
+        """Return the edges of round t as a read-only (n, n) matrix; entry [j, i] says whether j sends to i."""
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """An agent's place in round t."""
+        """Return the neighbors of an agent in round t."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Links(ABC):
-    """What gets through of a run's messages, and when: a pure function of t, alike on every rank.
+    """Decide which messages arrive, and when: a pure function of t, equal on every rank.
 
     Attributes:
-        graph: on whose edges they are sent.
-        most_late: rounds that one comes late at most.
+        graph: the topology on whose edges messages are sent.
+        most_late: the largest delay of a message, in rounds.
     """
 
     graph: Topology
@@ -76,24 +76,38 @@ class Links(ABC):
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """An agent's place in round t: whom it hears, and who hears, then or later, what it says."""
+        """Return the neighbors of an agent in round t, after faults.
+
+        The in-neighbors are the senders that the agent receives in round t. The out-neighbors are the agents that
+        receive, then or later, the message that the agent sends in round t.
+        """
 
     @abstractmethod
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
-        """What an agent hears in round t: (sender, round in which it was said), ascending, its own among them."""
+        """Return the messages that an agent receives in round t as pairs (sender, round of sending).
+
+        The pairs are in ascending order. The agent's own message of round t is among them.
+        """
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Whose messages of round t get through to an agent, then or later, and to whom its own does."""
+        """Return the neighbors between whom messages of round t get through.
+
+        The in-neighbors are the senders whose message of round t reaches the agent, then or later. The out-neighbors
+        are the agents that the agent's own message of round t reaches.
+        """
 
     @abstractmethod
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """By how many rounds what j says to i in round t comes late, at [j, i]; −1: it is lost, or was never said."""
+        """Return the delays of the messages of round t, in rounds: (n, n).
+
+        Entry [j, i] is the delay of the message of j to i. It is −1 if the message is lost, or if j sends none.
+        """
 
     @abstractmethod
     def away(self, t: int) -> NDArray[np.bool_]:
-        """Which agents are away in round t: (n,)."""
+        """Return which agents are away in round t, as an array (n,)."""
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Whether j says anything to i in round t, lost or not, at [j, i]."""
+        """Return whether j sends to i in round t, at [j, i] of an (n, n) matrix; the message may still be lost."""

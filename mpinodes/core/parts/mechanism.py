@@ -1,4 +1,4 @@
-"""The contract of mechanisms."""
+"""Define the contract of noise mechanisms."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from mpinodes.core.seeds import Draws
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mechanism(ABC):
-    """Adds noise to a query.
+    """Add noise to a query.
 
     Attributes:
-        epsilon: `privacy.epsilon`, by which the noise is divided; inf: no noise.
-        constant: c of `privacy.scale`: the scale is c/epsilon whatever the sensitivity; None: calibrated.
-        backend: `noise.backend`, the arithmetic of its noise, one of `backends`.
+        epsilon: `privacy.epsilon`, by which the noise is divided; inf means no noise.
+        constant: c of `privacy.scale`: the scale is c/epsilon for every sensitivity; None: the noise is calibrated.
+        backend: `noise.backend`, the arithmetic of the noise; one of `backends`.
     """
 
     epsilon: float = inf
     constant: float | None = None
     backend: str = "numpy"
 
-    takes_the_place_of: ClassVar[str] = "laplace"  # for a user's own: which one's calibrations it takes
+    # The built-in mechanism that a user's mechanism replaces: it accepts the same calibrations, in the same algorithms.
+    takes_the_place_of: ClassVar[str] = "laplace"
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write the noised value to `out`: (d,), and say what was released; one draw serves every receiver.
+        """Write the value of the query plus noise to `out` (d,), and return the event to account for.
 
-        `query.calibration` says what the noise is calibrated to: for Laplace noise an L1 sensitivity (None: `l1`), for
-        Gaussian noise its standard deviation, for gamma-norm noise the inverse of its rate (None: `l2`).
+        All receivers get the same draw. `query.calibration` is the number to which the noise is calibrated. For Laplace
+        noise this is an L1 sensitivity (None: `l1`), for Gaussian noise the standard deviation, and for gamma-norm
+        noise the inverse of the rate (None: `l2`).
 
         Args:
-            query: what is to be said.
+            query: the value, with its sensitivities.
             t: the round.
-            noise: whose generator of round t is `noise.at(t)`; the only randomness there is.
-            out: where the release is written.
+            noise: the source of randomness: `noise.at(t)` is the generator of round t. No other randomness is allowed.
+            out: the array that receives the release.
         """

@@ -1,4 +1,4 @@
-"""The contract of metrics."""
+"""Define the contract of metrics, and the data that a metric receives."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from mpinodes.core.parts.loss import Loss
 
 
 class Stretch(Struct, frozen=True):
-    """Some rounds in a row of a run, as they come, to a metric.
+    """Hold some consecutive rounds of a run for the metrics, as the logger receives them.
 
-    With n agents, and k deciders: 1, the network, of a nondecomposable objective; n of a decomposable one.
+    There are n agents and k deciders: k = 1, the network, for a nondecomposable objective, and k = n for a decomposable
+    one.
 
     Attributes:
-        rounds: (r,) their numbers, from 1.
-        estimates: (r, n, d) every agent's.
-        decisions: (r, k, d) every decider's.
-        losses: (r,) what the network lost.
-        agent_losses: (r, n) what it would have lost with each agent's estimate; where `record.agent_regret_every` has
-            it found in some rounds alone, estimated in the others.
-        training_losses: (r,) the mean over agents of the mean loss of their own samples; None: losses change by round.
+        rounds: (r,) the round numbers, from 1.
+        estimates: (r, n, d) the estimate of every agent.
+        decisions: (r, k, d) the decision of every decider.
+        losses: (r,) the loss of the network.
+        agent_losses: (r, n) the loss of the network with each agent's estimate in the place of all decisions. Rounds
+            that `record.agent_regret_every` skips have estimated entries.
+        training_losses: (r,) the mean over agents of the mean loss of their own samples; None if losses change by
+            round.
     """
 
     rounds: NDArray[np.int64]
@@ -39,24 +41,24 @@ class Stretch(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """A run that has ended, as it stood at its h horizons, to a metric.
+    """Hold a finished run for the metrics, with its state at h horizons.
 
     Attributes:
-        horizons: (h,) rounds, ascending, the last one the run's last.
+        horizons: (h,) rounds, ascending; the last entry is the last round of the run.
         agents: n.
-        judged_by: which decision of an offline method its optimality gap is of; None: it is an online one.
-        total: (h, 2 + n) what was lost up to there: by the network, its running averages, with each agent's estimate.
-        last, mean: (h, d) last and average decision, averaged over the deciders.
-        judged: (h, k, d) the decisions that an offline method is judged by.
-        whole: (h, k) the mean over rounds and agents of all losses of the run, there.
-        accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        rmse: by set of real targets, (h, 2, k) the root of the mean squared error of theirs.
-        least: (h,) what the best fixed decision would have lost up to there.
-        best: (h, d) that decision.
-        within: (h,) it may be above the minimum by this.
-        best_of_rounds: (2, h) the same of the best decision of every single round, and the path length of these; None:
-            not asked for.
-        losses: t -> Σ over rounds up to t and agents of their losses, unclipped.
+        judged_by: the decision whose optimality gap is reported, for an offline method; None for an online method.
+        total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
+        last, mean: (h, d) the last and the average decision, averaged over the deciders.
+        judged: (h, k, d) the decisions whose optimality gap is reported, for an offline method.
+        whole: (h, k) the mean over rounds and agents of all losses of the run, at these decisions.
+        accuracy: for each data set, (h, 2, k) the accuracy of the average and of the last decision.
+        rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the two decisions.
+        least: (h,) the cumulative loss of the best fixed decision in hindsight.
+        best: (h, d) the best fixed decision.
+        within: (h,) the proven bound on how far `least` is above the minimum.
+        best_of_rounds: (2, h) the cumulative loss of the best decision of every single round, and the path length of
+            these decisions; None if the user did not ask for it.
+        losses: maps t to the sum of all agents' losses of the rounds up to t, unclipped.
     """
 
     horizons: NDArray[np.int64]
@@ -78,30 +80,36 @@ class Judged(Struct, frozen=True):
 
 @dataclass
 class Metric(ABC):
-    """An array of numbers that is told of a run: `name` in record.h5, its last entry by round or horizon at `key`.
+    """Compute an array of numbers from a run. A metric is a class of one file with these attributes.
 
-    A class of one file with these attributes and one of the two methods; each run has an instance of its own, which may
-    remember what it took. Where a number is the agents', the summary has their mean too, at `<key>_mean`; where it is
-    read per round, that at `<key>_per_round`. Summary and page print what stands there, under `label`.
+    The array is the variable `name` of record.h5; its last entry by round or horizon goes to summary.json at `key`. The
+    summary and the page print that entry with the label `label`. A metric of each agent also has its mean over agents
+    in the summary, at `<key>_mean`. A metric that is read per round has that value at `<key>_per_round`.
+
+    A metric overrides one of the two methods. Each run has its own instance, which may store what it received.
     """
 
-    name: ClassVar[str]  # of the variable of record.h5
-    dims: ClassVar[tuple[str, ...]]  # of its axes: "round" or "horizon", and then perhaps "agent" or "coordinate"
+    name: ClassVar[str]  # the variable in record.h5
+    dims: ClassVar[tuple[str, ...]]  # the axes: "round" or "horizon", then perhaps "agent" or "coordinate"
 
-    key: ClassVar[str] = ""  # of summary.json, dotted where it is within another; by default the name
-    label: ClassVar[str] = ""  # in summary, page and figures; by default the name's words
-    long_name: ClassVar[str] = ""  # of what record.h5 has, where it is not what the label says; by default the label
-    unit: ClassVar[str] = ""  # "share": one of 1, printed as a percentage
-    per_round: ClassVar[bool] = False  # whether it adds up by round, and is read divided by the rounds
-    sums_agents: ClassVar[bool] = False  # whether it is a sum over the agents where each has losses of its own
-    repeats: ClassVar[Literal["mean", "largest", "least", "sum", "same"]] = "mean"  # a mean comes with its spread
-    summarized: ClassVar[bool] = True  # whether summary.json has it
-    shown: ClassVar[bool] = True  # whether summary and page print it
+    key: ClassVar[str] = ""  # the key in summary.json, with dots for nested keys; by default the name
+    label: ClassVar[str] = ""  # the label in summary, page and figures; by default the words of the name
+    long_name: ClassVar[str] = ""  # the description in record.h5; by default the label
+    unit: ClassVar[str] = ""  # "share" for a share of 1, which is printed as a percentage
+    per_round: ClassVar[bool] = False  # whether values add up over rounds, so that people divide them by the rounds
+    sums_agents: ClassVar[bool] = False  # whether a decomposable objective makes the value a sum over agents
+    # How the values of repeats are merged. A mean comes with its spread.
+    repeats: ClassVar[Literal["mean", "largest", "least", "sum", "same"]] = "mean"
+    summarized: ClassVar[bool] = True  # whether summary.json has the metric
+    shown: ClassVar[bool] = True  # whether the summary and the page print the metric
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """The values of these rounds, of a metric by round: (r, ...); None: it has none, or is one by horizon."""
+        """Return the values of these rounds (r, ...), for a metric by round.
+
+        Return None for a metric by horizon, or if the run has no such values.
+        """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
-        """The values at the horizons, of a metric by horizon: (h, ...); None: this run has none."""
+        """Return the values at the horizons (h, ...), for a metric by horizon; None if this run has no such values."""
         return None

@@ -1,4 +1,4 @@
-"""The contract of mixings."""
+"""Define the contract of mixings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from mpinodes.core.parts.links import Links, Topology
 
 
 class GraphFacts(Struct, frozen=True, dict=True):
-    """Public facts of a run's graph, found when they are asked for.
+    """Hold public facts of a run's graph. Each fact is computed when a mixing first asks for it.
 
     Attributes:
         agents: n.
+        of_eulerian, of_edges, of_laplacian: compute the three facts below.
     """
 
     agents: int
@@ -30,56 +31,65 @@ class GraphFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_eulerian(self) -> bool:
-        """Whether each agent hears as many as it sends to, in every round."""
+        """Return whether, in every round, each agent has as many in-neighbors as out-neighbors."""
         return self.of_eulerian()
 
     @cached_property
     def most_edges(self) -> int:
-        """The largest number of edges of any round, one for each way."""
+        """Return the largest number of directed edges in any round."""
         return self.of_edges()
 
     @cached_property
     def laplacian_max(self) -> float:
-        """The largest eigenvalue of the Laplacian of any round."""
+        """Return the largest eigenvalue of the graph's Laplacian over all rounds."""
         return self.of_laplacian()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mixing(ABC):
-    """Weights a_ij, and the public scalars that an agent sends so that receivers can know them.
+    """Compute the weights a_ij, and the public scalars that an agent sends so that receivers can compute their weights.
 
-    It is never given state or loss of an algorithm: what it says is made of the graph alone.
+    A mixing never sees the state or the loss of an algorithm. Its scalars depend on the graph alone.
 
     Attributes:
-        graph: public facts of it.
+        graph: public facts of the graph.
     """
 
     graph: GraphFacts
 
-    undirected: ClassVar[bool] = False  # whether it needs every edge both ways
-    fixed: ClassVar[bool] = False  # whether it needs the same graph in every round
-    anytime: ClassVar[bool] = False  # whether it works without facts of the graphs of all rounds: it is given none
-    # Under faults, `here` has whom an agent hears in a round, and who hears, then or later, what it says in it.
-    under_faults: ClassVar[str] = ""  # what its weights keep then, for people; empty: they are not run with faults
-    # Of what one sender said in several rounds and comes in one: the newest is heard, or each, a sender for each.
+    undirected: ClassVar[bool] = False  # whether the mixing needs every edge in both directions
+    fixed: ClassVar[bool] = False  # whether the mixing needs the same graph in every round
+    anytime: ClassVar[bool] = False  # whether the mixing works without facts about the graphs of all rounds
+    # A sentence for people: which property the weights keep if messages are lost or late. If it is empty, the mixing
+    # is not run with faults. Under faults the in-neighbors of `here` are the senders received in the round, and the
+    # out-neighbors are the agents that receive its message, then or later.
+    under_faults: ClassVar[str] = ""
+    # If several messages of one sender arrive in one round: whether the mixing uses only the newest, or each of them.
+    # With "each", that sender appears once per message among the senders.
     hears: ClassVar[Literal["newest", "each"]] = "newest"
 
     @property
     def width(self) -> int:
-        """How many scalars travel with each release."""
+        """Return the number of scalars that travel with each release."""
         return 0
 
     def init(self, agent: int) -> Any:
-        """The state before round 1; by default there is none."""
+        """Return the state before round 1; by default there is none."""
         return None
 
     def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float] | Vector:
-        """The `width` scalars that go out with this round's release."""
+        """Return the `width` scalars to send with this round's release."""
         return ()
 
     @abstractmethod
     def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
-        """New state, weights (k,) and scale, from the scalars of every sender (own among them, ascending)."""
+        """Return the next state, the weights a_ij (k,), and the scale by which the mixed vector is divided.
+
+        Args:
+            s: the state of this round.
+            here: the agent's neighbors in this round.
+            incoming: the scalars of the k senders, in ascending order, the agent's own among them.
+        """
 
 
 class MixedRound(NamedTuple):

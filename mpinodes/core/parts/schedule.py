@@ -1,4 +1,4 @@
-"""The contract of step schedules."""
+"""Define the contract of step schedules."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Schedule(ABC):
-    """The steps of an algorithm: a pure function of the round t = 1, 2, ..., positive and finite."""
+    """Give the step of round t = 1, 2, ...: a pure function of t, positive and finite."""
 
-    # The setting whose default is the losses' strong convexity (`problem.regularizer`); empty: there is none.
+    # The setting whose default is the losses' modulus of strong convexity (`problem.regularizer`); empty: no setting.
     from_losses: ClassVar[str] = ""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The contract of streams of losses."""
+"""Define the contract of streams of losses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from mpinodes.core.messages import Features, Vector, stack
 from mpinodes.core.parts.loss import Loss, SampleLoss
 
-LOCATIONS = ("file", "dir")  # keys of `data` that name files
+LOCATIONS = ("file", "dir")  # the keys of `data` that name files
 MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets (k,)
 
 
 class Recurring(Struct, frozen=True):
-    """What `Stream.merged` gives where an agent has so many samples and no others, which come again and again.
+    """Merge the rounds of an agent whose fixed set of samples comes again and again; a result of `Stream.merged`.
 
     Attributes:
-        features, targets: of all that it has.
-        size: how many come in a round.
-        make_loss: the loss of a round from its samples.
-        places: by first and last round, which come, one after the other.
+        features, targets: all samples of the agent, (k, d) and (k,).
+        size: the number of samples in a round.
+        make_loss: makes the loss of a round from its samples.
+        places: maps the first and last round to the indices of their samples, round by round.
     """
 
     features: Features
@@ -37,125 +37,128 @@ class Recurring(Struct, frozen=True):
     places: Callable[[int, int], NDArray[np.int64]]
 
     def __call__(self, first: int, last: int) -> SampleLoss:
-        """See `Stream.merged`."""
+        """Return the losses of rounds `first` to `last` as one loss of all their samples."""
         rows = self.places(first, last)
         one = self.make_loss(self.features[rows[: self.size]], self.targets[rows[: self.size]])
         return replace(one, features=self.features[rows], targets=self.targets[rows])
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file itself, those of a pattern with {agent} in its name, or those of a directory, by name."""
+    """Return the files that a path names, sorted: the file itself, a directory's files, or all matches of {agent}."""
     files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
     return sorted(file for file in files if file.is_file())
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stream(ABC):
-    """Where the losses come from: alike on every rank that builds it, random access in t.
+    """Yield the loss of each agent and round.
 
-    `streams.labelled.LabelledStream` has the usual case, a fixed set of samples dealt to the agents: a new one is then
-    one method that opens the data.
+    Any round can be asked for at any time, and every rank gets the same losses.
 
-    All that it says here, but for the losses themselves, must be public: known without looking at any sample's values,
-    as the dimension, the bounds, what becomes −1 and +1, and who has which samples. How many samples there are is
-    public by definition: adjacent data sets differ in one that is replaced. What is read off the data after all must
-    be named in `unproven_because`.
+    `streams.labelled.LabelledStream` implements the usual case: a fixed set of samples that is dealt to the agents. A
+    new stream of this kind is one method that opens the data.
+
+    All statements of a stream, except the losses themselves, must be public. This means that they are known without
+    looking at the values of any sample: the dimension, the bounds, which values become −1 and +1, and which agent has
+    which samples. The number of samples is public by definition, because adjacent data sets differ in one replaced
+    sample. If a statement does depend on the data, `unproven_because` must name it.
 
     Attributes:
-        seed: of the data, their shares and their order.
+        seed: the seed of the data, of their distribution among agents, and of their order.
         agents: n.
-        make_loss: the loss of a round from its samples.
+        make_loss: makes the loss of a round from its samples.
     """
 
     seed: int
     agents: int
     make_loss: MakeLoss
 
-    defaults: ClassVar[Mapping[str, Any]] = {}  # of an experiment: what `data.name` alone is to run with
-    remark: ClassVar[str] = ""  # on the noise of the default run
-    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that only say how long it lasts, and change no round's losses
-    public: ClassVar[str] = ""  # a sentence: which choice of samples, made before adjacency, is taken to be public
-    # Whether its samples are drawn from the seed, another data set for each; False: a row is the same sample whatever
-    # the seed, which deals and orders them alone. None, nothing said: the same samples, in an order that nobody knows.
+    defaults: ClassVar[Mapping[str, Any]] = {}  # keys of the experiment that `data.name` alone sets
+    remark: ClassVar[str] = ""  # a remark on the noise of the default run
+    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change only the number of rounds, and no round's losses
+    # A sentence for people: which selection of samples counts as public because it was made before adjacency.
+    public: ClassVar[str] = ""
+    # True: samples are drawn from the seed, so another seed gives another data set. False: a row is the same sample for
+    # every seed; the seed only deals and orders the samples. None: every seed gives the same samples in unknown order.
     drawn_from_seed: ClassVar[bool | None] = None
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What a person would call it."""
+        """Return the name that people see."""
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Features of a sample: d, but for a loss that has so many for each class."""
+        """Return the number of features of a sample. It is d, unless the loss has coordinates for each class."""
 
     @property
     @abstractmethod
     def rounds(self) -> int | None:
-        """How long it lasts; None: for ever."""
+        """Return the number of rounds that the data last; None if they never end."""
 
     @property
     def source_files(self) -> Sequence[Path]:
-        """The files that samples are read from; unless stated, those that settings `file` and `dir` name.
+        """Return the files from which samples are read; by default the files that the settings `file` and `dir` name.
 
-        The noise depends on their contents, so that runs on different data never share noise.
+        The noise key depends on the contents of these files, so that runs on different data never share noise.
         """
         named = (getattr(self, key, "") for key in LOCATIONS)
         return [file for word in named if word for file in files_of(Path(word))]
 
     @property
     def has_labels(self) -> bool:
-        """Whether targets are labels ±1."""
+        """Return whether the targets are labels ±1."""
         return False
 
     @property
     def classes(self) -> int:
-        """How many there are, where targets are classes 0, 1, ...; 0: they are none."""
+        """Return the number of classes if targets are classes 0, 1, ..., else 0."""
         return 0
 
     @property
     def feature_bound(self) -> float:
-        """The largest |entry| of a feature, known without looking at the data; inf: unknown."""
+        """Return the largest absolute entry of a feature, known without looking at the data; inf if unknown."""
         return inf
 
     @property
     def feature_norm(self) -> float:
-        """The largest ‖·‖₂ of a sample's features, likewise."""
+        """Return the largest L2 norm of a sample's features, known without looking at the data; inf if unknown."""
         return inf
 
     @property
     def unproven_because(self) -> str:
-        """What is read off the data, so that nothing is proven, and what would mend it; empty: nothing is."""
+        """Return why no epsilon is proven: which statement depends on the data, and the remedy; empty if none does."""
         return ""
 
     @property
     def makes_all_losses(self) -> bool:
-        """Whether each loss is surely made by `make_loss`, of `batch` samples within the bounds that are stated here.
+        """Return whether `make_loss` surely makes every loss, from `batch` samples within the bounds stated here.
 
-        Where it is not, constants of the loss's class bound nothing, and the gradient of a round that differs from what
-        is stated is cut as a whole to half the sensitivity that is accounted for. Where a user's stream states that it
-        is, each loss is verified, and a run ends at the first that was made otherwise (`losses.enforced`).
+        If not, the constants of the loss's class bound nothing. A gradient of a round that differs from what is stated
+        is then clipped as a whole to half the accounted sensitivity. If a user's stream states True, each loss is
+        verified, and the run ends at the first loss that was made otherwise (`losses.enforced`).
         """
         return False
 
     @property
     def shares(self) -> Sequence[NDArray[np.int64]] | None:
-        """By agent, the numbers of its samples; None: there is no end of them."""
+        """Return the indices of each agent's samples; None if the samples never end."""
         return None
 
     def source_rows(self, agent: int) -> NDArray[np.int64] | None:
-        """By the numbers that `samples` has of this agent's, their rows in the source; None: there are none."""
+        """Return the source's row number of each index that `samples` uses for this agent; None if it has no rows."""
         return None
 
     @abstractmethod
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """The losses that this agent sees, by round from 1."""
+        """Return the losses of this agent as a function of the round, from 1."""
 
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
-        """By first and last round, the losses of these rounds as one: their samples, round by round.
+        """Return a function of a first and a last round that merges their losses into one loss of all their samples.
 
-        All else is as in the first of them. Who judges a run reads its samples so, many rounds at a time; of a
-        `Recurring` each sample once.
+        The samples are in the order of rounds. All other attributes are those of the first round's loss. The evaluation
+        reads samples this way, many rounds at a time; if the result is a `Recurring`, it reads each sample only once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
@@ -169,31 +172,35 @@ class Stream(ABC):
 
     @abstractmethod
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """By round, the number of each of the agent's samples, in the order of the rows of its loss."""
+        """Return a function of the round that gives the index of each sample, in the order of the rows of the loss."""
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """By round, numbers from 0 for the agent's samples; samples that are always used together may share one.
+        """Return a function of the round that gives a group number, from 0, for each sample.
 
-        Agents whose samples come alike should get equal answers.
+        Samples that are always used together may share a group. Agents whose samples come in the same pattern should
+        return equal groups.
         """
         return self.samples(agent)
 
     def passes(self, rounds: int) -> int:
-        """How often a sample may have been used in so many rounds."""
+        """Return how many times a sample may have been used in the first `rounds` rounds."""
         return 1
 
     def labelled(self) -> Mapping[str, Any]:
-        """The "train" and "test" sets, each a `formats.Source` of labels ±1 or classes; empty where there are none."""
+        """Return the "train" and "test" sets with labels ±1 or classes, each a `data.source.Source`.
+
+        The mapping is empty if there are no such sets.
+        """
         return {}
 
     def real_valued(self) -> Mapping[str, Any]:
-        """The "train" and "test" sets with real targets, as `labelled`; empty where there are none."""
+        """Return the "train" and "test" sets with real targets, each a `data.source.Source`; empty if there is none."""
         return {}
 
-    def forget(self) -> None:  # noqa: B027 (most have nothing to let go of)
-        """Let go of what was read from files; losses that `of` made keep their own samples."""
+    def forget(self) -> None:  # noqa: B027 (most streams have nothing to release)
+        """Release the memory of data read from files. Losses that `of` has made keep their own samples."""
 
 
 def is_built_in(stream: Stream) -> bool:
-    """Return whether a stream is of this package, whose statements are taken at their word."""
+    """Return whether a stream belongs to this package, so that its statements are trusted without a check."""
     return type(stream).__module__.startswith("mpinodes.streams.")
