@@ -1,1 +1,4 @@
-"""One file per mechanism, found by its name."""
+"""Hold the noise mechanisms, one file each, and the arithmetic of their noise.
+
+Experiments find a mechanism by its name.
+"""

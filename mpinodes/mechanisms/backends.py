@@ -1,16 +1,17 @@
 """The arithmetic of Laplace and Gaussian noise: the backends that `noise.backend` chooses from.
 
-The sum of two floating-point numbers shows in its low bits what was added (I. Mironov, "On Significance of the Least
-Significant Bits for Differential Privacy", 2012): `plain` noise is good for simulation alone. `on_lattice` rounds the
-value and the noise to multiples of g and adds integers, exactly:
+The low bits of a floating-point sum reveal its terms (I. Mironov, "On Significance of the Least Significant Bits for
+Differential Privacy", 2012). So `plain` noise is for simulation only. `on_lattice` rounds the value and the noise to
+multiples of g, and adds integers exactly:
 
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
-So it is made of the continuous mechanism's release of the rounded value, whose L1 and L2 sensitivities are larger by at
-most d·g and √d·g, the rounding of its event; as far as the generator, which is no cryptographic one, is random. Entries
-so large beside the scale that doubles cannot hold the sum exactly are clamped before: that moves no two values apart,
-so it costs nothing, where to refuse them would tell of the data. It is noted nowhere.
-`by_opendp` samples exactly, from a cryptographic one that cannot be seeded.
+Hence its release is a function of the continuous mechanism's release of the rounded value. Rounding increases the L1
+and L2 sensitivities by at most d·g and √d·g, which the event states as its rounding. All this assumes that the
+generator is random; numpy's generator is not cryptographic. Entries that are so large, relative to the scale, that
+doubles cannot hold the sum exactly are clamped first. Clamping moves no two values apart, so it costs no privacy. An
+error in its place would reveal data, and so would a log entry. `by_opendp` samples exactly, from a cryptographic
+generator that cannot be seeded.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from mpinodes.core.seeds import Draws
 
 FINENESS = 20
 _LAPLACE = Kind.LAPLACE
-REACH = 2.0**52  # to which entries are clamped, in multiples of g: with noise, at most 45 scales, they stay below 2^53
+REACH = 2.0**52  # the clamp in multiples of g; with noise of at most 45 scales, sums stay below 2^53
 
 
 class Law(NamedTuple):
-    """Of the noise: Laplace or Gaussian, and its scale or standard deviation."""
+    """The distribution of the noise: Laplace or Gaussian, and its scale or standard deviation."""
 
     kind: Kind
     scale: float
@@ -42,7 +43,7 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """`query.value` plus floating-point noise, into `out`: (d,)."""
+    """Write `query.value` plus floating-point noise to `out` (d,), and return the event."""
     kind, scale = law
     drawn = noise.standard("laplace" if kind == _LAPLACE else "standard_normal", t, len(out))
     drawn *= scale
@@ -51,20 +52,20 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
 
 
 def spacing(scale: float) -> float:
-    """g: 2^-20 times the largest power of two that is at most the scale.
+    """Return g: 2^-20 times the largest power of two that is at most the scale.
 
-    A finer lattice is cheaper, for a release pays g/scale a coordinate for rounding; but noise of 53 random bits fills
-    a coarser one better. At 2^-20 the latter is wrong by about 2^-29 of a probability, far less than the 2^-21 or more
-    that is paid.
+    A finer lattice costs less privacy, since a release pays g/scale for the rounding of each coordinate. A coarser
+    lattice suits a generator of 53 random bits better. At 2^-20 the generator's error is about 2^-29 of a probability,
+    far less than the 2^-21 or more that is paid for rounding.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
 
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """`query.value` plus noise, both rounded to multiples of `spacing(scale)`, into `out`: (d,).
+    """Write `query.value` plus noise, both rounded to multiples of `spacing(scale)`, to `out` (d,); return the event.
 
     Raises:
-        Diverged: an entry is not finite.
+        Diverged: an entry of the value is not finite.
     """
     if law.scale == 0:
         return plain(query, law, t, noise, out)
@@ -72,14 +73,14 @@ def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Eve
     _require_finite(query, t, noise)
     point = np.rint(np.clip(query.value, -REACH * g, REACH * g) / g)
     if law.kind == Kind.LAPLACE:
-        # Not one draw by the inverse distribution function, whose tail leaves points of the lattice out.
+        # A single draw by the inverse distribution function would miss lattice points in the tail.
         drawn = draws.standard_exponential(out.shape)
         drawn -= draws.standard_exponential(out.shape)
     else:
         drawn = draws.standard_normal(out.shape)
     drawn *= law.scale / g
     np.rint(drawn, out=drawn)
-    point += 0.0  # a negative zero would tell a value's sign
+    point += 0.0  # a negative zero would reveal the sign of the value
     np.add(point, drawn, out=out)
     out *= g
     return Event.of(query, *law, lattice=g)
@@ -87,7 +88,7 @@ def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Eve
 
 def _require_finite(query: Query, t: int, noise: Draws) -> None:
     if not np.isfinite(query.value).all():
-        raise Diverged(f"round {t}: what agent {noise.agent} says is not finite: the run diverges")
+        raise Diverged(f"round {t}: the message of agent {noise.agent} is not finite: the run diverges")
 
 
 @lru_cache(maxsize=16)
@@ -101,10 +102,13 @@ def _measurement(law: Law) -> Any:
 
 
 def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """`query.value` plus OpenDP's noise, exact before it is rounded to doubles, into `out`: (d,)."""
+    """Write `query.value` plus OpenDP's noise to `out` (d,), and return the event.
+
+    The sum is exact before rounding to doubles.
+    """
     if law.scale == 0:
         return plain(query, law, t, noise, out)
-    _require_finite(query, t, noise)  # for OpenDP would make it so
+    _require_finite(query, t, noise)  # because OpenDP replaces infinite values by finite ones
     out[:] = _measurement(law)(query.value.tolist())
     return Event.of(query, *law)
 
@@ -114,10 +118,10 @@ BACKENDS: dict[str, Backend] = {"numpy": plain, "lattice": on_lattice, "opendp":
 
 @lru_cache
 def backend(name: str) -> Backend:
-    """The backend of a name.
+    """Return the backend with this name.
 
     Raises:
-        BadInput: it is opendp, which is not installed.
+        BadInput: the name is opendp, and opendp is not installed.
     """
     if name == "opendp":
         try:
@@ -131,12 +135,12 @@ def backend(name: str) -> Backend:
 
 
 class Additive(Mechanism):
-    """A mechanism whose noise a backend draws and adds."""
+    """Define a mechanism whose noise a backend draws and adds."""
 
     backends = tuple(BACKENDS)
 
     def __post_init__(self) -> None:
-        backend(self.backend)  # which may not be installed
+        backend(self.backend)  # fail here, not in round 1, if the backend is not installed
 
     @cached_property
     def _draw(self) -> Backend:

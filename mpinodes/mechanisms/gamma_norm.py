@@ -1,8 +1,8 @@
 """Noise with density ∝ exp(−‖e‖₂/scale): its norm is Gamma(d, scale), its direction uniform.
 
-K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011); the ADMM papers'
-exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP: a shift changes ‖e‖₂ by no more. At δ
-it costs less, the less the larger d is (`privacy.gamma_norm`).
+K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011). The ADMM papers
+write exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP, because a shift by D2 changes ‖e‖₂
+by at most D2. With δ > 0 it costs less, and the saving grows with d (`privacy.gamma_norm`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ __all__ = ["GammaNorm"]
 
 @dataclass(frozen=True)
 class GammaNorm(Mechanism):
-    """Scale (inverse of the query's noise rate)/epsilon, or c/epsilon where a constant c is given."""
+    """Add gamma-norm noise whose scale is calibration/epsilon, or c/epsilon if a constant c is given.
+
+    The calibration is the inverse of the noise rate that the query asks for, or its L2 sensitivity if it asks for none.
+    """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """`query.value` plus noise, into `out`: (d,)."""
+        """Write `query.value` plus noise to `out` (d,), and return the event."""
         calibration = query.l2 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         draws = noise.at(t)

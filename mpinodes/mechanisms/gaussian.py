@@ -17,14 +17,18 @@ _KIND = Kind.GAUSSIAN  # a member is looked up for as long as two numbers are ad
 
 @dataclass(frozen=True)
 class Gaussian(Additive):
-    """The query's calibration: its standard deviation, or c/epsilon where a constant c is given."""
+    """Add Gaussian noise. Its standard deviation is the query's calibration, or c/epsilon if a constant c is given."""
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """`query.value` plus noise, into `out`: (d,)."""
+        """Write `query.value` plus noise to `out` (d,), and return the event.
+
+        Raises:
+            BadInput: the query states no finite calibration.
+        """
         if query.calibration is None or not isfinite(query.calibration):
             raise BadInput(
-                f"message() of agent {noise.agent}, round {t}: calibration={query.calibration}: Gaussian noise needs "
-                "its standard deviation; for (epsilon, delta) of each release write "
+                f"message() of agent {noise.agent}, round {t}: calibration={query.calibration}, but Gaussian noise "
+                "needs its standard deviation here; for (epsilon, delta)-DP of each release write "
                 "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
             )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon

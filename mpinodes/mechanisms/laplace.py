@@ -15,10 +15,13 @@ _KIND = Kind.LAPLACE  # a member is looked up for as long as two numbers are add
 
 @dataclass(frozen=True)
 class Laplace(Additive):
-    """Scale D1/epsilon, D1 the query's calibrated L1 sensitivity, or c/epsilon where a constant c is given."""
+    """Add Laplace noise of scale D1/epsilon, or c/epsilon if a constant c is given.
+
+    D1 is the L1 sensitivity to which the query is calibrated.
+    """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """`query.value` plus noise, into `out`: (d,)."""
+        """Write `query.value` plus noise to `out` (d,), and return the event."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         law = tuple.__new__(Law, (_KIND, scale))  # as Law(...), which is one more call

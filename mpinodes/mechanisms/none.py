@@ -1,4 +1,4 @@
-"""No noise: the release is the value itself, and nothing is private."""
+"""No noise: the release is the value itself, so nothing is private."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["NoNoise"]
 
 @dataclass(frozen=True)
 class NoNoise(Mechanism):
-    """The identity."""
+    """Release values without noise."""
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """`query.value`, into `out`: (d,)."""
+        """Write `query.value` to `out` (d,), and return an event without noise."""
         out[:] = query.value
         return Event.of(query, Kind.CLEAN, 0.0)

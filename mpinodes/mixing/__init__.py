@@ -1,1 +1,4 @@
-"""One file per mixing, found by its name; imports only protocol and the standard library or numpy."""
+"""Hold the mixings, one file each. Experiments find a mixing by its name.
+
+A mixing imports only `core`, the standard library and numpy.
+"""

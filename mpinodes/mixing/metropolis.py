@@ -1,6 +1,6 @@
-"""Metropolis weights: a_ij = 1/(1 + max(d_i, d_j)), a_ii the rest; d_i = neighbours without i itself.
+"""Metropolis weights: a_ij = 1/(1 + max(d_i, d_j)), a_ii the rest; d_i = number of neighbours without i itself.
 
-Doubly stochastic on every undirected graph (Xiao, Boyd, Kim 2007).
+The weight matrix is doubly stochastic on every undirected graph (Xiao, Boyd, Kim 2007).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ __all__ = ["Metropolis"]
 
 @dataclass(frozen=True)
 class Metropolis(Mixing):
-    """Every agent says its degree."""
+    """Mix by Metropolis weights. Every agent sends its degree."""
 
     anytime = True
     undirected = True
-    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
+    under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
     width = 1
 
     def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
-        """d_i."""
+        """Return the degree d_i to send."""
         return (float(len(here.out_neighbors)),)
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """The weights of agent `here.agent`."""
+        """Return no state, the Metropolis weights a_ij (k,), and the scale 1."""
         mine = len(here.in_neighbors)
         weights = [1 / (1 + max(mine, scalars.item(0))) for scalars in incoming]
         own = here.senders.index(here.agent)

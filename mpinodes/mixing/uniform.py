@@ -12,12 +12,12 @@ __all__ = ["Uniform"]
 
 @dataclass(frozen=True)
 class Uniform(Mixing):
-    """Needs no scalars: an agent counts what it hears. Its columns need not sum to 1."""
+    """Mix by the mean of all received releases. Agents send no scalars. Columns of the weights need not sum to 1."""
 
     undirected = True
-    under_faults = "rows sum to 1, and columns do not: agents agree, but not on the mean"
+    under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """The mean of all that was heard."""
+        """Return no state, the equal weights 1/k (k,), and the scale 1."""
         degree = len(incoming)
         return None, [1 / degree] * degree, 1.0

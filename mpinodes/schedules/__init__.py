@@ -1,1 +1,4 @@
-"""One file per step schedule, found by its name; imports only the contract."""
+"""Hold the step schedules, one file each. Experiments find a schedule by its name.
+
+A schedule imports only `core`.
+"""

@@ -15,7 +15,7 @@ __all__ = ["Constant"]
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """alpha(t) = value."""
+    """Give the same step in every round: alpha(t) = value."""
 
     value: Annotated[Finite, Meta(description="the step of every round")] = 0.1
 

@@ -16,7 +16,7 @@ __all__ = ["Doubling"]
 
 @dataclass(frozen=True)
 class Doubling(Schedule):
-    """alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
+    """Give the steps of the doubling trick: alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 

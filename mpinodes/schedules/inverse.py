@@ -15,7 +15,7 @@ __all__ = ["Inverse"]
 
 @dataclass(frozen=True)
 class Inverse(Schedule):
-    """alpha(t) = initial / t."""
+    """Give the steps alpha(t) = initial / t."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 

@@ -16,7 +16,7 @@ __all__ = ["InverseSqrt"]
 
 @dataclass(frozen=True)
 class InverseSqrt(Schedule):
-    """alpha(t) = initial / sqrt(t)."""
+    """Give the steps alpha(t) = initial / sqrt(t)."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 

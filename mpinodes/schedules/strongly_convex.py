@@ -15,13 +15,13 @@ __all__ = ["StronglyConvex"]
 
 @dataclass(frozen=True)
 class StronglyConvex(Schedule):
-    """alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
+    """Give the steps alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
 
     modulus: Annotated[
         Finite,
-        Meta(description="of the steps; default: that of the losses (problem.regularizer), or half of it if so proven"),
+        Meta(description="modulus; default: that of the losses (problem.regularizer), or the share that is proven"),
     ]
-    offset: Annotated[float, Meta(ge=0, le=1e9, description="added to t")] = 0.0
+    offset: Annotated[float, Meta(ge=0, le=1e9, description="the number added to t")] = 0.0
 
     from_losses = "modulus"
 

@@ -1,1 +1,4 @@
-"""One file per constraint set, found by its name; imports only the contract and numpy."""
+"""Hold the constraint sets, one file each. Experiments find a set by its name.
+
+A set imports only `core` and numpy.
+"""

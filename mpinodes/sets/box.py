@@ -16,35 +16,35 @@ __all__ = ["Box"]
 
 @dataclass(frozen=True)
 class Box(Set):
-    """[−radius, radius]^d."""
+    """The box [−radius, radius]^d."""
 
     by_blocks = True
     solid = True
 
     def project(self, x: Vector) -> Vector:
-        """Clip each coordinate."""
+        """Clip each coordinate to [−radius, radius]."""
         return np.minimum(np.maximum(x, -self.radius), self.radius)
 
     def support(self, g: Vector) -> float:
-        """Return radius · ‖g‖₁."""
+        """Return the support function radius · ‖g‖₁."""
         return self.radius * float(np.abs(g).sum())
 
     def reach(self, d: int) -> float:
-        """Return radius · √d."""
+        """Return radius · √d, the largest L2 norm."""
         return self.radius * sqrt(d)
 
     @property
     def inradius(self) -> float:
-        """Return the radius."""
+        """Return the radius, which is the largest inscribed ball's."""
         return self.radius
 
     def within(self, margin: float) -> Box:
-        """Return (1 − margin/radius)𝒳."""
+        """Return the box of radius `radius` − `margin`."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return both bounds of each coordinate."""
-        from scipy import sparse  # which agents do without
+        """Return the lower and the upper bound of each coordinate."""
+        from scipy import sparse  # imported here because agents run without scipy
 
         one = sparse.eye_array(len(used), format="csr")
         return [Cone(sparse.vstack([one, -one]), np.full(2 * len(used), self.radius))]

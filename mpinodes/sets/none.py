@@ -1,4 +1,4 @@
-"""All of R^d."""
+"""All of R^d: no constraint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Unconstrained"]
 
 @dataclass(frozen=True)
 class Unconstrained(Set):
-    """All of R^d."""
+    """All of R^d: no constraint."""
 
     bounded = False
     by_blocks = True
@@ -24,21 +24,21 @@ class Unconstrained(Set):
     inradius = inf
 
     def project(self, x: Vector) -> Vector:
-        """Return the point itself."""
+        """Return the point x itself."""
         return x
 
     def support(self, g: Vector) -> float:
-        """Return inf, but 0 for g = 0."""
+        """Return inf, or 0 for g = 0."""
         return inf if g.any() else 0.0
 
     def reach(self, d: int) -> float:
-        """Return inf."""
+        """Return inf, since R^d is unbounded."""
         return inf
 
     def within(self, margin: float) -> Unconstrained:
-        """Return R^d."""
+        """Return R^d itself for every margin."""
         return self
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return no constraint."""
+        """Return an empty list of constraints."""
         return []

@@ -1,4 +1,4 @@
-"""The product of balls: ‖x_B‖₂ ≤ radius for the block B of every agent."""
+"""The product of L2 balls: ‖x_B‖₂ ≤ radius for the block B of every agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ProductOfBalls"]
 
 @dataclass(frozen=True)
 class ProductOfBalls(Ball):
-    """‖x_B‖₂ ≤ radius for the block B of every agent."""
+    """The product of L2 balls: ‖x_B‖₂ ≤ radius for the block B of every agent."""
 
     by_blocks = True
     of_blocks = True
@@ -26,7 +26,7 @@ class ProductOfBalls(Ball):
         return np.concatenate([super(ProductOfBalls, self).project(x[block]) for block in self.blocks])
 
     def support(self, g: Vector) -> float:
-        """Return radius · Σ_B ‖g_B‖₂."""
+        """Return the support function radius · Σ_B ‖g_B‖₂."""
         return sum(super(ProductOfBalls, self).support(g[block]) for block in self.blocks)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:

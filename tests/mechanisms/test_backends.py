@@ -183,7 +183,7 @@ def test_clamping_takes_nothing_from_the_lattices_account(values):
 @pytest.mark.parametrize("backend", ["lattice", "opendp"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_refused_without_its_value(backend, value):
-    with pytest.raises(Diverged, match=r"round 3: what agent 2 says is not finite: the run diverges$"):
+    with pytest.raises(Diverged, match=r"round 3.*agent 2.*diverges"):
         released(backend, LAWS[0], np.array([0.0, value]), t=3, agent=2)
 
 
