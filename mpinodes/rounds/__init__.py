@@ -1,1 +1,1 @@
-"""The rounds: a step, run in one process or exchanged over MPI."""
+"""Run the rounds: the step of one agent, all agents in one process (lockstep), or one agent per MPI rank."""

@@ -1,4 +1,4 @@
-"""Frames that are under way: where links have faults, what is heard in a round may have come in an earlier one."""
+"""Hold frames that arrive late: if links have faults, an agent may use a frame of an earlier round."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """An agent's links, with faults: frames come in the round that they are sent in, and are held until heard.
+    """Exchange an agent's frames over links with faults.
+
+    Every frame travels in the round of sending, and is held here until the round in which it counts as received.
 
     Attributes:
-        frames: (turns, n, words) at [s % turns, j] what j said in round s, if it gets through to this agent.
+        frames: (turns, n, words) at [s % turns, j] the frame that j sent in round s, if it reaches this agent.
     """
 
     def __init__(self, network: Network, setup: Setup, agent: int) -> None:
         assert setup.links
         self._network, self._setup, self._links, self._agent = network, setup, setup.links, agent
-        self._turns = setup.links.most_late + 2  # as many as in lockstep
+        self._turns = setup.links.most_late + 2  # the same number as in lockstep
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the own frame to whom it reaches, take in what comes, and hear what is due."""
+        """Send the agent's frame to the agents that it reaches, store the incoming frames, and return the due arrivals."""
         came = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(came.senders, came.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame
         return Arrivals.of_round(self._setup, here, self._said)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """What an agent goes on from: by sender, (turns, words)."""
+        """Return the frames for a checkpoint: for each sender an array (turns, words)."""
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """What was heard in a round, and was under way, before this process was there."""
+        """Return the arrivals of a round from the frames of a checkpoint, and store all these frames."""
         for j, said in frames.items():
             self.frames[:, j] = said
         return Arrivals.of_round(self._setup, here, self._said)

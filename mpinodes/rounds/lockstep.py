@@ -1,4 +1,4 @@
-"""All agents in one process, round by round, by the same step: what the MPI run must equal bit for bit."""
+"""Run all agents in one process, round by round, with the same step as under MPI; both give the same bits."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
-    """Rows of all agents, chunk by chunk: arrays (agents, rounds, row), each valid until the next one."""
+    """Yield the rows of all agents, chunk by chunk, as arrays (agents, rounds, row).
+
+    Each array is valid until the next one.
+    """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: Sequence[Kept] = ()) -> Iterator[Chunk]:
-    """The rounds of all agents.
+    """Run the rounds of all agents, and yield them chunk by chunk.
 
     Args:
-        setup: of the run.
-        plan: where rounds are cut.
-        keepers: of what agents need to go on; none where nothing is kept.
-        kept: what they go on from; nothing: they begin.
+        setup: the set-up of the run.
+        plan: decides where chunks end.
+        keepers: the writers of the agents' checkpoints; empty if the run saves none.
+        kept: the checkpoints that the agents go on from, one for each; empty if the run begins.
     """
     n = setup.topology.agents
     rows = np.empty((n, plan.longest, setup.layout.width))
-    # Two sets of frames take turns, as over a network: what was heard stays while its sender speaks again. Where it
-    # may come late, so many more are under way.
+    # Two sets of frames take turns, as over a network: a received frame stays while its sender writes the next one.
+    # If messages may be late, as many more sets are needed as the largest delay has rounds.
     turns = 2 + (setup.links.most_late if setup.links else 0)
     frames = [{i: np.zeros(setup.frame_width) for i in range(n)} for _ in range(turns)]
 

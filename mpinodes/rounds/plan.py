@@ -1,4 +1,4 @@
-"""Where the rounds of a run are cut: chunks of rows for the logger, and the rounds after which all is kept."""
+"""Decide where a run's rounds are cut into chunks for the logger, and after which rounds checkpoints are saved."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.parts import Setup
 from mpinodes.runlog.checkpoints import Order
 
-LONG = 1.0  # seconds of a chunk: beyond it the next are shorter, below half of it longer
+LONG = 1.0  # seconds; after a longer chunk the next chunks are shorter, after one of less than half they are longer
 
 
 def longest_chunk(setup: Setup) -> int:
-    """Rounds of a chunk, at most."""
+    """Return the largest number of rounds in a chunk."""
     return chunk_rounds(setup.experiment, setup.layout.width)
 
 
 class Plan:
-    """Decides, a chunk at a time, where rounds are cut. What a run gives does not depend on it.
+    """Decide, one chunk at a time, where rounds are cut. The results of a run do not depend on the cuts.
 
     Args:
-        setup: of the run.
-        begin: the round after which it begins.
-        is_asked: whether somebody wants the run to stop.
+        setup: the set-up of the run.
+        begin: the round after which the run begins or goes on.
+        is_asked: returns whether somebody has asked the run to stop.
 
     Attributes:
-        longest: rounds of a chunk, at most.
-        stopped: whether the run has been told to.
+        longest: the largest number of rounds in a chunk.
+        stopped: whether the last chunk was told to be the last.
     """
 
     def __init__(self, setup: Setup, begin: int = 0, is_asked: Callable[[], bool] = lambda: False) -> None:
@@ -36,12 +36,12 @@ class Plan:
         self.stopped = False
         self._rounds, self._end, self._is_asked = e.rounds, begin, is_asked
         self._every, self._seconds = e.checkpoint.every, e.checkpoint.seconds
-        self._length = 1  # a round may take long
+        self._length = 1  # because a round may take long
         self._kept_at = self._came_at = time.monotonic()
-        self._whole, self._before = begin, 0  # the last checkpoints that are whole
+        self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Of the next chunk; None: there is none."""
+        """Return the order for the next chunk; None if there is none."""
         if self.stopped or self._end == self._rounds:
             return None
         end = min(self._end + self._length, self._rounds)
@@ -61,7 +61,7 @@ class Plan:
         return self._end == self._rounds and bool(self._every or self._seconds)
 
     def came(self) -> None:
-        """A chunk has come from all agents."""
+        """Note that a chunk has arrived from all agents, and adapt the length of the next chunks to the time taken."""
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now
         if took > LONG:
@@ -70,6 +70,10 @@ class Plan:
             self._length = min(self.longest, 2 * self._length)
 
     def is_whole(self, t: int) -> int:
-        """All have written down what there is after round t; returns the round before which nothing is needed."""
+        """Note that all participants have saved their checkpoint of round t.
+
+        Returns:
+            The round of the complete checkpoint before. Older checkpoints are not needed any more.
+        """
         self._before, self._whole = self._whole, t
         return self._before

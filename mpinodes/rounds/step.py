@@ -1,10 +1,10 @@
-"""The step of one agent: from its state and what arrived to its next state and what it says.
+"""Compute the step of one agent: from its state and the received frames to its next state and its message.
 
-The place where algorithm, mechanism, mixing and data meet. A step is a pure function: all that an agent remembers is in
-its `State`, all that reaches it in its `Arrivals`, all randomness is addressed by round. Who carries the frames is not
-its business: `network` does over MPI, `lockstep` in one process, and a replay takes them from a transcript.
+Algorithm, mechanism, mixing and data meet here. A step is a pure function. An agent remembers only its `State`, it
+receives only its `Arrivals`, and every random number belongs to a round. The step does not know who carries the frames:
+`network` carries them over MPI, `lockstep` within one process, and a replay reads them from a transcript.
 
-A frame is [round, kind, who moves still | releases (vectors x d) | the mixing's scalars].
+A frame is [round, kind, bits of who still moves | releases (vectors x d) | the mixing's scalars].
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.runlog.checkpoints import Keeper
 
-RELEASE_FRAME = 1.0  # the kind of a frame: releases and the mixing's scalars
+RELEASE_FRAME = 1.0  # the kind of a frame that holds releases and the mixing's scalars
 
 
 class Arrivals(NamedTuple):
-    """What an agent hears in a round: frames in ascending order of sender, its own among them.
+    """Hold the frames that an agent receives in a round, in ascending order of sender, its own frame among them.
 
     Attributes:
-        senders: whose they are; of a sender of several, as often.
-        frames: as sent; `frame[0]` is the round that it was sent in.
-        releases, scalars: views of them.
-        own: its own release.
+        senders: the sender of each frame; a sender appears once for each of its frames.
+        frames: the frames as sent; `frame[0]` is the round of sending.
+        releases, scalars: views of the two parts of each frame.
+        own: the agent's own release.
     """
 
     senders: tuple[int, ...]
@@ -60,17 +60,23 @@ class Arrivals(NamedTuple):
 
     @property
     def by_sender(self) -> dict[int, Vector]:
-        """Frames by sender, where each is heard once."""
+        """Return the frames by sender, for rounds that bring one frame of each sender."""
         return dict(zip(self.senders, self.frames, strict=True))
 
     @classmethod
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
-        """The frames of all that an agent hears, by sender."""
+        """Return the arrivals of an agent, given a frame of each sender."""
         return cls._made(setup, senders, [frames[j] for j in senders], frames[agent])
 
     @classmethod
     def of_round(cls, setup: Setup, here: Neighborhood, said: Callable[[int, int], Vector]) -> Arrivals:
-        """What an agent hears in a round, where links may have faults; `said(j, s)`: the frame of agent j, round s."""
+        """Return the arrivals of an agent in a round in which links may have faults.
+
+        Args:
+            setup: the set-up of the run.
+            here: the agent's neighbors in the round.
+            said: maps an agent j and a round s to the frame that j sent in round s.
+        """
         if setup.links is None:
             return cls.of(setup, here.agent, here.senders, {j: said(j, here.t) for j in here.senders})
         heard = setup.links.heard(here.t, here.agent)
@@ -86,22 +92,23 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """A view: what an agent has heard it must not change, for a `Relay` would send the change un-noised."""
+    """Return a read-only view: if an agent changed a received frame, a `Relay` would send the change without noise."""
     view = frame.view()
     view.setflags(write=False)
     return view
 
 
 class State(NamedTuple):
-    """All that an agent remembers.
+    """Hold everything that an agent remembers.
 
     Attributes:
-        here: its place in the round that it is in.
-        algorithm, mixing: their own states.
-        heard: in the round before; None: nothing yet.
-        moving: by round, the last one the lowest bit: whether some agent moved still, as far as this one knows.
-        left: all agents had settled in some round, and leave together.
-        pending: where feedback is late, gradients that are not told yet, the oldest first.
+        here: the agent's neighbors in the current round.
+        algorithm, mixing: the states of the algorithm and of the mixing.
+        heard: the inbox of the round before; None in round 1.
+        moving: bits, one for each recent round, the latest in the lowest bit. A bit is 1 if, to this agent's knowledge,
+            some agent's relay still changed in that round.
+        left: whether all agents had settled in some round, after which all leave together.
+        pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
     here: Neighborhood
@@ -114,38 +121,38 @@ class State(NamedTuple):
 
 
 def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], lasting: bool) -> None:
-    """Write down what an agent goes on from after round t, in which this has arrived.
+    """Save a checkpoint of an agent: what it needs to go on after round t.
 
     Args:
-        keeper: the agent's.
+        keeper: writes the agent's checkpoints.
         t: the round.
-        state: after it; what it heard before is not needed any more.
-        frames: that were heard in the round, by sender; where links have faults, all that may be under way.
-        lasting: as of `Keeper.save`.
+        state: the state after the round. Its inbox is left out because the frames determine it.
+        frames: the frames received in the round, by sender; if links have faults, all frames that may still arrive.
+        lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
     """
     keeper.save(t, {"state": state._replace(heard=None), "frames": dict(frames)}, lasting)
 
 
 def _hops(setup: Setup) -> int:
-    """From one agent to any other, at least one."""
-    from mpinodes.topology.facts import diameter  # which most agents do without
+    """Return the largest number of hops between two agents, at least 1."""
+    from mpinodes.topology.facts import diameter  # imported here because most runs do not need it
 
     return max(1, diameter(setup.topology))
 
 
 def _rounding_share(setup: Setup, agent: int) -> float:
-    """Return the rounding of a two-point estimate as a share of `grad_range`: the least offset of uncut gradients."""
+    """Return the rounding of a two-point estimate as a share of `grad_range`: the least offset without clipping."""
     rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
     return rounding / most if rounding < most else 1.0
 
 
 class Step:
-    """The step of agent `agent`, with what it needs at hand.
+    """Compute the step of one agent, with everything that does not change between rounds at hand.
 
     Attributes:
-        losses: the agent's own, by round.
-        plays: whether losses are shown at points played alone.
-        releaser: the one place that adds noise.
+        losses: maps a round to the agent's loss.
+        plays: whether losses are revealed only at the points played (bandit feedback).
+        releaser: the only object that adds noise.
     """
 
     def __init__(self, setup: Setup, agent: int) -> None:
@@ -156,7 +163,7 @@ class Step:
         vectors = setup.algorithm.vectors
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
-        self._scalars_at = 8 * self._end  # bytes
+        self._scalars_at = 8 * self._end  # the offset of the scalars in a frame, in bytes
         self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
         self._hops = _hops(setup) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
@@ -166,27 +173,27 @@ class Step:
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
         self._rounding = _rounding_share(setup, agent) if self.plays else 0.0
-        self._taken: tuple[State, State] | None = None  # in by `play`: the state before, and after
+        self._taken: tuple[State, State] | None = None  # the states before and after `play` took the loss in
         self.losses, self._cut = setup.losses(agent), setup.cut
         self.releaser = Releaser(setup, agent, self.losses)
 
     def start(self) -> State:
-        """The state before round 1."""
+        """Return the state before round 1."""
         here = self._topology.neighborhood(1, self._agent)
         algorithm, mixing = self._algorithm.init(self.releaser.start), self._mixing.init(self._agent)
         return State(here, algorithm, mixing, None, (1 << self._hops) - 1)
 
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
-        """One round: hear what arrived in the round before (None: there was none), and say what is to be said.
+        """Do one round: process the arrivals of the round before, and fill the frame with the message of this round.
 
         Args:
             s: the state.
-            arrivals: of the round before.
-            frame: (frame width,) filled with what is said.
-            row: (row width,) filled with decision, events and leakage, and the frame if it is recorded.
+            arrivals: the arrivals of the round before; None in round 1.
+            frame: (frame width,) receives the message.
+            row: (row width,) receives decision, events and leakage, and the frame if transcripts are recorded.
 
         Returns:
-            The new state; where it has `left`, nothing was said.
+            The new state. If it has `left`, no message was written.
         """
         if self._taken is not None and self._taken[0] is s:
             s, self._taken = self._taken[1], None
@@ -195,14 +202,15 @@ class Step:
         return s if s.left else self._say(s, frame, row)
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Where agents play (`plays`): take it in at once, and write down where that was.
+        """Take the loss in at once under bandit feedback (`plays`), and record the point between those played.
 
-        An algorithm may ask for it at a point made of what is heard in this round. The next call goes on from there.
+        An algorithm may ask for the loss at a point that depends on the arrivals of this round. The next call of the
+        step goes on from the state computed here.
 
         Args:
             s: the state of the round.
-            arrivals: of the round.
-            row: (row width,) of the round, as its call filled it.
+            arrivals: the arrivals of the round.
+            row: (row width,) the row of the round, as the step filled it.
         """
         loss = self.losses(s.here.t)
         self._taken = s, self.receive(s, arrivals, loss)
@@ -210,7 +218,7 @@ class Step:
             row[: self._dimension] = loss.played
 
     def message(self, s: State) -> Message:
-        """What the agent says: what its algorithm would, for as long as its privacy budget lasts."""
+        """Return the message of the agent: its algorithm's message, until its privacy budget is spent, then a relay."""
         return self._allowed(self._wanted(s), s.here.t)
 
     def _wanted(self, s: State) -> Message:
@@ -218,7 +226,7 @@ class Step:
         if self._rounding:
             wanted = offset_by(wanted, self._rounding)
         if self._late:
-            from mpinodes.rounds.late import delayed  # which most agents do without
+            from mpinodes.rounds.late import delayed  # imported here because most runs do not need it
 
             wanted = delayed(wanted, self._late)
         return wanted
@@ -226,15 +234,15 @@ class Step:
     def _allowed(self, wanted: Message, t: int) -> Message:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
             raise ValueError(
-                f"message() gave a Relay in round {t}, which says nothing of what the hidden parts "
-                f"{self._algorithm.hidden} hold: say it with a Query, and state what leaks"
+                f"message() returned a Relay in round {t}, which states no leakage of the hidden parts "
+                f"{self._algorithm.hidden}: return a Query, and state what leaks"
             )
         overspent = 0 < self._last_telling < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
-        """Mix what arrived, take the loss in, and move on to the next round."""
-        if self._cut:  # so that no loss reaches an algorithm uncut, wherever it was made
+        """Mix the arrivals, update the algorithm with the loss, and return the state of the next round."""
+        if self._cut:  # a user's stream may make losses that are not clipped
             loss = self._cut(self._agent, loss)
         here, moving, left, pending = s.here, s.moving, False, s.pending
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
@@ -247,13 +255,13 @@ class Step:
         if self._settled_below:
             for frame in arrivals.frames:
                 moving |= int(frame[2])
-            # Of the oldest round there, every agent now knows what every other one knew then: all see the same bit.
+            # The oldest bit has reached every agent by now, so all agents see the same value and leave together.
             left = not moving >> (self._hops - 1)
         # As State(...), which is one more call.
         return tuple.__new__(State, (following, algorithm, mixing, inbox, moving, left, pending))
 
     def _update_late(self, s: State, inbox: Inbox, loss: Loss) -> tuple[Any, tuple[Vector, ...]]:
-        """The algorithm's state of the next round, and what is pending then."""
+        """Return the algorithm's next state under delayed feedback, and the gradients that are pending then."""
         from mpinodes.rounds.late import Late
 
         due, rest = (s.pending[0], s.pending[1:]) if len(s.pending) == self._late else (None, s.pending)
@@ -261,7 +269,7 @@ class Step:
         algorithm = self._algorithm.update(s.algorithm, s.here, inbox, shown)
         if shown.asked is None:
             raise ValueError(
-                f"feedback.delay: no gradient was asked for in round {s.here.t}, and one has to be in each"
+                f"feedback.delay: update() asked for no gradient in round {s.here.t}; it must ask for one in each round"
             )
         return algorithm, (*rest, shown.asked)
 
@@ -280,13 +288,13 @@ class Step:
         if self._width:
             said = self._mixing.outgoing(s.mixing, s.here)
             if isinstance(said, tuple) and len(said) == self._width:
-                self._pack(frame, self._scalars_at, *said)  # a third of the time that NumPy takes over a tuple
+                self._pack(frame, self._scalars_at, *said)  # three times as fast as assigning a tuple to an array
             else:
                 scalars[:] = said
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
         if decision.shape != (d,):
-            raise ValueError(f"decision() gave a vector of shape {decision.shape}, not {(d,)}")
+            raise ValueError(f"decision() returned a vector of shape {decision.shape}, not {(d,)}")
         row[:d] = decision
         self._layout.write(row, events, leakage)
         if self._recorded:
@@ -294,23 +302,23 @@ class Step:
         return s
 
     def _parts_of(self, frame: Vector) -> tuple[Vector, Vector, Vector]:
-        """A frame, its releases and its scalars: made once for each of the few frames that an agent speaks into."""
+        """Return a frame, its releases and its scalars; the views are made once for each of the agent's few frames."""
         frame[1] = RELEASE_FRAME
         parts = self._frames[id(frame)] = frame, frame[HEADER : self._end], frame[self._end :]
         return parts
 
 
 class Releaser:
-    """The one place that adds noise: makes the release of what an agent's algorithm wants to say.
+    """Release the messages of an agent; no other object adds noise.
 
-    What is not finite is never sent: the run ends before. Neighbours see that it ended, and when, so this must not tell
-    of data: gradients are clipped for any data (`losses.clipping`), so that given what was released before, data move a
-    message by its stated sensitivity at most, and only public numbers and released points can take it beyond the
-    doubles; within a sensitivity of their end, where the noise alone is as large, it is not hidden. Who says it, and in
-    which round, is all that is told.
+    A release that is not finite is never sent; the run ends before. Neighbours see that the run ended, and when, so
+    this event must not reveal data. It does not: gradients are clipped for any data (`losses.clipping`), so given all
+    earlier releases, data change a message by at most its stated sensitivity. Only public numbers and released points
+    can make it overflow. The only exception is a release within one sensitivity of the largest double, which needs
+    noise of about that size. The error names only the agent and the round.
 
     Attributes:
-        start: (d,) what its algorithm's `init` is given, and what a `Start` says.
+        start: (d,) the point that the algorithm's `init` receives, and that a `Start` sends.
     """
 
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
@@ -324,10 +332,16 @@ class Releaser:
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
-        """Write the release of round t to `out`: (vectors x d,); `heard` in the round before.
+        """Write the release of round t to `out`, and return its events and its leakage.
+
+        Args:
+            message: the message of the agent's algorithm.
+            t: the round.
+            heard: the inbox of the round before; None in round 1.
+            out: (vectors x d,) receives the release.
 
         Raises:
-            ValueError: the message is not what the algorithm says of its messages; says what is wrong.
+            ValueError: the message contradicts what the algorithm states; the error says how.
             Diverged: the release is not finite.
         """
         said: tuple[tuple[Event, ...], Leakage]
@@ -335,11 +349,11 @@ class Releaser:
             said = (self._noised(message, t, 0, out),), message.leaks
         else:
             said = self._released(message, t, heard, out)
-        # One product, which overflows before the entries do, is a third of the time of looking at each.
+        # One product takes a third of the time of a look at every entry. It can overflow although all are finite.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
-                f"what agent {self._agent} would say in round {t} is not finite, and was not sent: the run diverges; "
-                "smaller steps or noise, or a bounded problem.set"
+                f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "
+                "use smaller steps, less noise, or a bounded problem.set"
             )
         return said
 
@@ -352,11 +366,11 @@ class Releaser:
             return self._several(message, t, out), message.leaks
         if not isinstance(message, (Start, Relay)):
             raise ValueError(
-                f"message() gave a {type(message).__name__} in round {t}, not a Query, Queries, Solve, Start or Relay"
+                f"message() returned a {type(message).__name__} in round {t}: not a Query, Queries, Solve, Start, Relay"
             )
         if not isinstance(message, Start if heard is None else Relay):
             raise ValueError(
-                f"message() gave a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
+                f"message() returned a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
             )
         out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
         return (NOTHING_SAID,) * len(self._vectors), RELEASED
@@ -364,15 +378,15 @@ class Releaser:
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t:
             raise ValueError(
-                f"message() of round {t} says uses={query.uses}: the round of a loss that was revealed before, or 0"
+                f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no loss"
             )
         if query.value.shape != out.shape:
-            raise ValueError(f"message() gave a vector of shape {query.value.shape}, not {out.shape}")
+            raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
         return self._mechanism.release(query, t, self._noise[part], out)
 
     def _several(self, message: Queries, t: int, out: Vector) -> tuple[Event, ...]:
         if tuple(message.vectors) != self._vectors:
-            raise ValueError(f"message() gave vectors {tuple(message.vectors)}, and `vectors` lists {self._vectors}")
+            raise ValueError(f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}")
         events = []
         for part, (payload, place) in enumerate(
             zip(message.vectors.values(), np.split(out, len(self._vectors)), strict=True)
@@ -394,7 +408,7 @@ class Releaser:
             out *= ask.grid
             tv_distance = sqrt(len(out)) * ask.tolerance * ask.stretch / ask.grid
         if event.kind != Kind.CLEAN:
-            # What is proven is proven of the minimizer itself.
+            # The proof is about the exact minimizer, so a solver that missed its tolerance proves nothing.
             cost = event.l1 + event.scale * ask.log_volume if residual <= ask.tolerance else inf
             event = event._replace(kind=Kind.PURE, l1=cost, l2=cost)
         return event._replace(tv_distance=tv_distance, residual=residual, solver_steps=steps)
