@@ -30,7 +30,7 @@ class Held:
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame to the agents that it reaches, store the incoming frames, and return the due arrivals."""
+        """Send the agent's frame to the agents that it reaches, store incoming frames, and return the due arrivals."""
         came = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(came.senders, came.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame

@@ -1,7 +1,8 @@
-"""A privacy budget, kept: by as much noise as it takes, or by stopping releases before it is overspent.
+"""Keep a privacy budget: by enough noise, or by stopping the releases before the budget is overspent.
 
-Both need no data. What a release costs follows from public constants, so a run on losses that are nowhere but 0 makes
-the same events as the real one.
+Neither way needs data. The cost of a release follows from public constants, so a run whose losses are 0 everywhere
+makes the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`; it scales the noise, and is
+not what the run loses.
 """
 
 from __future__ import annotations
@@ -22,47 +23,49 @@ from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
 from mpinodes.rounds.lockstep import simulate
 
-CLOSE = 1e-3  # of the budget: so near below it is kept
-LABELS = 1e-12, 1e12  # between which noise is looked for
+CLOSE = 1e-3  # relative accuracy of the nominal epsilon
+LABELS = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
 class Nothing(Loss):
     """The loss that is 0 everywhere."""
 
     def value(self, x: Vector) -> float:
-        """0."""
+        """Return 0 at every point x (d,)."""
         return 0.0
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """0."""
+        """Return the zero vector of the block."""
         return np.zeros_like(x[block])
 
     data_grad = grad
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Of 0: v."""
+        """Return v, which minimizes ‖x − v‖²/(2·step)."""
         return Solved(v, 0.0, 0)
 
 
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
-    """The experiment with `privacy.epsilon`, or the rounds in which each agent stops, as its budget has it.
+    """Return the experiment with the choice that keeps its budget.
+
+    The choice is the nominal epsilon, `privacy.epsilon`, or the round in which each agent stops releasing.
 
     Args:
-        setup: of the experiment.
-        near: a `privacy.epsilon` from which to look for its own, as one of another seed; 0: none is known. What is
-            found does not depend on it.
+        setup: the set-up of the experiment.
+        near: a nominal epsilon at which the search starts, such as that of another seed; 0 if none is known. The result
+            does not depend on it.
 
     Raises:
-        BadInput: no noise keeps it, or nothing is proven of the run.
+        BadInput: no noise keeps the budget, or nothing is proven of the run.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
     if budget is None:
         return experiment
     if not experiment.private:
-        raise BadInput("privacy.budget: a run without noise loses everything; set privacy.epsilon and a mechanism")
+        raise BadInput("privacy.budget: a run without noise keeps no budget; set privacy.epsilon and a mechanism")
     if because := setup.stream.unproven_because:
-        raise BadInput(f"privacy.budget: nothing is proven, so there is none to keep: {because}")
+        raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {because}")
     runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
     together = len(runs) > 1 and budget.covers == "all" and not other_data(setup)
     kept = [runs] if together else [[run] for run in runs]
@@ -71,7 +74,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
     stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
     by_run = np.array(stops)
-    if len(budget.stops) == by_run.shape[1]:  # of a run that was to keep it together with others
+    if len(budget.stops) == by_run.shape[1]:  # the stops of a run that keeps the budget together with other runs
         by_run = np.concatenate([by_run, [budget.stops]])
     first = np.where(by_run == 0, experiment.rounds, by_run).min(axis=0)
     stopping = replace(budget, stops=tuple(np.where(first == experiment.rounds, 0, first).tolist()))
@@ -79,19 +82,19 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(setup: Setup) -> Events:
-    """Return the events of all releases, (rounds, agents), of a run whose losses are 0 everywhere: without data."""
+    """Return the events of all releases (rounds, agents) of a run whose losses are 0 everywhere, so without data."""
     nothing = Nothing()
     return events(dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
 
 
 class _Dry:
-    """A run without its data, by its `privacy.epsilon`."""
+    """Compute the events of a run for any nominal epsilon, without its data."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.experiment = setup, setup.experiment
 
     def events(self, label: float | None = None) -> Events:
-        """Return the events of all releases, (rounds, agents), at a `privacy.epsilon`; None: the experiment's own."""
+        """Return the events of all releases (rounds, agents) at a nominal epsilon; None means the experiment's own."""
         e = self.experiment
         privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if label is None else label)
         unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
@@ -99,12 +102,13 @@ class _Dry:
 
 
 def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
-    """The largest `privacy.epsilon` whose runs lose no more than the budget, published together.
+    """Return the largest nominal epsilon at which the runs, published together, lose no more than the budget.
 
-    Less noise never loses less: a label below one that keeps the budget keeps it, and is not tried.
+    Less noise never loses less. So every nominal epsilon below one that keeps the budget keeps it too, and is not
+    tried.
 
     Raises:
-        BadInput: the label moves nothing, or no label keeps the budget.
+        BadInput: the nominal epsilon does not change the noise, or no value keeps the budget.
     """
     experiment = runs[0].experiment
     spent = _spending_together(runs, experiment.privacy.budget_delta)
@@ -120,7 +124,7 @@ def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
         if keeps < label < exceeds:
             if lost(label) <= budget.epsilon:
                 keeps = label
-            else:  # where too little noise leaves nothing proven, too
+            else:  # also if nothing is proven, because there is too little noise
                 exceeds = label
         return label > keeps
 
@@ -131,45 +135,46 @@ def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
         low /= 4
         if low < LABELS[0] and np.isnan(lost(low)):
             raise BadInput(
-                f"privacy.budget: nothing is proven of {experiment.name} as it is set up, whatever its noise; see what "
-                "a run without a budget says"
+                f"privacy.budget: nothing is proven of {experiment.name} in this set-up, whatever its noise; a run "
+                "without a budget prints the reason"
             )
         if low < LABELS[0]:
             raise BadInput(
-                f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps it: {experiment.name} loses more however "
-                "strong its noise is"
+                f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} loses "
+                "more, however strong its noise is"
             )
     high = 4 * low
     while not over(high):
         low, high = high, 4 * high
         if high > LABELS[1]:
-            return experiment.epsilon  # there is nothing to keep
+            return experiment.epsilon  # the runs keep the budget with almost no noise
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
-    while spent([run.events(low) for run in runs], experiment.rounds) > budget.epsilon:  # a lattice's steps
+    # Scales of lattice noise come in steps, which `lost` ignores.
+    while spent([run.events(low) for run in runs], experiment.rounds) > budget.epsilon:
         low /= 1 + CLOSE
     return low
 
 
 def _events_by_label(run: _Dry) -> Callable[[float], Events]:
-    """The events of a run by its `privacy.epsilon`, but for a lattice's steps.
+    """Return a function from a nominal epsilon to the events of a run, up to the steps of a lattice.
 
     Raises:
-        BadInput: it does not move the noise.
+        BadInput: the nominal epsilon does not change the noise.
     """
     one, half = run.events(1.0), run.events(2.0)
     if not (one.scale != half.scale).any():
         spent = _spending(run.setup, run.experiment.privacy.budget_delta)
-        if not spent(one, run.experiment.rounds).any():  # the first message tells of nothing
+        if not spent(one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
             return lambda label: one
         raise BadInput(
-            "privacy.budget: privacy.epsilon does not move this run's noise (algorithm.noise_scale fixes it): leave "
-            "that out, or set kept_by=stopping"
+            "privacy.budget: privacy.epsilon does not change this run's noise because algorithm.noise_scale fixes it: "
+            "leave out algorithm.noise_scale, or set privacy.budget.kept_by=stopping"
         )
     if run.experiment.privacy.mechanism == "gaussian":
         return run.events
-    # A scale is in proportion to 1/label, and what a release costs a sum of a constant and of such a part.
+    # Each number of an event is a + b/label with constants a and b, so two runs determine it for every label.
     columns = {}
     for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
         a, b = one.event(name), half.event(name)
@@ -186,11 +191,12 @@ def _events_by_label(run: _Dry) -> Callable[[float], Events]:
 
 
 def _stops(run: _Dry, budget: Budget) -> list[int]:
-    """By agent, the last round up to which its releases lose no more than the budget; 0: the last of all."""
+    """Return, for each agent, the last round up to which its releases keep the budget; 0 if they keep it to the end."""
     experiment = run.experiment
     spent, made = _spending(run.setup, experiment.privacy.budget_delta), run.events()
     agents = run.setup.topology.agents
-    low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)  # the first message tells of nothing
+    # The search starts at round 1, because the first message depends on no data.
+    low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)
     while (high - low > 1).any():
         middle = (low + high) // 2
         over = np.array([not spent(made, int(t))[i] <= budget.epsilon for i, t in enumerate(middle)])
@@ -199,7 +205,10 @@ def _stops(run: _Dry, budget: Budget) -> list[int]:
 
 
 def _stops_together(runs: Sequence[_Dry], budget: Budget) -> list[int]:
-    """As `_stops`, of runs that are all published: one round for all agents, for a sample goes from one to another."""
+    """Return the stops, as `_stops` does, of runs that are published together.
+
+    All agents stop in the same round, because a sample may belong to different agents in different runs.
+    """
     experiment = runs[0].experiment
     spent = _spending_together(runs, experiment.privacy.budget_delta)
     made = [run.events() for run in runs]
@@ -211,7 +220,7 @@ def _stops_together(runs: Sequence[_Dry], budget: Budget) -> list[int]:
 
 
 def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence[Events], int], float]:
-    """By each run's events and horizon, what the network loses by all of them."""
+    """Return a function from each run's events and a horizon to the network's privacy loss in all runs together."""
     if len(runs) == 1:
         of_one = _spending(runs[0].setup, delta)
         return lambda made, horizon: float(of_one(made[0], horizon).max())
@@ -237,7 +246,10 @@ def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence
 
 
 def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
-    """By events and horizon, what each agent's releases have lost; where all see a sample, what the network has."""
+    """Return a function from the events and a horizon to the privacy loss of each agent's releases (agents,).
+
+    If all agents share the samples, every entry is the loss of the network.
+    """
     shared = setup.experiment.data["partition"] == "shared"
 
     def spent(made: Events, horizon: int) -> Vector:
@@ -251,6 +263,6 @@ def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
 
 
 def events(setup: Setup) -> Events:
-    """The events of all releases of a run: (rounds, agents)."""
+    """Return the events of all releases of a run (rounds, agents)."""
     layout = setup.layout
     return Events.concatenate([layout.open(rows.transpose(1, 0, 2))[1].copy() for rows in simulate(setup)])

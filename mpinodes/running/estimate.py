@@ -1,4 +1,4 @@
-"""What a run will take of disk and memory, from the facts of its set-up: an estimate, made before the first round."""
+"""Estimate, before the first round, how much disk, memory and time a run will take."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from mpinodes.evaluation.samples import Samples
 from mpinodes.runlog.directories import RUNS
 from mpinodes.runlog.log import BYTES_AT_ONCE
 
-PRICED = 3000  # bytes of the ledger for a round of one agent, of those that are priced together, as measured
-STARTED = 0.3  # seconds of a core for a rank, as measured: under mpirun ranks start side by side
-ACCOUNTED = 1e-5  # seconds for a round of one agent, once all are done, as measured
-CLOSED = 1.0  # seconds for all else then
+# Measured constants.
+PRICED = 3000  # bytes of the ledger per agent and round, for rounds that are accounted for at once
+STARTED = 0.3  # CPU seconds for the start of a rank; under mpirun the ranks start in parallel
+ACCOUNTED = 1e-5  # seconds of accounting per agent and round, after the last round
+CLOSED = 1.0  # seconds for everything else after the last round
 
 
 def record_bytes(setup: Setup) -> int:
-    """Return the size of rounds.log, all repeats together, without its checksums."""
+    """Return the size in bytes of rounds.log, all repeats together, without its checksums."""
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
     numbers = 1 + metrics + n * (layout.message_end - layout.dimension)
@@ -30,9 +31,10 @@ def record_bytes(setup: Setup) -> int:
 
 
 def logger_bytes(setup: Setup) -> tuple[int, int]:
-    """Memory of the logger beside Python's and the data's own: while rounds come, and at the end.
+    """Return the logger's memory in bytes, during the rounds and at the end, without Python and the data.
 
-    In the end the comparator has all samples before it, but of quadratic losses that are drawn anew in every round.
+    At the end the comparator holds all samples in memory, except for quadratic losses that are drawn again in every
+    round.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * chunk_rounds(e, layout.width) + BYTES_AT_ONCE
@@ -48,17 +50,20 @@ def _held(setup: Setup) -> int:
 
 
 def seconds(setup: Setup) -> tuple[float, float]:
-    """From the start to the first round under mpirun, and from the last round to the end, on cores like these."""
+    """Return the seconds from the start to the first round under mpirun, and from the last round to the end.
+
+    The estimate is for cores as fast as those on which the constants were measured.
+    """
     e, n = setup.experiment, setup.topology.agents
     cores = max(1, min(len(os.sched_getaffinity(0)), n + 1))
     return STARTED * (1 + (n + 1) / cores), e.repeats * (CLOSED + ACCOUNTED * n * e.rounds)
 
 
 def require_room(setup: Setup) -> None:
-    """Refuse a run whose log and record.h5 do not fit on the disk beside each other, before its first round.
+    """Refuse a run, before its first round, whose log and record.h5 do not both fit on the disk.
 
     Raises:
-        BadInput: it does not, as far as that is known.
+        BadInput: they do not fit, or the output directory is invalid.
     """
     output = setup.experiment.output
     place = Path(output.dir if output else RUNS)
@@ -67,27 +72,27 @@ def require_room(setup: Setup) -> None:
         while not place.exists() and place != place.parent:
             place = place.parent
         wanted, free = 2 * record_bytes(setup), shutil.disk_usage(place).free
-    except OSError as error:  # a name that is too long, or a working directory that was removed
+    except OSError as error:  # for example a name that is too long, or a working directory that was removed
         raise BadInput(f"output.dir: {place}: {error.strerror}") from error
     if wanted > free:
         raise BadInput(
-            f"output.dir: log and record of {setup.experiment.rounds} rounds take {in_words(wanted)}, and {place} has "
-            f"{in_words(free)} left: write elsewhere, or take fewer rounds"
+            f"output.dir: log and record of {setup.experiment.rounds} rounds need {in_words(wanted)}, but {place} has "
+            f"{in_words(free)} left: set another output.dir, or fewer rounds"
         )
 
 
 def told(setup: Setup) -> str:
-    """What to expect, as comments below an experiment."""
+    """Return the estimate as TOML comments, to print below an experiment."""
     rounds, end = logger_bytes(setup)
     start, finish = seconds(setup)
     return (
-        f"# an estimate: rounds.log takes {in_words(record_bytes(setup))} while the run goes on, record.h5 then less;\n"
-        f"# the logger, beside data, {in_words(rounds)} of memory while rounds come and {in_words(end)} at the end;\n"
+        f"# estimate: rounds.log takes {in_words(record_bytes(setup))} during the run, record.h5 less after it;\n"
+        f"# the logger takes {in_words(rounds)} of memory during the rounds, {in_words(end)} at the end, plus data;\n"
         f"# {start:.2g} s to start under mpirun on this host, and {finish:.2g} s to finish after the last round\n"
     )
 
 
 def in_words(size: int) -> str:
-    """Bytes as people read them."""
+    """Return a size in bytes as text with a unit, such as "1.5 MB"."""
     power = min(max(len(str(size)) - 1, 3) // 3, 4)
     return f"{size / 1000**power:.3g} {('kB', 'MB', 'GB', 'TB')[power - 1]}"

@@ -1,4 +1,4 @@
-"""What can be told of runs under way, by reading their directories alone: the tail of their logs."""
+"""Watch runs that are under way. All facts come from their directories: the end of each log, and the summary."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mpinodes.runlog.log import NAME, LogReader
 from mpinodes.summary.summary import Summary
 
 SECONDS = 0.5  # between two looks at a directory
-SECONDS_BETWEEN_LINES = 5.0  # where no terminal shows them
-UNBEGUN = 60.0  # seconds in which a run is to begin where there is none yet
+SECONDS_BETWEEN_LINES = 5.0  # if the output is not a terminal
+UNBEGUN = 60.0  # seconds within which a run must begin in a directory that has none yet
 LEFT = 2.0  # seconds without a new round after which a run that no process works on counts as ended
-SILENCE = 600.0  # the same of any run
+SILENCE = 600.0  # seconds without a new round after which any run counts as ended
 
 
 class WatchedRun:
-    """One run directory.
+    """Watch one run directory.
 
     Attributes:
         ended: whether nothing more will come.
-        failed: whether the run ended without a result, or before its time.
+        failed: whether the run ended early or without a result.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,14 +38,14 @@ class WatchedRun:
         self.ended = self.failed = False
 
     def look(self) -> str:
-        """Return a line on how far the run is now."""
+        """Return a line of text on the progress of the run."""
         name, line = self._directory.resolve().name, self._state()
         return "".join(sign if sign.isprintable() else "?" for sign in f"{name}: {line}")
 
     def _state(self) -> str:
         try:
             summary = Summary.read(self._directory)
-        except BadInput:  # it is not written yet
+        except BadInput:  # the summary is not written yet
             summary = None
         if summary and summary.timing:
             self.ended, self.failed = True, summary.partial
@@ -60,21 +60,21 @@ class WatchedRun:
         elif is_held(self._directory):
             limit, why = inf if self._sums_up else SILENCE, "no new round"
         else:
-            limit, why = LEFT, "nobody is at work on it, and there is no result"
+            limit, why = LEFT, "no process works on this run, and there is no result"
         if silent > limit:
             self.ended = self.failed = True
-            return f"{why} in {silent:.0f} s: it counts as ended; last: {progress}"
+            return f"{why} in {silent:.0f} s: the run counts as ended; last: {progress}"
         return progress
 
     def _progress(self) -> str:
-        """Return the rounds done, of the latest of repeats, with what is logged of the last one."""
+        """Return the number of rounds done, of the latest repeat, with the metrics logged of the last round."""
         place = max(self._directory.glob("repeat-*"), default=self._directory)
         try:
             if self._log is None or place != self._place:
                 self._log, self._place = LogReader(place / NAME), place
                 self._first = time.monotonic(), self._log.rounds
             self._log.read_on()
-        except (OSError, BadInput):  # it is not there yet, or was cut off where the run goes on
+        except (OSError, BadInput):  # the log does not exist yet, or was cut when the run was resumed
             self._log = None
             return "no round is logged"
         log, now = self._log, time.monotonic()
@@ -86,7 +86,7 @@ class WatchedRun:
         of = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
         self._sums_up = log.rounds == total
         if self._sums_up:
-            return f"{of}all {total} rounds done; they are being summed up"
+            return f"{of}all {total} rounds done; the summary is being computed"
         parts = [f"{of}round {log.rounds} of {total}"]
         for name, column in log.columns.items():
             if column.dims == ("round",):
@@ -99,13 +99,13 @@ class WatchedRun:
 
 
 def result(summary: Summary, directory: Path) -> str:
-    """Return a finished run in a line, given its summary."""
+    """Return one line of text on a finished run, given its summary."""
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
-    parts = [f"ended before its time, with {summary.rounds} rounds" if summary.partial else done]
+    parts = [f"ended early, after {summary.rounds} rounds" if summary.partial else done]
     if (regret := summary.value("network_regret_per_round")) is not None:
         parts.append(f"R/T {regret:.4g}")
-    recorded = " (of the recorded rounds alone)" if summary.partial else ""
+    recorded = " (for the recorded rounds only)" if summary.partial else ""
     account = f"ε claimed {number(network.claimed, 'none')}, proven {number(network.proven)}{recorded}"
     parts.append(account if summary.privacy.noise else "no noise")
     if (page := directory / "report.html").exists():
@@ -119,17 +119,17 @@ def is_run(directory: Path) -> bool:
 
 
 def watch(directories: Sequence[Path], out: TextIO) -> int:
-    """Tell of runs until all have ended: over each other on a terminal, elsewhere a line now and then.
+    """Print the progress of runs until all have ended: in place on a terminal, elsewhere as a line now and then.
 
     Returns:
-        0, or 1 where a run ended without a result, or before its time.
+        0, or 1 if a run ended early or without a result.
 
     Raises:
-        BadInput: one of the directories is there, and no run's.
+        BadInput: a path exists, but is not the directory of a run.
     """
     for path in directories:
         if path.exists() and not (path.is_dir() and (is_run(path) or not any(path.iterdir()))):
-            raise BadInput(f"{path}: not the directory of a run: there is no experiment.toml in it")
+            raise BadInput(f"{path}: not the directory of a run: it has no experiment.toml")
     runs, shown, due = [WatchedRun(directory) for directory in directories], [""] * len(directories), 0.0
     while True:
         lines = [line if run.ended else run.look() for run, line in zip(runs, shown, strict=True)]

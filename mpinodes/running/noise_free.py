@@ -1,4 +1,4 @@
-"""The same run without noise: what its noise costs."""
+"""Run an experiment again without noise, to show what its noise costs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,19 @@ from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import NOISE_FREE, NoiseFree, WorthSummary
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
-SHORT, LIGHT = 2000, 1e6  # rounds of agents, and numbers of the samples that these look at: half a second
+# Limits below which the second run takes half a second at most: agents times rounds, and numbers in all their samples.
+SHORT, LIGHT = 2000, 1e6
 
 
 def make_if_short(setup: Setup, directory: Path) -> None:
-    """The same where nobody has to wait for it; no reference is made of what cannot be done so, and none of own parts.
+    """Make the noise-free reference if it takes so little time that nobody has to wait for it.
+
+    Do nothing if the run is not private, has parts or metrics of the user's, uses all samples in every round, or is too
+    long. A second run that fails is ignored.
 
     Args:
-        setup: of the run, the first of its repeats.
-        directory: the run's.
+        setup: the set-up of the run, or of the first of its repeats.
+        directory: the directory of the run.
     """
     e = setup.experiment
     steps, batch = e.repeats * e.rounds * setup.topology.agents, e.data.get("batch", "all")
@@ -46,14 +50,16 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Do a run again in lockstep, with its seeds and without its noise; what it was worth stays in the run directory.
+    """Run the experiment of a directory again in lockstep, with the same seeds but without noise.
+
+    Write the curves and the summary to a file in the directory.
 
     Raises:
-        BadInput: there is no such run, it has no noise, or it cannot be done again here.
+        BadInput: there is no such run, the run has no noise, or it cannot be run again here.
     """
     asked = parse(str(directory / "experiment.toml"), [])
     if not compose(asked, None).experiment.private:
-        raise BadInput(f"{directory}: it has no noise that another run could leave out")
+        raise BadInput(f"{directory}: this run has no noise, so there is nothing to compare it with")
     privacy = {key: value for key, value in asked["privacy"].items() if key != "budget"}
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
@@ -64,14 +70,20 @@ def make(directory: Path) -> None:
         ]
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
-        raise BadInput(f"{directory}: without noise its repeats end in different rounds: there is no mean of them")
+        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so they have no mean curve")
     curves = {name: np.mean([curves[name] for _, curves, _ in done], axis=0).tolist() for name in done[0][1]}
     summary, _ = merged([worth for *_, worth in done], rules(setup.metrics))
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())
 
 
 def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
-    """Return horizons, curves and summary of a run without noise; `place`: of the run with noise."""
+    """Return the horizons, curves and summary of a run without noise.
+
+    Args:
+        setup: the set-up of the run without noise.
+        first: the set-up of the first repeat, which has the metrics.
+        place: the directory of the run with noise, which has the comparators.
+    """
     evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
@@ -82,13 +94,13 @@ def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict
 
 
 def _comparators(place: Path) -> dict[int, Comparator]:
-    """Of a run by horizon: what is best in hindsight does not depend on noise."""
+    """Return the comparator of each horizon from a run's record: the best decision in hindsight is the same."""
     names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
     try:
         with Reader(place) as record:
             if any(name not in record for name in names):
                 return {}
             horizons, *found = (record.read(name).values.tolist() for name in names)
-    except OSError:  # as the report of it will say
+    except OSError:  # the report will say that the record cannot be read
         return {}
     return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *found, strict=True)}

@@ -1,4 +1,4 @@
-"""A run that was ended before its time goes on: with which experiment, and after which round."""
+"""Resume a run that ended early: decide with which experiment, and after which round, it goes on."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mpinodes.runlog.reader import is_recorded
 from mpinodes.runlog.snapshot import Damaged
 from mpinodes.running.setup import rehearse, set_up
 
-# Keys that nothing recorded depends on.
+# Keys on which nothing recorded depends, so that a resumed run may change them.
 FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
 LONGER = ("rounds", "data.epochs")
 MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *SOURCES)
 
 
 class Reopened(NamedTuple):
-    """A run that is to go on.
+    """Hold a run that is about to go on.
 
     Attributes:
-        setup: of it.
-        done: of its repeats, so many.
-        found: what the logger of the next one has kept, the latest first.
+        setup: the set-up of the run.
+        done: how many of its repeats are finished.
+        found: the logger's checkpoints of the next repeat, the latest first.
     """
 
     setup: Setup
@@ -41,25 +41,25 @@ class Reopened(NamedTuple):
 
 
 def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
-    """Look at a run that is to go on.
+    """Check that a run can go on, and return its set-up and checkpoints.
 
     Args:
-        run: its directory.
-        words: key=value, on top of its experiment.
-        ranks: as of `set_up`.
+        run: the directory of the run.
+        words: key=value pairs that override keys of its experiment.
+        ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: it is no run, or is done, or what is asked for is another one.
+        BadInput: the directory has no run, the run is finished, or the pairs ask for another experiment.
     """
     for word in words:
         if "=" not in word:
-            raise BadInput(f"--resume {run} {word}: it goes on with its own experiment; only key=value pairs follow")
+            raise BadInput(f"--resume {run} {word}: after the directory only key=value pairs may follow")
         if word.partition("=")[0] == "output.dir":
             raise BadInput(
-                f"--resume {run} {word}: it goes on where it is; to have it elsewhere, move its directory before"
+                f"--resume {run} {word}: a resumed run stays in its directory; to move it, move the directory first"
             )
     if not (run / "experiment.toml").is_file():
-        raise BadInput(f"--resume {run}: not the directory of a run that has begun: there is no experiment.toml in it")
+        raise BadInput(f"--resume {run}: not the directory of a run: it has no experiment.toml")
     asked, wanted = (parse(str(run / "experiment.toml"), given) for given in ([], words))
     for key, path in flat(wanted):
         if key in MOVABLE and isinstance(path, str) and path and not files_of(Path(path)):
@@ -71,47 +71,46 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         _require_longer(run, set_up(wanted | {"rounds": asked["rounds"]}, ranks), setup)
     for key, path in sources.files(e):
         if sources.changed_since(run, key, path):
-            raise BadInput(f"--resume {run}: {key} = {str(path)!r} is not the file any more that the run began with")
+            raise BadInput(f"--resume {run}: {key} = {str(path)!r} has changed since the run began")
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
-        if is_done(place) and not e.checkpoint.are_asked_for:  # it may have been killed before it cleaned up
+        if is_done(place) and not e.checkpoint.are_asked_for:  # the run may have been killed before it cleaned up
             discard(place)
     may_go_on = (all_places[-1] / NAME).exists()
     if is_done(run) and e.rounds == asked["rounds"]:
-        more = " with a larger rounds= it may go on;" if may_go_on else ""
+        more = f" add rounds=N with N > {e.rounds} to go on;" if may_go_on else ""
         raise BadInput(
-            f"--resume {run}: it is done, all its {e.rounds} rounds;{more} page and figures are drawn by: "
-            f"mpinodes report {run}"
+            f"--resume {run}: all {e.rounds} rounds are done;{more} to draw its page and figures: mpinodes report {run}"
         )
     rehearse(setup)
-    if done == len(all_places):  # but for what they come to together
+    if done == len(all_places):  # only the summary of all repeats is missing
         return Reopened(setup, done, [])
     place, single = all_places[done], single_run(e, done)
     if is_recorded(place) and not (place / NAME).exists():
         raise BadInput(
-            f"--resume {run}: it cannot go on, for its rounds are in record.h5 alone: a run keeps {NAME} while it goes "
-            "on, and after its end with checkpoint.every=K; begin a new run"
+            f"--resume {run}: it has record.h5, but no {NAME}, so it cannot go on; after its end a run keeps {NAME} "
+            "only with checkpoint.every=K; start a new run"
         )
     found = list(_found(place, single, setup))
     if e.secret and not (found and found[0]["stops"]) and is_recorded(place):
         raise BadInput(
-            f"--resume {run}: its noise is secret, and rounds that were said after its last checkpoint would be said "
-            "again with other noise, which tells more than is accounted for: begin a new run"
+            f"--resume {run}: its noise is secret, so rounds after the last checkpoint would be released again with "
+            "other noise, which reveals more than is accounted for; start a new run"
         )
     return Reopened(setup, done, found[:1] if e.secret else found)
 
 
 def is_done(place: Path) -> bool:
-    """Whether a run has come to its end."""
+    """Return whether a run has a summary, and so has come to its end."""
     return summary_of(place) is not None
 
 
 def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
-    """What the logger of a run has kept and can go on from, the latest first.
+    """Yield the logger's checkpoints from which the run can go on, the latest first.
 
     Raises:
-        BadInput: it is of another experiment, or of another version of mpinodes.
+        BadInput: a checkpoint is of another experiment, or of another version of mpinodes.
     """
     keeper = Keeper(place, LOGGER)
     for t in keeper.rounds():
@@ -127,12 +126,12 @@ def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
-    """Refuse what would have given other rounds than those that are there.
+    """Refuse an experiment that would have given other rounds than those that are recorded.
 
-    Files may lie elsewhere than they did: what they contain is compared, and is what rounds depend on.
+    Files may have moved. Their contents are compared elsewhere, because rounds depend on the contents only.
 
     Raises:
-        BadInput: names the keys that differ.
+        BadInput: the experiments differ; the message names up to three keys.
     """
 
     def names(value: object) -> object:  # of a key that may name files: what it names beside them
@@ -152,46 +151,54 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
         told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
-        raise BadInput(f"--resume {where}: another experiment: {told}{more}")
+        raise BadInput(f"--resume {where}: this is another experiment: {told}{more}")
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
-    """Refuse to go on with other data, or on another graph, than the run began with.
+    """Refuse to go on if a data file or the graph's file has changed since the run began.
 
     Raises:
-        BadInput: names a file.
+        BadInput: a file has changed; the message names it.
     """
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
-        raise BadInput(f"--resume {where}: data and graph are {len(now)} files and were {len(before)}")
+        raise BadInput(f"--resume {where}: data and graph were {len(before)} files and are now {len(now)}")
     for path, one, other in zip(files, before, now, strict=True):
         if not sources.is_same(one, other):
             copied = one[2] != other[2] and one[0] == other[0]
             raise BadInput(
-                f"--resume {where}: {path} is not the file any more that the run began with"
-                f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: put that "
-                "back, or begin a new run"
+                f"--resume {where}: {path} has changed since the run began"
+                f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: restore "
+                "the file, or start a new run"
             )
 
 
 def _require_longer(run: Path, before: Setup, now: Setup) -> None:
-    """Refuse a horizon that the rounds that are there would have been others for.
+    """Refuse a new horizon if the recorded rounds depend on the old one.
 
     Raises:
-        BadInput: says why.
+        BadInput: they do, or the run has repeats.
     """
     e = now.experiment
     if e.repeats > 1:
-        raise BadInput(f"--resume {run}: rounds= goes with a run alone, and this one has {e.repeats} repeats")
+        raise BadInput(f"--resume {run}: rounds= needs a run without repeats, and this run has {e.repeats}")
     if fingerprint(before) != fingerprint(now):
         raise BadInput(
-            f"--resume {run}: rounds = {e.rounds}: what {e.name} says depends on how many rounds there are "
-            f"({before.experiment.rounds} so far): a longer run is another one"
+            f"--resume {run}: rounds = {e.rounds}: the messages of {e.name} depend on the number of rounds, which was "
+            f"{before.experiment.rounds}; start a new run"
         )
 
 
 def load_all(keepers: Sequence[Keeper], found: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
-    """What the logger and all agents go on from: of the latest checkpoint that is whole; None: they begin anew."""
+    """Return the checkpoints of the logger and of all agents after the latest round for which all of them are complete.
+
+    Args:
+        keepers: the readers of the agents' checkpoints.
+        found: the logger's checkpoints, the latest first.
+
+    Returns:
+        The logger's checkpoint, and one for each agent; None and an empty list if the run must begin again.
+    """
     for kept in found:
         try:
             return kept, [keeper.load(kept["round"]) for keeper in keepers]
@@ -201,9 +208,9 @@ def load_all(keepers: Sequence[Keeper], found: Sequence[Kept]) -> tuple[Kept | N
 
 
 def tell(place: Path, kept: Kept | None) -> None:
-    """Say where a run goes on, and write it into its log."""
-    where = f"goes on after round {kept['round']}" if kept else "begins anew: there is no checkpoint to go on from"
+    """Print where a run goes on, and write it into the run's log."""
+    where = f"goes on after round {kept['round']}" if kept else "begins again, because there is no checkpoint"
     say(f"{place} {where}")
-    place.mkdir(exist_ok=True)  # of a repeat that was not begun
+    place.mkdir(exist_ok=True)  # the repeat may not have begun
     with (place / "log.txt").open("a", encoding="utf-8") as log:
         log.write(f"{where}\n")

@@ -1,4 +1,4 @@
-"""What every command begins with: from what was asked for to a set-up, its budget kept."""
+"""Make the set-up that every command begins with: from the user's choices to a set-up that keeps its privacy budget."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from mpinodes.runlog.snapshot import packed_up
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
-    """The set-up of what the user asked for.
+    """Return the set-up of the experiment that the user asked for.
 
     Args:
-        asked: nested dictionaries, as `core.experiment.parse` gives them.
-        ranks: MPI processes, the logger among them; None in lockstep.
+        asked: nested dictionaries, as `core.experiment.parse` returns them.
+        ranks: the number of MPI processes, including the logger; None in lockstep.
 
     Raises:
-        BadInput: anything wrong with it, or no noise keeps the budget.
+        BadInput: the experiment is invalid, or no noise keeps the budget.
     """
     return kept_in_budget(compose(asked, ranks))
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
-    """A set-up that was composed, with the noise or the stops that its budget asks for: ready to run.
+    """Return a composed set-up with the noise or the stops that keep its privacy budget; it is then ready to run.
 
     Args:
-        setup: it.
-        near: see `budget.within_budget`.
+        setup: the composed set-up.
+        near: a nominal epsilon near the result, if one is known; see `budget.within_budget`.
 
     Raises:
         BadInput: no noise keeps the budget.
@@ -47,11 +47,11 @@ def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
 
 
 def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
-    """The set-up of an experiment that has been set up before, perhaps by another process.
+    """Return the set-up of an experiment that was set up before, perhaps by another process.
 
     Args:
-        experiment: with every choice made, its budget's among them.
-        connected_over: as found then.
+        experiment: the experiment with all choices made, including those that keep its budget.
+        connected_over: the value that the first set-up found.
 
     Raises:
         BadInput: a file is gone or has changed.
@@ -60,10 +60,10 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 
 
 def rehearse(setup: Setup) -> None:
-    """Ask in the beginning for what else would fail in the end, when all rounds are done.
+    """Try before the first round everything that could fail after the last round, when all work would be lost.
 
     Raises:
-        BadInput: it fails.
+        BadInput: something fails.
     """
     from mpinodes.running.estimate import require_room
 
@@ -80,14 +80,14 @@ def rehearse(setup: Setup) -> None:
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:
-        raise BadInput(f"what {setup.experiment.name} proves of it fails: {type(error).__name__}: {error}") from error
+        raise BadInput(f"bounds() of {setup.experiment.name} fails: {type(error).__name__}: {error}") from error
 
 
 def _rehearse_losses(setup: Setup) -> None:
-    """Read and judge a first round of a user's stream.
+    """Read and evaluate the first round of a user's stream.
 
     Raises:
-        BadInput: it fails.
+        BadInput: reading or evaluating it fails.
     """
     from mpinodes.evaluation.samples import Samples
     from mpinodes.launch.launching import in_words
@@ -104,5 +104,5 @@ def _rehearse_losses(setup: Setup) -> None:
     except Exception as error:
         why = in_words(error)
         if isinstance(error, AttributeError) and not isinstance(loss, SampleLoss):
-            why = f"a run is judged by samples, and a {type(loss).__name__} shows none: extend SampleLoss"
-        raise BadInput(f"data: a round of {type(setup.stream).__name__} fails: {why}") from error
+            why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
+        raise BadInput(f"data: round 1 of {type(setup.stream).__name__} fails: {why}") from error

@@ -353,7 +353,7 @@ def test_what_only_finishing_asks_for_is_tried_before_the_first_round(tmp_path):
         "        raise NotImplementedError('of this loss')\n"
     )
     done = run_alone("--dry-run", "algorithm.path=late.py", cwd=tmp_path)
-    check(done, "what late proves of it fails: NotImplementedError: of this loss", tmp_path)
+    check(done, "late fails: NotImplementedError: of this loss", tmp_path)
 
 
 @pytest.mark.parametrize("loss", ["mean"])

@@ -47,7 +47,7 @@ def test_home_is_home_in_every_command(tmp_path, monkeypatch, capfd):
     assert run.main(["--lockstep", "--resume", "~/one"]) == 2
     assert check.main(["~/mine.py"]) == 2
     said = capfd.readouterr().err
-    assert f"--resume {tmp_path}/one: it is done, all its 4 rounds" in said
+    assert f"--resume {tmp_path}/one: all 4 rounds are done" in said
     assert f"{tmp_path}/mine.py': no such Python file" in said
     assert not os.path.lexists("~")
 

@@ -29,7 +29,7 @@ def test_a_signal_to_mpirun_stops_a_run_with_5_and_it_goes_on_alone(tmp_path):
     assert f"python -m mpinodes.run --resume {tmp_path / 'run'}" in said
     refused = run_alone("--lockstep", "--resume", "run", "seed=1", cwd=tmp_path)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "another experiment: seed was 0 and is 1" in refused.err
+    assert "seed was 0 and is 1" in refused.err
     done = run_alone("--lockstep", "--resume", "run", cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"goes on after round {stopped}" in done.err

@@ -146,13 +146,13 @@ def test_a_resolved_budget_runs_again_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("privacy.budget.epsilon=1 privacy.epsilon=inf", "a run without noise loses everything"),
+        ("privacy.budget.epsilon=1 privacy.epsilon=inf", "set privacy.epsilon and a mechanism"),
         ("privacy.budget.epsilon=-1", "privacy.budget.epsilon = -1"),
         ("privacy.budget.delta=0.1", "privacy.budget.epsilon is missing"),
         ("privacy.budget=1", "privacy.budget is a section"),
         ("privacy.budget.epsilom=1", "did you mean privacy.budget.epsilon"),
         ("algorithm.name=two-stage-gaussian algorithm.handover=clean privacy.budget.epsilon=1", "nothing is proven"),
-        ("algorithm.name=pp-admm privacy.budget.epsilon=0.1", "no noise keeps it"),
+        ("algorithm.name=pp-admm privacy.budget.epsilon=0.1", r"privacy.budget.epsilon = 0.1: no noise"),
         ("algorithm.name=two-stage-gaussian privacy.budget.epsilon=1 privacy.budget.delta=0", "nothing is proven"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_first_round(monkeypatch)
     setup = set_up(asked_for([*WORDS, "rounds=20"]), None)
     rehearse(setup)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(BadInput, match=r"log and record of 20 rounds take .* kB, and .* has 1 kB left"):
+    with pytest.raises(BadInput, match=r"output.dir: .* 20 rounds .* kB.* 1 kB left"):
         rehearse(setup)
 
 

@@ -187,7 +187,7 @@ def test_a_metric_of_the_users_that_remembers_goes_on(monkeypatch, tmp_path):
     third = killed(monkeypatch, tmp_path / "third", words, 17)
     with (tmp_path / "furthest.py").open("a") as file:
         file.write("# another\n")
-    with pytest.raises(BadInput, match=r"record.metrics = .* is not the file any more"):
+    with pytest.raises(BadInput, match=r"record.metrics = .* has changed"):
         go_on(third)
 
 
@@ -255,15 +255,15 @@ def test_a_longer_run_goes_on_where_nothing_that_was_said_depends_on_its_length(
     for way in ("claimed", "proven_pure", "proven"):  # added up in another order
         found, wanted = (run["privacy"]["network"][way] for run in (other, one))
         assert found == (wanted and pytest.approx(wanted, rel=1e-12))
-    with pytest.raises(BadInput, match="it is done, all its 40 rounds"):
+    with pytest.raises(BadInput, match="all 40 rounds are done"):
         go_on(tmp_path / "other")
 
 
 REFUSED = [
-    ("seed=3", "another experiment: seed was 0 and is 3"),
+    ("seed=3", "seed was 0 and is 3"),
     ("privacy.epsilon=0.5 problem.radius=3", "privacy.epsilon was 1.0 and is 0.5, problem.radius was .* and is 3"),
-    ("rounds=20", "another experiment: rounds was 24 and is 20"),
-    ("nonsense", "only key=value pairs follow"),
+    ("rounds=20", "rounds was 24 and is 20"),
+    ("nonsense", "nonsense.*key=value"),
     ("nonsense=1", "unknown key nonsense"),
 ]
 
@@ -277,14 +277,14 @@ def test_other_metrics_are_another_experiment(metrics, monkeypatch, tmp_path):
     )
     words = f"{SMALL} record.metrics=[{str(tmp_path / 'furthest.py')!r}]"
     run = killed(monkeypatch, tmp_path / "run", words, 18)
-    with pytest.raises(BadInput, match=r"another experiment: record\.metrics was"):
+    with pytest.raises(BadInput, match=r"record\.metrics was"):
         go_on(run, f"record.metrics={metrics}")
 
 
 def test_a_run_whose_rounds_are_in_its_record_alone_cannot_go_on(tmp_path):
     run = run_of(tmp_path / "run", SMALL.partition("checkpoint")[0])
     before = (run / "record.h5").read_bytes()
-    with pytest.raises(BadInput, match=r"its rounds are in record\.h5 alone"):
+    with pytest.raises(BadInput, match=r"record\.h5.*checkpoint\.every"):
         go_on(run, "rounds=30")
     assert (run / "record.h5").read_bytes() == before
 
@@ -296,7 +296,7 @@ def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
             go_on(where, *words.split())
     toml = where / "experiment.toml"
     toml.write_text(toml.read_text().replace("radius = 10", "radius = 110"))
-    with pytest.raises(BadInput, match=r"another experiment: problem.radius was .* and is 1"):
+    with pytest.raises(BadInput, match=r"problem.radius was .* and is 1"):
         go_on(where)
     with pytest.raises(BadInput, match=r"no experiment.toml in it"):
         go_on(tmp_path)
@@ -317,7 +317,7 @@ def test_files_that_changed_meanwhile_are_refused(changed, monkeypatch, tmp_path
     where, place = killed(monkeypatch, tmp_path / "run", words, 12), tmp_path / changed
     before = place.read_text()
     place.write_text(before.replace("0.000", "0.001", 1).replace('"multigraph": false', '"multigraph":  false'))
-    with pytest.raises(BadInput, match=rf"{changed} is not the file any more that the run began with"):
+    with pytest.raises(BadInput, match=rf"{changed} has changed"):
         go_on(where)
     place.write_text(before)
     go_on(where)
@@ -390,7 +390,7 @@ def test_without_its_key_a_stamp_is_size_and_time(monkeypatch, tmp_path):
 def test_a_longer_run_is_refused_where_it_would_have_said_other_things(tmp_path):
     words = "algorithm.name=dola algorithm.mixing=laplacian topology.name=matchings data.total=140"
     where = run_of(tmp_path / "run", f"{words} rounds=12 checkpoint.every=5")
-    with pytest.raises(BadInput, match="depends on how many rounds there are"):
+    with pytest.raises(BadInput, match="rounds = .* depend on the number of rounds"):
         go_on(where, "rounds=20")
 
 

@@ -205,15 +205,15 @@ def test_a_plain_stream_of_odd_losses_runs(odd, tmp_path):
 
 
 REFUSED = {
-    "no samples": ("return lambda t: Opaque()", "Opaque shows none"),
-    "no loss": ("return lambda t: None", "NoneType shows none"),
-    "one dimension": ("return lambda t: make(X[t - 1], Y[t - 1])", "a round of Own fails: ValueError"),
-    "rows than targets": ("return lambda t: make(X[:8], Y[[0]])", "a round of Own fails: ValueError"),
+    "no samples": ("return lambda t: Opaque()", "Opaque has none"),
+    "no loss": ("return lambda t: None", "NoneType has none"),
+    "one dimension": ("return lambda t: make(X[t - 1], Y[t - 1])", "round 1 of Own fails: ValueError"),
+    "rows than targets": ("return lambda t: make(X[:8], Y[[0]])", "round 1 of Own fails: ValueError"),
     "a column of targets": (
         "return lambda t: replace(make(X[[t - 1]], Y[[t - 1]]), targets=Y[[t - 1], None])",
         "targets of shape",
     ),
-    "a planted fault": ("return lambda t: 1 / 0", "a round of Own fails: ZeroDivisionError"),
+    "a planted fault": ("return lambda t: 1 / 0", "round 1 of Own fails: ZeroDivisionError"),
 }
 
 
