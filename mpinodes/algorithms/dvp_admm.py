@@ -68,11 +68,11 @@ class DVPADMM(Perturbed[State], ADMM):
                 )
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
-                what = "raise algorithm.dual_step, or lower problem.weight (C)"
+                remedy = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
                     f"agent {i}: 2 c1 = {2 * self.run.sample_curvature:g} is not below (B/C)(rho/N + 2 theta V) = "
                     f"{convex:.3g}, where c1 is sup L'' times the largest ‖x‖²: "
-                    + (what if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
+                    + (remedy if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:

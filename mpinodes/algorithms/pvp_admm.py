@@ -29,7 +29,7 @@ class State(NamedTuple):
     """Hold what an agent needs for its next round."""
 
     sent: Sent
-    found: Solved  # f_i(t), to be sent next
+    minimizer: Solved  # f_i(t), to be sent next
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PVPADMM(Perturbed[State]):
         """Return f_i(0) in round 1, later f_i(t − 1), to be released with noise."""
         if here.t == 1:
             return Start()
-        ask, f = self.problem(s.sent, here.agent, here.t - 1), s.found
+        ask, f = self.problem(s.sent, here.agent, here.t - 1), s.minimizer
         l2 = (ask.l2 / ask.step + 2 * self.tolerance) * ask.stretch if f.residual <= self.tolerance else inf
         return Query(
             f.x,
@@ -67,7 +67,7 @@ class PVPADMM(Perturbed[State]):
 
     def decision(self, s: State) -> Vector:
         """Return the minimizer f_i(t) before noise; the agent's decision is its release, not this vector."""
-        return s.found.x
+        return s.minimizer.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return Σ_t a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i) for each agent, with the a that `privacy.epsilon` scales."""

@@ -47,7 +47,7 @@ class Balancing(Mixing):
             )
         weights = [scalars.item(0) for scalars in incoming]
         weights[own] = 0.0
-        heard = sum(weights)
+        received = sum(weights)
         weights[own] = rest
-        w = 0.5 * s + 0.5 * heard / d if d else s
+        w = 0.5 * s + 0.5 * received / d if d else s
         return w, weights, 1.0

@@ -25,7 +25,7 @@ class Laplacian(Mixing):
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """Return no state, the Laplacian weights a_ij (k,), and the scale 1."""
         own = here.senders.index(here.agent)
-        each = 2 / (3 * self.graph.laplacian_max) if here.in_neighbors else 0.0
-        weights = [each] * len(incoming)
-        weights[own] = 1.0 - each * len(here.in_neighbors)
+        weight = 2 / (3 * self.graph.laplacian_max) if here.in_neighbors else 0.0
+        weights = [weight] * len(incoming)
+        weights[own] = 1.0 - weight * len(here.in_neighbors)
         return None, weights, 1.0

@@ -31,10 +31,10 @@ class Held:
 
     def exchange(self, here: Neighborhood) -> Arrivals:
         """Send the agent's frame to the agents that it reaches, store incoming frames, and return the due arrivals."""
-        came = self._network.exchange(self._links.carried(here.t, self._agent))
-        for j, frame in zip(came.senders, came.frames, strict=True):
+        arrived = self._network.exchange(self._links.carried(here.t, self._agent))
+        for j, frame in zip(arrived.senders, arrived.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame
-        return Arrivals.of_round(self._setup, here, self._said)
+        return Arrivals.of_round(self._setup, here, self._frame_of)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
         """Return the frames for a checkpoint: for each sender an array (turns, words)."""
@@ -42,9 +42,9 @@ class Held:
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
         """Return the arrivals of a round from the frames of a checkpoint, and store all these frames."""
-        for j, said in frames.items():
-            self.frames[:, j] = said
-        return Arrivals.of_round(self._setup, here, self._said)
+        for j, held in frames.items():
+            self.frames[:, j] = held
+        return Arrivals.of_round(self._setup, here, self._frame_of)
 
-    def _said(self, agent: int, t: int) -> Vector:
+    def _frame_of(self, agent: int, t: int) -> Vector:
         return np.asarray(self.frames[t % self._turns, agent])

@@ -23,14 +23,14 @@ def simulate(setup: Setup) -> Iterator[Vector]:
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
-def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: Sequence[Kept] = ()) -> Iterator[Chunk]:
+def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
     """Run the rounds of all agents, and yield them chunk by chunk.
 
     Args:
         setup: the set-up of the run.
         plan: decides where chunks end.
         keepers: the writers of the agents' checkpoints; empty if the run saves none.
-        kept: the checkpoints that the agents go on from, one for each; empty if the run begins.
+        saved: the checkpoints that the agents go on from, one for each; empty if the run begins.
     """
     n = setup.topology.agents
     rows = np.empty((n, plan.longest, setup.layout.width))
@@ -43,25 +43,25 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: S
     def arrived(agent: int, senders: tuple[int, ...], turn: int) -> Arrivals:
         return Arrivals.of(setup, agent, senders, frames[turn])
 
-    def said(agent: int, t: int) -> Vector:
+    def frame_of(agent: int, t: int) -> Vector:
         return frames[t % turns][agent]
 
-    def heard(states: list[State], turn: int) -> list[Any]:
+    def arrivals_in(states: list[State], turn: int) -> list[Any]:
         if setup.links:
-            return [Arrivals.of_round(setup, s.here, said) for s in states]
+            return [Arrivals.of_round(setup, s.here, frame_of) for s in states]
         return [arrived(i, s.here.senders, turn) for i, s in enumerate(states)]
 
     steps = [Step(setup, i) for i in range(n)]
     states = [step.start() for step in steps]
     arrivals: list[Any] = [None] * n
-    before = Order(kept[0]["round"] if kept else 0)
-    if kept:
-        states, turn = [of["state"] for of in kept], before.end % turns
-        for i, of in enumerate(kept):
-            own = of["frames"][i]
+    before = Order(saved[0]["round"] if saved else 0)
+    if saved:
+        states, turn = [checkpoint["state"] for checkpoint in saved], before.end % turns
+        for i, checkpoint in enumerate(saved):
+            own = checkpoint["frames"][i]
             for place, frame in enumerate(own) if setup.links else [(turn, own)]:
                 frames[place][i][:] = frame
-        arrivals = heard(states, turn)
+        arrivals = arrivals_in(states, turn)
     while order := plan.next():
         for t in range(before.end + 1, order.end + 1):
             place, turn = t - 1 - before.end, t % turns
@@ -70,7 +70,7 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), kept: S
                 if place:
                     yield Chunk(rows[:, :place])
                 return
-            arrivals = heard(states, turn)
+            arrivals = arrivals_in(states, turn)
             if steps[0].plays:
                 for i, step in enumerate(steps):
                     step.play(states[i], arrivals[i], rows[i, place])

@@ -69,19 +69,18 @@ class Arrivals(NamedTuple):
         return cls._made(setup, senders, [frames[j] for j in senders], frames[agent])
 
     @classmethod
-    def of_round(cls, setup: Setup, here: Neighborhood, said: Callable[[int, int], Vector]) -> Arrivals:
+    def of_round(cls, setup: Setup, here: Neighborhood, frame_of: Callable[[int, int], Vector]) -> Arrivals:
         """Return the arrivals of an agent in a round in which links may have faults.
 
         Args:
             setup: the set-up of the run.
             here: the agent's neighbors in the round.
-            said: maps an agent j and a round s to the frame that j sent in round s.
+            frame_of: maps an agent j and a round s to the frame that j sent in round s.
         """
         if setup.links is None:
-            return cls.of(setup, here.agent, here.senders, {j: said(j, here.t) for j in here.senders})
-        heard = setup.links.heard(here.t, here.agent)
-        frames = [said(*each) for each in heard]
-        return cls._made(setup, here.senders, frames, said(here.agent, here.t))
+            return cls.of(setup, here.agent, here.senders, {j: frame_of(j, here.t) for j in here.senders})
+        frames = [frame_of(j, s) for j, s in setup.links.heard(here.t, here.agent)]
+        return cls._made(setup, here.senders, frames, frame_of(here.agent, here.t))
 
     @classmethod
     def _made(cls, setup: Setup, senders: tuple[int, ...], frames: Sequence[Vector], own: Vector) -> Arrivals:
@@ -167,7 +166,7 @@ class Step:
         self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
         self._hops = _hops(setup) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
-        self._last_telling = budget.stops[agent] if budget and budget.stops else 0
+        self._last_release = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
         self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
@@ -199,7 +198,7 @@ class Step:
             s, self._taken = self._taken[1], None
         elif arrivals is not None:
             s = self.receive(s, arrivals, self.losses(s.here.t))
-        return s if s.left else self._say(s, frame, row)
+        return s if s.left else self._write_message(s, frame, row)
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
         """Take the loss in at once under bandit feedback (`plays`), and record the point between those played.
@@ -237,7 +236,7 @@ class Step:
                 f"message() returned a Relay in round {t}, which states no leakage of the hidden parts "
                 f"{self._algorithm.hidden}: return a Query, and state what leaks"
             )
-        overspent = 0 < self._last_telling < t and not isinstance(wanted, (Start, Relay))
+        overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
@@ -273,11 +272,11 @@ class Step:
             )
         return algorithm, (*rest, shown.asked)
 
-    def _say(self, s: State, frame: Vector, row: Vector) -> State:
+    def _write_message(self, s: State, frame: Vector, row: Vector) -> State:
         t, (_, release, scalars) = s.here.t, self._frames.get(id(frame)) or self._parts_of(frame)
         changed = self._late or self._rounding
         wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
-        allowed = wanted if isinstance(wanted, Query) and not self._last_telling else self._allowed(wanted, t)
+        allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)
         frame[0] = t
@@ -286,11 +285,11 @@ class Step:
             s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
             frame[2] = s.moving
         if self._width:
-            said = self._mixing.outgoing(s.mixing, s.here)
-            if isinstance(said, tuple) and len(said) == self._width:
-                self._pack(frame, self._scalars_at, *said)  # three times as fast as assigning a tuple to an array
+            outgoing = self._mixing.outgoing(s.mixing, s.here)
+            if isinstance(outgoing, tuple) and len(outgoing) == self._width:
+                self._pack(frame, self._scalars_at, *outgoing)  # three times as fast as assigning a tuple to an array
             else:
-                scalars[:] = said
+                scalars[:] = outgoing
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
         if decision.shape != (d,):
@@ -344,18 +343,18 @@ class Releaser:
             ValueError: the message contradicts what the algorithm states; the error says how.
             Diverged: the release is not finite.
         """
-        said: tuple[tuple[Event, ...], Leakage]
+        stated: tuple[tuple[Event, ...], Leakage]
         if isinstance(message, Query):
-            said = (self._noised(message, t, 0, out),), message.leaks
+            stated = (self._noised(message, t, 0, out),), message.leaks
         else:
-            said = self._released(message, t, heard, out)
+            stated = self._released(message, t, heard, out)
         # One product takes a third of the time of a look at every entry. It can overflow although all are finite.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "
                 "use smaller steps, less noise, or a bounded problem.set"
             )
-        return said
+        return stated
 
     def _released(
         self, message: Queries | Solve | Start | Relay, t: int, heard: Inbox | None, out: Vector

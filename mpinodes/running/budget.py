@@ -24,7 +24,7 @@ from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_d
 from mpinodes.rounds.lockstep import simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
-LABELS = 1e-12, 1e12  # the range of nominal epsilons that is searched
+RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
 class Nothing(Loss):
@@ -64,14 +64,14 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         return experiment
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise keeps no budget; set privacy.epsilon and a mechanism")
-    if because := setup.stream.unproven_because:
-        raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {because}")
+    if reason := setup.stream.unproven_because:
+        raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {reason}")
     runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
     together = len(runs) > 1 and budget.covers == "all" and not other_data(setup)
-    kept = [runs] if together else [[run] for run in runs]
+    published = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
-        label = min(_label(part, budget, near) for part in kept)
-        return replace(experiment, privacy=replace(experiment.privacy, epsilon=label))
+        nominal = min(_nominal_epsilon(part, budget, near) for part in published)
+        return replace(experiment, privacy=replace(experiment.privacy, epsilon=nominal))
     stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
     by_run = np.array(stops)
     if len(budget.stops) == by_run.shape[1]:  # the stops of a run that keeps the budget together with other runs
@@ -93,15 +93,15 @@ class _Dry:
     def __init__(self, setup: Setup) -> None:
         self.setup, self.experiment = setup, setup.experiment
 
-    def events(self, label: float | None = None) -> Events:
+    def events(self, nominal: float | None = None) -> Events:
         """Return the events of all releases (rounds, agents) at a nominal epsilon; None means the experiment's own."""
         e = self.experiment
-        privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if label is None else label)
+        privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if nominal is None else nominal)
         unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
         return dry_events(rebuilt(self.setup, unbound))
 
 
-def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
+def _nominal_epsilon(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
     """Return the largest nominal epsilon at which the runs, published together, lose no more than the budget.
 
     Less noise never loses less. So every nominal epsilon below one that keeps the budget keeps it too, and is not
@@ -112,33 +112,33 @@ def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
     """
     experiment = runs[0].experiment
     spent = _spending_together(runs, experiment.privacy.budget_delta)
-    by_label = [_events_by_label(run) for run in runs]
+    events_of = [_events_by_epsilon(run) for run in runs]
 
-    def lost(label: float) -> float:
-        return spent([at(label) for at in by_label], experiment.rounds)
+    def lost(nominal: float) -> float:
+        return spent([at(nominal) for at in events_of], experiment.rounds)
 
     keeps, exceeds = 0.0, np.inf
 
-    def over(label: float) -> bool:
+    def over(nominal: float) -> bool:
         nonlocal keeps, exceeds
-        if keeps < label < exceeds:
-            if lost(label) <= budget.epsilon:
-                keeps = label
+        if keeps < nominal < exceeds:
+            if lost(nominal) <= budget.epsilon:
+                keeps = nominal
             else:  # also if nothing is proven, because there is too little noise
-                exceeds = label
-        return label > keeps
+                exceeds = nominal
+        return nominal > keeps
 
     for tried in (near, (1 + CLOSE) * near):
         over(tried)
     low = budget.epsilon
     while over(low):
         low /= 4
-        if low < LABELS[0] and np.isnan(lost(low)):
+        if low < RANGE[0] and np.isnan(lost(low)):
             raise BadInput(
                 f"privacy.budget: nothing is proven of {experiment.name} in this set-up, whatever its noise; a run "
                 "without a budget prints the reason"
             )
-        if low < LABELS[0]:
+        if low < RANGE[0]:
             raise BadInput(
                 f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} loses "
                 "more, however strong its noise is"
@@ -146,7 +146,7 @@ def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
     high = 4 * low
     while not over(high):
         low, high = high, 4 * high
-        if high > LABELS[1]:
+        if high > RANGE[1]:
             return experiment.epsilon  # the runs keep the budget with almost no noise
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
@@ -157,34 +157,34 @@ def _label(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
     return low
 
 
-def _events_by_label(run: _Dry) -> Callable[[float], Events]:
+def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
     """Return a function from a nominal epsilon to the events of a run, up to the steps of a lattice.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
     """
-    one, half = run.events(1.0), run.events(2.0)
-    if not (one.scale != half.scale).any():
+    at_one, at_two = run.events(1.0), run.events(2.0)
+    if not (at_one.scale != at_two.scale).any():
         spent = _spending(run.setup, run.experiment.privacy.budget_delta)
-        if not spent(one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
-            return lambda label: one
+        if not spent(at_one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
+            return lambda nominal: at_one
         raise BadInput(
             "privacy.budget: privacy.epsilon does not change this run's noise because algorithm.noise_scale fixes it: "
             "leave out algorithm.noise_scale, or set privacy.budget.kept_by=stopping"
         )
     if run.experiment.privacy.mechanism == "gaussian":
         return run.events
-    # Each number of an event is a + b/label with constants a and b, so two runs determine it for every label.
+    # Each number of an event is a + b/nominal with constants a and b, so two runs determine it for every nominal.
     columns = {}
     for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
-        a, b = one.event(name), half.event(name)
+        a, b = at_one.event(name), at_two.event(name)
         moving = np.subtract(a, b, out=np.zeros_like(a), where=a != b) * 2
         columns[name] = np.where(moving == 0, a, a - moving), moving
 
-    def at(label: float) -> Events:
-        made = one.copy()
+    def at(nominal: float) -> Events:
+        made = at_one.copy()
         for name, (fixed, moving) in columns.items():
-            made.event(name)[...] = fixed + moving / label
+            made.event(name)[...] = fixed + moving / nominal
         return made
 
     return at
@@ -222,23 +222,23 @@ def _stops_together(runs: Sequence[_Dry], budget: Budget) -> list[int]:
 def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence[Events], int], float]:
     """Return a function from each run's events and a horizon to the network's privacy loss in all runs together."""
     if len(runs) == 1:
-        of_one = _spending(runs[0].setup, delta)
-        return lambda made, horizon: float(of_one(made[0], horizon).max())
+        spending = _spending(runs[0].setup, delta)
+        return lambda made, horizon: float(spending(made[0], horizon).max())
     adjacency = runs[0].experiment.privacy.adjacency
     shared = runs[0].experiment.data["partition"] == "shared"
 
     def spent(made: Sequence[Events], horizon: int) -> float:
         classes: dict[Hashable, list[Cost]] = {}
-        for run, its in zip(runs, made, strict=True):
+        for run, run_events in zip(runs, made, strict=True):
             accountant = Accountant(groups(run.setup), shared)
-            accountant.compose(its)
+            accountant.compose(run_events)
             try:
                 cost = cost_of(run.setup, accountant, horizon).network
             except ValueError as error:
                 raise BadInput(f"privacy.budget: {error}") from error
             classes.setdefault(same_things(run.setup, job=None), []).append(cost)
-        if len(classes) > 1 and (because := UNMAPPED[adjacency]):
-            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {because}; or set covers=each")
+        if len(classes) > 1 and (reason := UNMAPPED[adjacency]):
+            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set covers=each")
         loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
         return loss.epsilon if delta else loss.pure
 
@@ -256,8 +256,8 @@ def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
         accountant = Accountant(groups(setup), shared)
         accountant.compose(made)
         losses = accountant.losses(np.array([horizon]), delta or 0.5, None)
-        of = losses.network * setup.topology.agents if shared else losses.agents[0]
-        return np.array([loss.epsilon if delta else loss.pure for loss in of])
+        of_agents = losses.network * setup.topology.agents if shared else losses.agents[0]
+        return np.array([loss.epsilon if delta else loss.pure for loss in of_agents])
 
     return spent
 

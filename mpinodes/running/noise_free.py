@@ -100,7 +100,7 @@ def _comparators(place: Path) -> dict[int, Comparator]:
         with Reader(place) as record:
             if any(name not in record for name in names):
                 return {}
-            horizons, *found = (record.read(name).values.tolist() for name in names)
+            horizons, *columns = (record.read(name).values.tolist() for name in names)
     except OSError:  # the report will say that the record cannot be read
         return {}
-    return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *found, strict=True)}
+    return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *columns, strict=True)}

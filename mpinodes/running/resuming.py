@@ -32,12 +32,12 @@ class Reopened(NamedTuple):
     Attributes:
         setup: the set-up of the run.
         done: how many of its repeats are finished.
-        found: the logger's checkpoints of the next repeat, the latest first.
+        checkpoints: the logger's checkpoints of the next repeat, the latest first.
     """
 
     setup: Setup
     done: int
-    found: list[Kept]
+    checkpoints: list[Kept]
 
 
 def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
@@ -92,13 +92,13 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
             f"--resume {run}: it has record.h5, but no {NAME}, so it cannot go on; after its end a run keeps {NAME} "
             "only with checkpoint.every=K; start a new run"
         )
-    found = list(_found(place, single, setup))
-    if e.secret and not (found and found[0]["stops"]) and is_recorded(place):
+    checkpoints = list(_checkpoints(place, single, setup))
+    if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise BadInput(
             f"--resume {run}: its noise is secret, so rounds after the last checkpoint would be released again with "
             "other noise, which reveals more than is accounted for; start a new run"
         )
-    return Reopened(setup, done, found[:1] if e.secret else found)
+    return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
 
 
 def is_done(place: Path) -> bool:
@@ -106,7 +106,7 @@ def is_done(place: Path) -> bool:
     return summary_of(place) is not None
 
 
-def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
+def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     """Yield the logger's checkpoints from which the run can go on, the latest first.
 
     Raises:
@@ -115,14 +115,14 @@ def _found(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     keeper = Keeper(place, LOGGER)
     for t in keeper.rounds():
         try:
-            kept = keeper.load(t)
-            require(place / NAME, kept["log"])
+            checkpoint = keeper.load(t)
+            require(place / NAME, checkpoint["log"])
         except (OSError, Damaged, Unreadable) as error:
             say(f"{error}; {INSTEAD}")
             continue
-        _require_same(place, tomllib.loads(kept["experiment"]), e)
-        _require_files(place, kept["files"], setup)
-        yield kept
+        _require_same(place, tomllib.loads(checkpoint["experiment"]), e)
+        _require_files(place, checkpoint["files"], setup)
+        yield checkpoint
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
@@ -137,21 +137,21 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     def names(value: object) -> object:  # of a key that may name files: what it names beside them
         return [None if is_file(word) else word for word in value] if isinstance(value, list) else None
 
-    one, other = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
-    longer = other["rounds"] > one.get("rounds", 0)
+    old, new = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
+    longer = new["rounds"] > old.get("rounds", 0)
     free = FREE + LONGER if longer else FREE
     differ = [
         key
-        for key in sorted(one.keys() | other.keys())
-        if one.get(key) != other.get(key)
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
         and not any(key == name or key.startswith(f"{name}.") for name in free)
-        and not (key in MOVABLE and key in one and key in other and names(one[key]) == names(other[key]))
+        and not (key in MOVABLE and key in old and key in new and names(old[key]) == names(new[key]))
     ]
     if differ:
-        values = [(key, one.get(key, "not set"), other.get(key, "not set")) for key in differ[:3]]
-        told = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
+        values = [(key, old.get(key, "not set"), new.get(key, "not set")) for key in differ[:3]]
+        changes = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
-        raise BadInput(f"--resume {where}: this is another experiment: {told}{more}")
+        raise BadInput(f"--resume {where}: this is another experiment: {changes}{more}")
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
@@ -163,9 +163,9 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
         raise BadInput(f"--resume {where}: data and graph were {len(before)} files and are now {len(now)}")
-    for path, one, other in zip(files, before, now, strict=True):
-        if not sources.is_same(one, other):
-            copied = one[2] != other[2] and one[0] == other[0]
+    for path, old, new in zip(files, before, now, strict=True):
+        if not sources.is_same(old, new):
+            copied = old[2] != new[2] and old[0] == new[0]
             raise BadInput(
                 f"--resume {where}: {path} has changed since the run began"
                 f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: restore "
@@ -189,27 +189,27 @@ def _require_longer(run: Path, before: Setup, now: Setup) -> None:
         )
 
 
-def load_all(keepers: Sequence[Keeper], found: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
+def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
     """Return the checkpoints of the logger and of all agents after the latest round for which all of them are complete.
 
     Args:
         keepers: the readers of the agents' checkpoints.
-        found: the logger's checkpoints, the latest first.
+        checkpoints: the logger's checkpoints, the latest first.
 
     Returns:
         The logger's checkpoint, and one for each agent; None and an empty list if the run must begin again.
     """
-    for kept in found:
+    for checkpoint in checkpoints:
         try:
-            return kept, [keeper.load(kept["round"]) for keeper in keepers]
+            return checkpoint, [keeper.load(checkpoint["round"]) for keeper in keepers]
         except (OSError, Damaged) as error:
             say(f"{error}; {INSTEAD}")
     return None, []
 
 
-def tell(place: Path, kept: Kept | None) -> None:
+def tell(place: Path, last: Kept | None) -> None:
     """Print where a run goes on, and write it into the run's log."""
-    where = f"goes on after round {kept['round']}" if kept else "begins again, because there is no checkpoint"
+    where = f"goes on after round {last['round']}" if last else "begins again, because there is no checkpoint"
     say(f"{place} {where}")
     place.mkdir(exist_ok=True)  # the repeat may not have begun
     with (place / "log.txt").open("a", encoding="utf-8") as log:

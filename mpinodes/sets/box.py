@@ -46,5 +46,5 @@ class Box(Set):
         """Return the lower and the upper bound of each coordinate."""
         from scipy import sparse  # imported here because agents run without scipy
 
-        one = sparse.eye_array(len(used), format="csr")
-        return [Cone(sparse.vstack([one, -one]), np.full(2 * len(used), self.radius))]
+        identity = sparse.eye_array(len(used), format="csr")
+        return [Cone(sparse.vstack([identity, -identity]), np.full(2 * len(used), self.radius))]

@@ -39,8 +39,8 @@ class Recurring(Struct, frozen=True):
     def __call__(self, first: int, last: int) -> SampleLoss:
         """Return the losses of rounds `first` to `last` as one loss of all their samples."""
         rows = self.places(first, last)
-        one = self.make_loss(self.features[rows[: self.size]], self.targets[rows[: self.size]])
-        return replace(one, features=self.features[rows], targets=self.targets[rows])
+        first_loss = self.make_loss(self.features[rows[: self.size]], self.targets[rows[: self.size]])
+        return replace(first_loss, features=self.features[rows], targets=self.targets[rows])
 
 
 def files_of(path: Path) -> list[Path]:
@@ -103,8 +103,8 @@ class Stream(ABC):
 
         The noise key depends on the contents of these files, so that runs on different data never share noise.
         """
-        named = (getattr(self, key, "") for key in LOCATIONS)
-        return [file for word in named if word for file in files_of(Path(word))]
+        words = (getattr(self, key, "") for key in LOCATIONS)
+        return [file for word in words if word for file in files_of(Path(word))]
 
     @property
     def has_labels(self) -> bool:
