@@ -70,7 +70,7 @@ def test_a_sensitivity_divided_by_the_batch(tmp_path, verdict, name):
 
 @pytest.mark.parametrize(("name", "place"), [("dola", 0), ("extra", 1), ("extra", 2)])
 def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
-    say = step.Step._say
+    say = step.Step._write_message
 
     def telling(self, s, frame, row):
         s = say(self, s, frame, row)
@@ -82,7 +82,7 @@ def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
         frame[2] = 0
         return s
 
-    monkeypatch.setattr(step.Step, "_say", telling)
+    monkeypatch.setattr(step.Step, "_write_message", telling)
     code, printed = verdict(*(BUILT_IN if name == "dola" else users(name)))
     assert code == 1, printed
     assert "REFUTES THE PROVEN VALUE: something travels without noise" in printed
