@@ -48,17 +48,13 @@ class Plan:
         if self._every:
             end = min(end, (self._end // self._every + 1) * self._every)
         self._end, self.stopped = end, self._is_asked() and end < self._rounds
-        keeps = self.stopped or self._is_due()
+        at_multiple = self._every and end % self._every == 0
+        long_ago = self._seconds and time.monotonic() - self._kept_at >= self._seconds
+        at_end = end == self._rounds and (self._every or self._seconds)
+        keeps = bool(self.stopped or at_multiple or long_ago or at_end)
         if keeps:
             self._kept_at = time.monotonic()
         return Order(end, keeps, self.stopped, self._before)
-
-    def _is_due(self) -> bool:
-        if self._every and self._end % self._every == 0:
-            return True
-        if self._seconds and time.monotonic() - self._kept_at >= self._seconds:
-            return True
-        return self._end == self._rounds and bool(self._every or self._seconds)
 
     def came(self) -> None:
         """Note that a chunk has arrived from all agents, and adapt the length of the next chunks to the time taken."""

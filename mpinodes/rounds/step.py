@@ -139,12 +139,6 @@ def _hops(setup: Setup) -> int:
     return max(1, diameter(setup.topology))
 
 
-def _rounding_share(setup: Setup, agent: int) -> float:
-    """Return the rounding of a two-point estimate as a share of `grad_range`: the least offset without clipping."""
-    rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
-    return rounding / most if rounding < most else 1.0
-
-
 class Step:
     """Compute the step of one agent, with everything that does not change between rounds at hand.
 
@@ -171,7 +165,9 @@ class Step:
         self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
-        self._rounding = _rounding_share(setup, agent) if self.plays else 0.0
+        # The least offset of a leakage, as a share of `grad_range`: the rounding of two-point estimates.
+        rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
+        self._rounding = (rounding / most if rounding < most else 1.0) if self.plays else 0.0
         self._taken: tuple[State, State] | None = None  # the states before and after `play` took the loss in
         self.losses, self._cut = setup.losses(agent), setup.cut
         self.releaser = Releaser(setup, agent, self.losses)
@@ -246,10 +242,19 @@ class Step:
         here, moving, left, pending = s.here, s.moving, False, s.pending
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
         inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
+        shown: Any = loss
         if self._late:
-            algorithm, pending = self._update_late(s, inbox, loss)
-        else:
-            algorithm = self._algorithm.update(s.algorithm, here, inbox, loss)
+            from mpinodes.rounds.late import Late
+
+            due, pending = (pending[0], pending[1:]) if len(pending) == self._late else (None, pending)
+            shown = Late(loss, due, self._regularizer)
+        algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
+        if self._late:
+            if shown.asked is None:
+                raise ValueError(
+                    f"feedback.delay: update() asked for no gradient in round {here.t}, but must ask for one per round"
+                )
+            pending = (*pending, shown.asked)
         following = self._topology.neighborhood(here.t + 1, self._agent)
         if self._settled_below:
             for frame in arrivals.frames:
@@ -259,21 +264,12 @@ class Step:
         # As State(...), which is one more call.
         return tuple.__new__(State, (following, algorithm, mixing, inbox, moving, left, pending))
 
-    def _update_late(self, s: State, inbox: Inbox, loss: Loss) -> tuple[Any, tuple[Vector, ...]]:
-        """Return the algorithm's next state under delayed feedback, and the gradients that are pending then."""
-        from mpinodes.rounds.late import Late
-
-        due, rest = (s.pending[0], s.pending[1:]) if len(s.pending) == self._late else (None, s.pending)
-        shown = Late(loss, due, self._regularizer)
-        algorithm = self._algorithm.update(s.algorithm, s.here, inbox, shown)
-        if shown.asked is None:
-            raise ValueError(
-                f"feedback.delay: update() asked for no gradient in round {s.here.t}; it must ask for one in each round"
-            )
-        return algorithm, (*rest, shown.asked)
-
     def _write_message(self, s: State, frame: Vector, row: Vector) -> State:
-        t, (_, release, scalars) = s.here.t, self._frames.get(id(frame)) or self._parts_of(frame)
+        t, parts = s.here.t, self._frames.get(id(frame))
+        if parts is None:  # an agent writes to few frames, so their views are made once
+            frame[1] = RELEASE_FRAME
+            parts = self._frames[id(frame)] = frame, frame[HEADER : self._end], frame[self._end :]
+        _, release, scalars = parts
         changed = self._late or self._rounding
         wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
         allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
@@ -299,12 +295,6 @@ class Step:
         if self._recorded:
             row[self._layout.message_end :] = frame
         return s
-
-    def _parts_of(self, frame: Vector) -> tuple[Vector, Vector, Vector]:
-        """Return a frame, its releases and its scalars; the views are made once for each of the agent's few frames."""
-        frame[1] = RELEASE_FRAME
-        parts = self._frames[id(frame)] = frame, frame[HEADER : self._end], frame[self._end :]
-        return parts
 
 
 class Releaser:
@@ -362,7 +352,15 @@ class Releaser:
         if isinstance(message, Solve):
             return (self._solved(message, t, out),), message.leaks
         if isinstance(message, Queries):
-            return self._several(message, t, out), message.leaks
+            if tuple(message.vectors) != self._vectors:
+                raise ValueError(
+                    f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}"
+                )
+            events, places = [], np.split(out, len(self._vectors))
+            for part, (value, l1, l2, calibration) in enumerate(message.vectors.values()):
+                query = Query(value, l1, l2, message.uses, message.leaks, calibration)
+                events.append(self._noised(query, t, part, places[part]))
+            return tuple(events), message.leaks
         if not isinstance(message, (Start, Relay)):
             raise ValueError(
                 f"message() returned a {type(message).__name__} in round {t}: not a Query, Queries, Solve, Start, Relay"
@@ -382,18 +380,6 @@ class Releaser:
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
         return self._mechanism.release(query, t, self._noise[part], out)
-
-    def _several(self, message: Queries, t: int, out: Vector) -> tuple[Event, ...]:
-        if tuple(message.vectors) != self._vectors:
-            raise ValueError(f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}")
-        events = []
-        for part, (payload, place) in enumerate(
-            zip(message.vectors.values(), np.split(out, len(self._vectors)), strict=True)
-        ):
-            value, l1, l2, calibration = payload
-            query = Query(value, l1, l2, message.uses, message.leaks, calibration)
-            events.append(self._noised(query, t, part, place))
-        return tuple(events)
 
     def _solved(self, ask: Solve, t: int, out: Vector) -> Event:
         l1 = sqrt(len(out)) * ask.l2
