@@ -28,7 +28,6 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
 FINENESS = 20
-_LAPLACE = Kind.LAPLACE
 REACH = 2.0**52  # the clamp in multiples of g; with noise of at most 45 scales, sums stay below 2^53
 
 
@@ -45,7 +44,7 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus floating-point noise to `out` (d,), and return the event."""
     kind, scale = law
-    drawn = noise.standard("laplace" if kind == _LAPLACE else "standard_normal", t, len(out))
+    drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, len(out))
     drawn *= scale
     np.add(query.value, drawn, out)
     return Event.of(query, kind, scale)

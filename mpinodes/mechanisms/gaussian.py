@@ -12,8 +12,6 @@ from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Gaussian"]
 
-_KIND = Kind.GAUSSIAN  # a member is looked up for as long as two numbers are added
-
 
 @dataclass(frozen=True)
 class Gaussian(Additive):
@@ -32,5 +30,4 @@ class Gaussian(Additive):
                 "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
             )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
-        law = tuple.__new__(Law, (_KIND, scale))  # as Law(...), which is one more call
-        return self._draw(query, law, t, noise, out)
+        return self._draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

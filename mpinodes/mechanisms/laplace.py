@@ -10,8 +10,6 @@ from mpinodes.mechanisms.backends import Additive, Law
 
 __all__ = ["Laplace"]
 
-_KIND = Kind.LAPLACE  # a member is looked up for as long as two numbers are added
-
 
 @dataclass(frozen=True)
 class Laplace(Additive):
@@ -24,5 +22,4 @@ class Laplace(Additive):
         """Write `query.value` plus noise to `out` (d,), and return the event."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
-        law = tuple.__new__(Law, (_KIND, scale))  # as Law(...), which is one more call
-        return self._draw(query, law, t, noise, out)
+        return self._draw(query, Law(Kind.LAPLACE, scale), t, noise, out)

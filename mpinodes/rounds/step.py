@@ -261,8 +261,7 @@ class Step:
                 moving |= int(frame[2])
             # The oldest bit has reached every agent by now, so all agents see the same value and leave together.
             left = not moving >> (self._hops - 1)
-        # As State(...), which is one more call.
-        return tuple.__new__(State, (following, algorithm, mixing, inbox, moving, left, pending))
+        return State(following, algorithm, mixing, inbox, moving, left, pending)
 
     def _write_message(self, s: State, frame: Vector, row: Vector) -> State:
         t, parts = s.here.t, self._frames.get(id(frame))
