@@ -49,7 +49,7 @@ Rounds: TypeAlias = Any  # an iteration t, or an array of them
 
 
 def of(value: float | Sequence[float], agent: int) -> float:
-    """Return an agent's value of a hyper-parameter that has one value for all agents, or one for each agent."""
+    """Return one agent's hyper-parameter, given one number for all agents or a sequence with a number for each."""
     return value if isinstance(value, (int, float)) else value[agent]
 
 

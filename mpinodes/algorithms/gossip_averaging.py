@@ -75,7 +75,7 @@ class GossipAveraging(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=self.noise(l2))
 
     def noise(self, l2: float) -> float:
-        """Return the standard deviation s that hides an L2 change of size `l2`."""
+        """Return the standard deviation s of the noise for a value of L2 sensitivity `l2`."""
         return self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:

@@ -5,9 +5,10 @@ sends f_i(t) + e, where e has density ∝ exp(−a_i(t)‖e‖₂) and a_i(t) = 
 then on the agent uses the sent vector in the place of f_i(t).
 
 Privacy: the minimizer of a (ρ/N + 2ηV)-strongly convex function changes by at most (2C/B)/(ρ/N + 2ηV) between adjacent
-data. The solver finds it up to tolerance/(ρ/N + 2ηV). So a release costs a times that, as pure ε. With δ > 0 it costs
-less (`privacy.gamma_norm`): given all earlier messages, f_i(t) follows from the data alone, so adjacent data shift the
-noise by a vector that does not depend on the noise and whose norm is bounded by a constant.
+data. The solver finds it up to tolerance/(ρ/N + 2ηV). So f_i(t) has the L2 sensitivity (2C/B + 2·tolerance)/(ρ/N +
+2ηV), and its release costs a_i(t) times this sensitivity as pure ε. With δ > 0 it costs less (`privacy.gamma_norm`):
+given all earlier messages, f_i(t) follows from the data alone, so adjacent data shift the noise by a vector that does
+not depend on the noise and whose norm is bounded by a constant.
 """
 
 from __future__ import annotations

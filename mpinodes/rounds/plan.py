@@ -69,7 +69,7 @@ class Plan:
         """Note that all participants have saved their checkpoint of round t.
 
         Returns:
-            The round of the complete checkpoint before. Older checkpoints are not needed any more.
+            The round of the previous complete checkpoint. Still older checkpoints are not needed any more.
         """
         self._before, self._whole = self._whole, t
         return self._before

@@ -60,7 +60,7 @@ class Arrivals(NamedTuple):
 
     @property
     def by_sender(self) -> dict[int, Vector]:
-        """Return the frames by sender, for rounds that bring one frame of each sender."""
+        """Return a mapping from senders to frames, for a round in which every sender has exactly one frame."""
         return dict(zip(self.senders, self.frames, strict=True))
 
     @classmethod

@@ -32,7 +32,7 @@ SHORT, LIGHT = 2000, 1e6
 def make_if_short(setup: Setup, directory: Path) -> None:
     """Make the noise-free reference if it takes so little time that nobody has to wait for it.
 
-    Do nothing if the run is not private, has parts or metrics of the user's, uses all samples in every round, or is too
+    Do nothing if the run is not private, has user-defined parts or metrics, uses all samples in every round, or is too
     long. A second run that fails is ignored.
 
     Args:
@@ -94,7 +94,10 @@ def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict
 
 
 def _comparators(place: Path) -> dict[int, Comparator]:
-    """Return the comparator of each horizon from a run's record: the best decision in hindsight is the same."""
+    """Return the comparators in a run's record by horizon; empty if the record has none.
+
+    The best decision in hindsight does not depend on the noise, so the run without noise has the same comparators.
+    """
     names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
     try:
         with Reader(place) as record:

@@ -43,7 +43,7 @@ class Ball(Set):
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the second-order cone ‖x‖₂ ≤ radius."""
+        """Return the second-order cone ‖x‖₂ ≤ radius on the coordinates in `used`."""
         return [self.cone(np.arange(len(used)), len(used))]
 
     def cone(self, places: NDArray[np.int64], d: int) -> Cone:

@@ -43,7 +43,7 @@ class Box(Set):
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the lower and the upper bound of each coordinate."""
+        """Return the constraints x ≤ radius and −x ≤ radius on each coordinate in `used`."""
         from scipy import sparse  # imported here because agents run without scipy
 
         identity = sparse.eye_array(len(used), format="csr")

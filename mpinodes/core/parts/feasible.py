@@ -56,7 +56,11 @@ class Set(ABC):
 
     @abstractmethod
     def reach(self, d: int) -> float:
-        """Return the largest ‖v‖₂ over v in 𝒳, of d coordinates of one agent; inf if 𝒳 is unbounded."""
+        """Return the largest ‖v‖₂ over v in 𝒳; inf if 𝒳 is unbounded.
+
+        Args:
+            d: the number of coordinates of v. If 𝒳 is a product of blocks (`of_blocks`), v is one agent's block.
+        """
 
     @property
     def inradius(self) -> float:
@@ -87,7 +91,11 @@ class Set(ABC):
         return type(self).cones is not Set.cones
 
     def diameter(self, d: int) -> float:
-        """Return a bound on ‖v − w‖₂ over v and w in 𝒳, of d coordinates of one agent; inf if 𝒳 is unbounded."""
+        """Return a bound on ‖v − w‖₂ over v and w in 𝒳; inf if 𝒳 is unbounded.
+
+        Args:
+            d: the number of coordinates of v and w, as in `reach`.
+        """
         return 2 * self.reach(d)
 
     def prox_step(self, z: Vector, alpha: float) -> Vector:
