@@ -298,7 +298,7 @@ def test_another_experiment_is_refused_with_its_keys(monkeypatch, tmp_path):
     toml.write_text(toml.read_text().replace("radius = 10", "radius = 110"))
     with pytest.raises(BadInput, match=r"problem.radius was .* and is 1"):
         go_on(where)
-    with pytest.raises(BadInput, match=r"no experiment.toml in it"):
+    with pytest.raises(BadInput, match=r"no experiment.toml"):
         go_on(tmp_path)
 
 
