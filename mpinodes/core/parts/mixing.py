@@ -93,13 +93,13 @@ class Mixing(ABC):
 
 
 class MixedRound(NamedTuple):
-    """What the mixing of all agents does in one round.
+    """Hold the scalars, weights and states of all agents' mixing in one round.
 
     Attributes:
-        here: by agent, its place in the round.
-        said: by agent, the scalars that go out: (width,).
-        weights: (n, n) at [i, j] the weight that agent i gives to what it hears of j.
-        states: by agent, its state after the round.
+        here: the neighbors of each agent.
+        said: the scalars that each agent sends, (width,).
+        weights: (n, n) at [i, j] the weight that agent i gives to the release of agent j.
+        states: the mixing's state of each agent after the round.
     """
 
     here: dict[int, Neighborhood]
@@ -109,13 +109,13 @@ class MixedRound(NamedTuple):
 
 
 def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first: int = 1) -> Iterator[MixedRound]:
-    """Yield what the mixing of all agents does, round by round, for ever: it needs no algorithm and no data.
+    """Yield the mixing of all agents, round by round without end. It needs neither an algorithm nor data.
 
     Args:
-        mixing: of the run.
-        graph: whom an agent hears, and what gets through.
-        agents: all of them, in the order in which they take their turns.
-        first: the first round to yield; of a mixing without a state, no round before is gone through.
+        mixing: the mixing of the run.
+        graph: the topology, or the links if there are faults.
+        agents: all agents, in the order in which they take their turns.
+        first: the first round to yield. A mixing with a state, or with late messages, starts at round 1 all the same.
     """
     links = graph if isinstance(graph, Links) else None
     late = links.most_late if links else 0
