@@ -390,7 +390,7 @@ def test_without_its_key_a_stamp_is_size_and_time(monkeypatch, tmp_path):
 def test_a_longer_run_is_refused_where_it_would_have_said_other_things(tmp_path):
     words = "algorithm.name=dola algorithm.mixing=laplacian topology.name=matchings data.total=140"
     where = run_of(tmp_path / "run", f"{words} rounds=12 checkpoint.every=5")
-    with pytest.raises(BadInput, match="rounds = .* depend on the number of rounds"):
+    with pytest.raises(BadInput, match=r"rounds = .* depend on the number of rounds"):
         go_on(where, "rounds=20")
 
 

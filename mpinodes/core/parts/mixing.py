@@ -119,15 +119,15 @@ def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first:
     """
     links = graph if isinstance(graph, Links) else None
     late = links.most_late if links else 0
-    states, said = {i: mixing.init(i) for i in agents}, dict[int, dict[int, Vector]]()
+    states, sent = {i: mixing.init(i) for i in agents}, dict[int, dict[int, Vector]]()
     for t in count(1 if late or any(s is not None for s in states.values()) else first):
         here = {i: graph.neighborhood(t, i) for i in agents}
-        said[t] = {i: np.array(mixing.outgoing(states[i], here[i]), dtype=float) for i in agents}
+        sent[t] = {i: np.array(mixing.outgoing(states[i], here[i]), dtype=float) for i in agents}
         weights = np.zeros((len(agents), len(agents)))
         for i in agents:
-            heard = links.heard(t, i) if links else [(j, t) for j in here[i].senders]
-            states[i], of_senders, _ = mixing.weights(states[i], here[i], [said[s][j] for j, s in heard])
-            np.add.at(weights[i], [j for j, _ in heard], of_senders)
+            received = links.heard(t, i) if links else [(j, t) for j in here[i].senders]
+            states[i], of_senders, _ = mixing.weights(states[i], here[i], [sent[s][j] for j, s in received])
+            np.add.at(weights[i], [j for j, _ in received], of_senders)
         if t >= first:
-            yield MixedRound(here, said[t], weights, dict(states))
-        said.pop(t - late, None)
+            yield MixedRound(here, sent[t], weights, dict(states))
+        sent.pop(t - late, None)
