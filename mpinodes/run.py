@@ -69,7 +69,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     else:
         setup = set_up(asked_for(options.words), ranks)
         rehearse(setup)
-        print(setup.experiment.toml() + expected.told(setup), end="")
+        print(setup.experiment.toml() + expected.as_comments(setup), end="")
 
 
 def explained(word: str) -> str:

@@ -81,7 +81,7 @@ def require_room(setup: Setup) -> None:
         )
 
 
-def told(setup: Setup) -> str:
+def as_comments(setup: Setup) -> str:
     """Return the estimate as TOML comments, to print below an experiment."""
     rounds, end = logger_bytes(setup)
     start, finish = seconds(setup)

@@ -83,11 +83,11 @@ class WatchedRun:
         if not log.rounds:
             return "no round is logged"
         total = tomllib.loads(log.attrs["experiment"])["rounds"]
-        of = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
+        prefix = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
         self._sums_up = log.rounds == total
         if self._sums_up:
-            return f"{of}all {total} rounds done; the summary is being computed"
-        parts = [f"{of}round {log.rounds} of {total}"]
+            return f"{prefix}all {total} rounds done; the summary is being computed"
+        parts = [f"{prefix}round {log.rounds} of {total}"]
         for name, column in log.columns.items():
             if column.dims == ("round",):
                 value = log.read(name, log.rounds - 1, log.rounds).values[0]

@@ -11,7 +11,7 @@ import mpinodes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
 from mpinodes.runlog.reader import Reader
-from mpinodes.running.estimate import in_words, logger_bytes, record_bytes, seconds, told
+from mpinodes.running.estimate import as_comments, in_words, logger_bytes, record_bytes, seconds
 from mpinodes.running.setup import rehearse, set_up
 
 WORDS = ["algorithm.name=dola", "data.name=unit-ball", "data.total=60", "topology.name=ring", "topology.agents=3"]
@@ -35,7 +35,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_first_round(monkeypatch)
 
 
 def test_what_to_expect_is_told_below_the_experiment():
-    assert all(line.startswith("# ") for line in told(set_up(asked_for(WORDS), None)).splitlines())
+    assert all(line.startswith("# ") for line in as_comments(set_up(asked_for(WORDS), None)).splitlines())
     assert [in_words(size) for size in (10, 1500, 23 * 10**9, 10**15)] == ["0.01 kB", "1.5 kB", "23 GB", "1e+03 TB"]
 
 
