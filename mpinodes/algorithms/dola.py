@@ -60,7 +60,7 @@ class DOLA(Algorithm[State]):
 
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return x_i, to be released as m_i with noise for S(t)."""
-        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1: must only be > 0
+        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
 

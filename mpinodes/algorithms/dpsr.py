@@ -59,7 +59,7 @@ class DPSR(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return x_i, to be released as h_i, with its leakage."""
         step = s.made_with
-        l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1: must only be > 0
+        l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
         return Query(
             s.x,

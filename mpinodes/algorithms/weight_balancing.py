@@ -81,7 +81,7 @@ class WeightBalancing(Algorithm[State]):
 
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return x_i, to be released by (6), with its leakage."""
-        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1: must only be > 0
+        l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
         return Query(
             s.x,

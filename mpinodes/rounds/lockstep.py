@@ -35,7 +35,7 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
     n = setup.topology.agents
     rows = np.empty((n, plan.longest, setup.layout.width))
     # Two sets of frames take turns, as over a network: a received frame stays while its sender writes the next one.
-    # If messages may be late, as many more sets are needed as the largest delay has rounds.
+    # Late messages need one more set for each round of the largest delay.
     turns = 2 + (setup.links.most_late if setup.links else 0)
     frames = [{i: np.zeros(setup.frame_width) for i in range(n)} for _ in range(turns)]
 

@@ -9,7 +9,7 @@ from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.parts import Setup
 from mpinodes.runlog.checkpoints import Order
 
-LONG = 1.0  # seconds; after a longer chunk the next chunks are shorter, after one of less than half they are longer
+LONG = 1.0  # seconds; a chunk that takes longer halves the next chunk, and one of less than half doubles the next chunk
 
 
 def longest_chunk(setup: Setup) -> int:
@@ -27,7 +27,7 @@ class Plan:
 
     Attributes:
         longest: the largest number of rounds in a chunk.
-        stopped: whether the last chunk was told to be the last.
+        stopped: whether the latest order stops the run.
     """
 
     def __init__(self, setup: Setup, begin: int = 0, is_asked: Callable[[], bool] = lambda: False) -> None:

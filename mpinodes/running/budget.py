@@ -151,14 +151,16 @@ def _nominal_epsilon(runs: Sequence[_Dry], budget: Budget, near: float) -> float
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
-    # Scales of lattice noise come in steps, which `lost` ignores.
+    # The spacing of lattice noise changes in steps, which `lost` ignores.
     while spent([run.events(low) for run in runs], experiment.rounds) > budget.epsilon:
         low /= 1 + CLOSE
     return low
 
 
 def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
-    """Return a function from a nominal epsilon to the events of a run, up to the steps of a lattice.
+    """Return a function from a nominal epsilon to the events of a run, exact except for lattice noise.
+
+    The spacing of lattice noise changes in steps with epsilon; the function interpolates between them.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
@@ -174,7 +176,7 @@ def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
         )
     if run.experiment.privacy.mechanism == "gaussian":
         return run.events
-    # Each number of an event is a + b/nominal with constants a and b, so two runs determine it for every nominal.
+    # Each number of an event is a + b/nominal with constants a and b, so two runs determine a and b.
     columns = {}
     for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
         a, b = at_one.event(name), at_two.event(name)
