@@ -76,7 +76,7 @@ class DOLA(Algorithm[State]):
         return s.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε of Theorem 1: ε in all if each sample is used once, so ε for every pass over the data."""
+        """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data."""
         return self.run.epsilon * passes
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:

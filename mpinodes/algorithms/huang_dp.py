@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class HuangDP(Algorithm[State]):
-    """Run the iteration above with Laplace noise."""
+    """Run gradient steps on mixed releases, with decreasing steps and Laplace noise."""
 
     first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
     step_decay: Annotated[Share, Meta(description="q: every step is q times the step before")] = 0.9

@@ -114,7 +114,7 @@ class WeightBalancing(Algorithm[State]):
         return s.x
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε of Theorem 1: ε in all if each sample is used once, so ε for every pass over the data.
+        """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data.
 
         In Definition 1 all data of one participant may differ (adjacency one-agent), but the proof changes the loss of
         one round only.
