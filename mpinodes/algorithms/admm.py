@@ -99,7 +99,7 @@ class Consensus(Algorithm[S]):
         return False
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bound of Theorem 3.2 on the convergence rate."""
+        """Return the bounds of Theorem 3.2 on the distance between the decisions and the optimum."""
         from mpinodes.bounds.m_admm import bounds
 
         return bounds(setup, horizons, minimizer)
