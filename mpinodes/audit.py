@@ -164,11 +164,11 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     from mpinodes.core.experiment import asked_for, merge
 
     asked = asked_for(words)
-    whole = compose(asked, ranks).experiment
+    setup = compose(asked, ranks)
+    whole = setup.experiment
     has_file = bool(words) and "=" not in words[0]
     if not has_file and "rounds" not in asked:
-        shortest = whole.algorithm.get("gradient_rounds", 0) + 2
-        asked = merge(asked, {"rounds": max(shortest, min(whole.rounds, SHORT))})
+        asked = merge(asked, {"rounds": max(setup.algorithm.fewest_rounds + 1, min(whole.rounds, SHORT))})
     if whole.audit.viewers:  # they are agents of this graph: every choice is made, for the games to be played on it
         asked = merge(tomllib.loads(whole.toml()), asked)
     return asked

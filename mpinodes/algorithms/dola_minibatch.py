@@ -20,6 +20,8 @@ from mpinodes.core import Bound, Feedback, Horizons, Inbox, Loss, Neighborhood, 
 
 __all__ = ["DOLAMinibatch"]
 
+REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-convex", "modulus": 0.5}}  # of probes
+
 
 @dataclass(frozen=True)
 class DOLAMinibatch(DOLA):
@@ -35,6 +37,10 @@ class DOLAMinibatch(DOLA):
         **DOLA.defaults,
         "data": {"name": "unit-ball", "batch": 5},
         "problem": {**DOLA.defaults["problem"], "average": True},
+    }
+    probes = {
+        "φ times hidden w, as printed": REGULARIZED,
+        "φ times public b": {**REGULARIZED, "algorithm": {"regularizer_at": "public"}},
     }
 
     def message(self, s: State, here: Neighborhood) -> Query:

@@ -25,6 +25,7 @@ class DPCDA(DPSDA):
     mixings = ("uniform",)
     # Each of DPSDA's n agents adds n·u to its own block. One agent adds u, so c is smaller in proportion.
     defaults = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
+    probes = {"": {}}
     only_agents = 1
     bears_loss = False  # one agent has no links
     bears_delay = False

@@ -67,6 +67,11 @@ class DPSDA(Algorithm[State]):
     bears_loss = True
     bears_delay = True
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Protocol 1"
+    probes = {
+        "joint view, T = 1": {"rounds": 2},  # the first message says nothing of data
+        "joint view": {"rounds": 3},
+        "joint view, gradient at public point": {"rounds": 3, "algorithm": {"gradient_at": "public"}},
+    }
 
     @abstractmethod
     def average(self, inbox: Inbox) -> Vector:

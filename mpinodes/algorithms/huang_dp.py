@@ -56,6 +56,7 @@ class HuangDP(Algorithm[State]):
         "topology": {"name": "erdos-renyi", "probability": 0.6},
         "privacy": {"epsilon": 4.0, "clip": "inf"},
     }
+    probes = {"": {"algorithm": {"first_step": 0.3}}}
 
     def gamma(self, t: int) -> float:
         """Return the step γ(t) of round t."""

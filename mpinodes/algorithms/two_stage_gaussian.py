@@ -103,6 +103,20 @@ class TwoStageGaussian(Algorithm[State]):
         "privacy": {"mechanism": "gaussian", "epsilon": 4.0, "delta": 1e-3, "clip": "inf"},
     }
 
+    probes = {
+        what: {"rounds": 8, "privacy": {"delta": 1e-3}, "algorithm": {"gradient_rounds": 5, **keys}}
+        for what, keys in {
+            "hand-over noised, as (11)": {},
+            "hand-over clean, as printed in (12)": {"handover": "clean"},
+            "noise by the exact accounting": {"calibration": "exact"},
+        }.items()
+    }
+
+    @property
+    def fewest_rounds(self) -> int:
+        """See `Algorithm`: stage I, and the hand-over."""
+        return self.gradient_rounds + 1
+
     @property
     def settled_below(self) -> float:
         """Return the hyper-parameter `stop`."""

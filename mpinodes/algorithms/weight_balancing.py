@@ -39,6 +39,8 @@ from mpinodes.core import (
 
 __all__ = ["WeightBalancing"]
 
+INVERSE = {"kind": "inverse", "initial": 1.0}  # of probes
+
 
 class State(NamedTuple):
     """Hold what an agent needs for its next round."""
@@ -74,6 +76,15 @@ class WeightBalancing(Algorithm[State]):
         "topology": {"name": "random-digraph"},
         "privacy": {"clip": 1.0},
     }
+    probes = {
+        "as printed": {"step": INVERSE},
+        "gradient at hidden x, noise index right": {  # times 2, the losses' curvature: 0.9 of a hidden change stays
+            "rounds": 10, "step": {"kind": "constant", "value": 0.45}, "algorithm": {"noise_index": "corrected"},
+            "privacy": {"epsilon": 2.0},
+        },
+        "gradient at public z, noise index as printed": {"step": INVERSE, "algorithm": {"gradient_at": "public"}},
+        "both mended": {"step": INVERSE, "algorithm": {"gradient_at": "public", "noise_index": "corrected"}},
+    }  # fmt: skip
 
     def init(self, x: Vector) -> State:
         """Return the state with x_i = x."""

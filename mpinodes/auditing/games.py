@@ -58,7 +58,7 @@ class Ready(NamedTuple):
     @property
     def gaussian(self) -> bool:
         """Whether all noise is."""
-        return self.run.setup.experiment.privacy.mechanism == "gaussian"
+        return set(np.unique(self.run.events.kind)) - {Kind.CLEAN} == {Kind.GAUSSIAN}
 
 
 def prepare(probe: Probe, directory: Path) -> Ready:

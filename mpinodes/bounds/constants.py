@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.losses.linear import LinearLoss
-from mpinodes.losses.squared_distance import SquaredDistance
 
 Rounds = NDArray[np.int64]  # (h,) horizons
 
@@ -52,8 +51,7 @@ def sample_gradient(setup: Setup, within: float = inf) -> float:
     """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
-    loss = setup.loss
-    return norm + within if issubclass(loss, SquaredDistance) else float(loss.slope_bound() * norm)
+    return setup.loss.largest_gradient(norm, within)
 
 
 def clipped(setup: Setup, within: float = inf) -> str:

@@ -29,7 +29,7 @@ LONGEST = 1e200  # of a sum of squared norms
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
     """Whether |s_k|·‖a_k‖, from plain squares, are right wherever they are above 1e-100, the least clip: (k,), (k,)."""
-    return bool(slopes.dot(slopes) < STEEPEST and norms.dot(norms) < LONGEST)  # a third of the time of @
+    return float(slopes.dot(slopes)) < STEEPEST and float(norms.dot(norms)) < LONGEST  # a third of the time of @
 
 
 def plain_norms(rows: Features) -> Vector:

@@ -15,13 +15,6 @@ from mpinodes.core.messages import doubles
 from mpinodes.losses.clipping import ROUNDING, reclipped, row_norms, row_sizes
 from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
-# By `losses.clipping`, for any doubles; where they are, for few runs have both.
-CLIPPED = (
-    "mpinodes.losses.linear.LinearLoss.data_grad",
-    "mpinodes.losses.squared_distance.SquaredDistance.data_grad",
-    "mpinodes.losses.softmax.Softmax.data_grad",
-)
-
 
 @dataclass(slots=True)
 class Reclipped(Around):
@@ -134,6 +127,5 @@ def _clips(kind: type[Loss]) -> bool:
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Whether the samples' gradients of a class of losses keep the clip."""
-    made = kind.data_grad
-    return f"{made.__module__}.{made.__qualname__}" in CLIPPED
+    """Whether the samples' gradients of a class of losses keep the clip: those of this package do, for any doubles."""
+    return kind.data_grad.__module__.startswith("mpinodes.losses.")

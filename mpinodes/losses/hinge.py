@@ -34,10 +34,6 @@ class Hinge(PiecewiseLinearLoss):
         slope[~(target * prediction < 1.0)] = 0.0  # half the time of np.where
         return slope
 
-    def slope_at(self, prediction: float, target: float) -> float:
-        """Likewise, of one sample."""
-        return -target if target * prediction < 1.0 else 0.0
-
     @staticmethod
     def curvature() -> float:
         """Inf."""

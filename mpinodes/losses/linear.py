@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from math import inf, sqrt
 from typing import Any, ClassVar
 
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Loss, SampleLoss, Solved, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary, plain_norms, reclipped
+from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
 from mpinodes.losses.newton import newton
 
 DOUBLE = np.dtype(np.float64)
@@ -37,13 +35,6 @@ class LinearLoss(SampleLoss):
     @abstractmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
         """ℓ', the derivative in the prediction, elementwise."""
-
-    def slope_at(self, prediction: float, target: float) -> float:
-        """ℓ' of one sample, to the bit as of `slope`; in numbers it takes a tenth of the time.
-
-        One that is inherited is not asked where `slope` is of a class closer by.
-        """
-        return self.slope(np.array([prediction]), np.array([target])).item()
 
     @staticmethod
     @abstractmethod
@@ -71,29 +62,16 @@ class LinearLoss(SampleLoss):
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
-        features, targets, clip = self.features, self.targets, self.clip
-        each = clip < inf and not self.whole
-        if len(targets) == 1 and isinstance(features, np.ndarray) and features.dtype is DOUBLE:
-            # In numbers, for arrays with one entry take four times as long; `dot` has the bits of @.
-            slope = _slope_at(type(self))(self, features.dot(x).item(), targets.item())
-            row = features[0, block]
-            if each:
-                norm = abs(slope) * sqrt(row.dot(row))
-                if not (slope * slope < STEEPEST and norm * norm < LONGEST):
-                    return clipped_sum(np.array([slope]), row[None], clip, self.divisor)
-                if norm > clip:
-                    slope *= clip / norm
-            gradient: Vector = row * (slope / self.divisor)
-        else:
-            rows = features if block == ALL else features[:, block]
-            slopes = self.slope(features @ x, targets)
-            if each:
-                norms = np.abs(slopes) * plain_norms(rows)
-                if not is_ordinary(slopes, norms):
-                    return clipped_sum(slopes, rows, clip, self.divisor)
-                slopes = slopes * (clip / np.maximum(norms, clip))
-            gradient = (slopes / self.divisor) @ rows
-        return reclipped(gradient, clip) if clip < inf and not each else gradient
+        features, clip = self.features, self.clip
+        rows = features if block == ALL else features[:, block]
+        slopes = self.slope(features @ x, self.targets)
+        if clip < inf and not self.whole:
+            norms = np.abs(slopes) * plain_norms(rows)
+            if not is_ordinary(slopes, norms):
+                return clipped_sum(slopes, rows, clip, self.divisor)
+            slopes = slopes * (clip / np.maximum(norms, clip))
+        gradient: Vector = (slopes / self.divisor) @ rows
+        return reclipped(gradient, clip) if clip < inf and self.whole else gradient
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
@@ -106,13 +84,6 @@ class LinearLoss(SampleLoss):
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
         return np.asarray(features @ points) > 0
-
-
-@cache
-def _slope_at(kind: type[LinearLoss]) -> Callable[[LinearLoss, float, float], float]:
-    """What goes with the `slope` of a class of losses."""
-    slope, at = (next(k for k in kind.__mro__ if name in vars(k)) for name in ("slope", "slope_at"))
-    return kind.slope_at if kind.__mro__.index(at) <= kind.__mro__.index(slope) else LinearLoss.slope_at
 
 
 class SmoothLoss(LinearLoss):

@@ -38,11 +38,6 @@ class Logistic(SmoothLoss):
         half = 0.5 * target
         return -half * (1.0 - np.tanh(half * prediction))
 
-    def slope_at(self, prediction: float, target: float) -> float:
-        """Likewise, of one sample; `math.tanh` has other bits."""
-        half = 0.5 * target
-        return -half * (1.0 - float(np.tanh(half * prediction)))
-
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
         """1/(4 cosh²(m/2)), written with tanh."""

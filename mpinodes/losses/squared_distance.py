@@ -33,6 +33,11 @@ class SquaredDistance(SmoothLoss):
         return 1.0
 
     @classmethod
+    def largest_gradient(cls, norm: float, radius: float) -> float:
+        """‖x − a‖."""
+        return norm + radius
+
+    @classmethod
     def hessian_rank(cls, dimension: int) -> int:
         """Return 1: the Hessian is I whatever the sample, so that another sample changes no determinant."""
         return 1

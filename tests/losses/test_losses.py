@@ -128,21 +128,6 @@ def test_gradient_noise_has_the_stated_variance_and_does_not_depend_on_the_data(
 
 
 @pytest.mark.parametrize("loss", LINEAR)
-def test_the_slope_of_one_sample_has_the_bits_of_the_slopes_of_many(loss):
-    """With the ends of the doubles, both zeros, kinks and what is no number among them."""
-    rng = np.random.default_rng(7)
-    odd = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1.7e308, -1.7e308, 0.5, 37.0])
-    predictions = np.concatenate([np.repeat(odd, 2), rng.standard_normal(500) * 10.0 ** rng.integers(-20, 20, 500)])
-    targets = np.concatenate([np.tile([1.0, -1.0], len(odd)), rng.choice([-1.0, 1.0], 500)])
-    with np.errstate(all="ignore"):
-        many = loss.slope(predictions, targets)
-        f = loss(np.empty((0, 1)), np.empty(0))
-        single = [f.slope_at(float(m), float(b)) for m, b in zip(predictions, targets, strict=True)]
-    assert all(type(slope) is float for slope in single)
-    np.testing.assert_array_equal(np.array(single), many)
-
-
-@pytest.mark.parametrize("loss", LINEAR)
 @pytest.mark.parametrize("clip", [np.inf, 0.3])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("divisor", [1.0, 3.0, np.array([0.7])])
@@ -181,7 +166,6 @@ def test_the_gradient_of_one_sample_is_in_doubles_whatever_its_features_are(loss
 
 
 def test_a_loss_with_another_slope_does_not_take_its_parents_for_a_single_sample():
-    """Nor does a class of it; one that has both keeps its own."""
 
     @dataclass(frozen=True, slots=True)
     class Steeper(Logistic):
@@ -198,9 +182,6 @@ def test_a_loss_with_another_slope_does_not_take_its_parents_for_a_single_sample
         @staticmethod
         def slope(prediction, target):
             return np.full_like(prediction, 2.0)
-
-        def slope_at(self, prediction, target):
-            return 2.0
 
     class Mixed:
         slope = staticmethod(Steeper.slope)

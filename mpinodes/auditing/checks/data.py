@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from itertools import chain
 from math import inf, isfinite
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, Report, image, shown
+from mpinodes.auditing.small_experiments import of_streams
 from mpinodes.config.compose import compose
 from mpinodes.core import Loss, SampleLoss
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.experiment import merge
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 
@@ -164,24 +164,12 @@ def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """A stream, dealt out and shared."""
-    samples = folder / "samples.npz"
-    rng = np.random.default_rng(seed)
-    np.savez(samples, features=rng.uniform(-1, 1, (120, 3)), targets=rng.choice([-1.0, 1.0], 120))
-    has_file = "file" in {f.name for f in dataclasses.fields(stream)}
     tried = 0
-    for name, mixing in (("dola", "complete"), ("dpsda-ps", "complete")):
-        asked: Tree = {
-            "algorithm": {"name": name}, "rounds": ROUNDS, "seed": seed, "data": {"path": path},
-            "topology": {"name": mixing, "agents": 3}, "privacy": {"clip": 1.0},
-        }  # fmt: skip
-        if has_file:
-            asked["data"]["file"] = str(samples)
-        problem = dict(stream.defaults.get("problem", {"loss": "least-squares", "set": "ball", "radius": 10.0}))
-        asked["problem"] = {"regularizer": 0.1, **problem}
+    for name, asked in of_streams(path, stream, folder, seed):
         try:
-            pair = [compose(asked, ranks=None).stream for _ in range(2)]
+            pair = [compose(asked, ranks=None) for _ in range(2)]
             reseeded = compose(merge(asked, {"seed": seed + 1}), ranks=None).stream
-            faults = list(_one_each(chain(_stream(*pair), _seeds(pair[0], reseeded))))
+            faults = list(_one_each(chain(_stream(pair[0], pair[1].stream), _seeds(pair[0].stream, reseeded))))
         except BadInput as error:
             report.notes.append(f"with {name}: not tried: {error}")
             continue
@@ -191,10 +179,12 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
         raise BadInput(f"{path}: nothing of it could be tried: {report.notes[0]}")
 
 
-def _stream(one: Any, other: Any) -> Iterator[Fault]:
+def _stream(setup: Any, other: Any) -> Iterator[Fault]:
+    one = setup.stream
     last = min(ROUNDS, one.rounds or ROUNDS)
     for i in range(one.agents):
         rows: dict[int, bytes] = {}
+        size = setup.samples[i]
         losses, samples, groups = one.of(i), one.samples(i), one.groups(i)
         again, backwards = other.of(i), {}
         for t in range(last, 0, -1):
@@ -212,8 +202,6 @@ def _stream(one: Any, other: Any) -> Iterator[Fault]:
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
                 yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
                 return
-            batch = getattr(one, "batch", 1)
-            size = len(one.shares[i]) if batch == "all" else batch
             if one.makes_all_losses and not (
                 len(numbers) == size and image(one.make_loss(loss.features, loss.targets)) == image(loss)
             ):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, Report, image
+from mpinodes.auditing.small_experiments import OF_MIXINGS
 from mpinodes.config import registry
 from mpinodes.config.public_constants import graph_facts
 from mpinodes.core import Diverged, Topology
@@ -18,13 +19,12 @@ from mpinodes.core.parts import mixed
 from mpinodes.topology.facts import one_way_edge
 
 ROUNDS = 30
-GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round", "eulerian")
 PURE_MIXING = "outgoing and weights are functions of their arguments alone, and return new values"
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Weights, on graphs that they fit."""
-    for name in GRAPHS:
+    for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
             continue

@@ -10,10 +10,13 @@ import numpy as np
 from scipy import stats
 
 from mpinodes.auditing.checks.failures import Fault, Report, image
+from mpinodes.auditing.small_experiments import of_metrics
 from mpinodes.core import RELEASED, Event, Kind, Query
-from mpinodes.core.experiment import Tree
+from mpinodes.core.experiment import Tree, merge
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.reader import Reader
+from mpinodes.running import job
 
 D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
 LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
@@ -134,22 +137,15 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """A metric, in two runs with it and one without."""
-    for name, data in (("dola", "unit-ball"), ("huang-dp", "mean")):
-        found = [_recorded(folder / f"{name}-{k}", name, data, seed, [path] * (k < 2), metric) for k in range(3)]
+    metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
+    for name, asked in of_metrics(seed):
+        found = [_recorded(folder / f"{name}-{k}", asked, metrics * (k < 2)) for k in range(3)]
         report.take("runs", list(_same(metric, found, name)), 3)
 
 
-def _recorded(place: Path, name: str, data: str, seed: int, metrics: list[str], metric: Any) -> dict[str, Any]:
-    from mpinodes.metrics.built_in import BUILT_IN
-    from mpinodes.running import job
-
-    built_in = metric.name in {other.name for other in BUILT_IN}
-    asked: Tree = {
-        "algorithm": {"name": name}, "rounds": 40, "seed": seed, "report": False, "output": {"dir": str(place)},
-        "data": {"name": data}, "topology": {"name": "ring", "agents": 4},
-        "record": {"metrics": [] if built_in else metrics, "decisions": True},
-    }  # fmt: skip
-    job.run(asked)
+def _recorded(place: Path, asked: Tree, metrics: list[str]) -> dict[str, Any]:
+    """Return all that is recorded of a run with some metrics."""
+    job.run(merge(asked, {"output": {"dir": str(place)}, "record": {"metrics": metrics}}))
     with Reader(place) as record:
         return {name: record.read(name).values for name in record.names}
 

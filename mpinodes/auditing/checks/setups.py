@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import numpy as np
-
+from mpinodes.auditing.small_experiments import solved, streamed, whole_data
 from mpinodes.config import registry
 from mpinodes.core.experiment import Tree, merge
 
-FAR = 100.0
-AGENTS, MANY = 3, 6
 FEW = 5
-GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
-ROUNDS, LONG = 24, 160
-
-
-# Of more agents than the others.
-CROWDS: dict[str, Tree] = {
-    "batches": {"topology": {"agents": MANY}},
-    "loud noise, many neighbors": {"topology": {"name": "complete", "agents": MANY}},
-}
-
-
-def write(folder: Path, name: str, features: Any, targets: Any) -> str:
-    """A file of samples."""
-    path = folder / f"{name}.npz"
-    np.savez(path, features=features, targets=targets)
-    return str(path)
 
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """What to run an algorithm of a file on, each with a name for people; not all of them will fit it."""
     always: Tree = {
         "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
-        "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism},
+        "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
         "noise": {"key": "check"},  # whatever the folder that files are in
     }  # fmt: skip
     always = merge(always, {"algorithm": brief(algorithm)})
-    if algorithm.mechanism == "gaussian":
-        always = merge(always, {"privacy": {"delta": 1e-3}})
     if algorithm.solves:
-        bases = list(_solved(folder, seed))
+        bases = list(solved(folder, seed))
     elif algorithm.whole_data:
-        bases = list(_whole(algorithm, folder, seed))
+        bases = list(whole_data(algorithm, folder, seed))
     else:
-        bases = list(_streamed(algorithm, folder, seed))
+        bases = list(streamed(algorithm, folder, seed))
     for what, tree in bases:
         yield what, merge(always, tree)
     first = merge(always, bases[0][1])
@@ -90,135 +68,3 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
             choices = [default + 1, default // 2] if isinstance(default, int) else [default * 2, default / 2]
             choices = choices if default else [1, 3] if isinstance(default, int) else [0.1, 1.0]
         yield from ((key, choice) for choice in choices)
-
-
-def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Topologies in turn, for ever; of several, `compose` takes the first that fits the algorithm's weights."""
-    agents = algorithm.only_agents or AGENTS
-    for name in itertools.cycle(GRAPHS):
-        yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
-
-
-def others(tree: Tree) -> Iterator[Tree]:
-    """The same experiment on the graphs that are left to try."""
-    for name in GRAPHS:
-        if name != tree["topology"]["name"]:
-            yield merge(tree, {"topology": {"name": name}})
-
-
-def _streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Of gradient steps."""
-    rng = np.random.default_rng([seed, 7])
-    n = algorithm.only_agents or AGENTS
-    d = 1 if algorithm.decomposable else max(n, 2)
-    rows = LONG * (n + 1) * 2
-    edge = rng.choice([-1.0, 1.0], (rows, d))
-    mixed = np.where(rng.random(rows) < 0.4, FAR * rng.choice([-1.0, 1.0], rows), rng.normal(size=rows))
-    distant = FAR * rng.choice([-1.0, 1.0], rows)
-    quiet = np.where(rng.random(rows) < 0.05, FAR, 0.0)
-    wide = 4 if algorithm.decomposable else 2 * max(n, 3)
-    corners = rng.choice([-1.0, 1.0], (rows, wide))
-    inner = np.where(rng.random((rows, 1)) < 0.5, corners, rng.uniform(-1, 1, (rows, wide)))
-    labels = rng.choice([-1.0, 1.0], rows)
-    samples = {"far": (edge, mixed), "distant": (edge, distant), "quiet": (edge, quiet), "labels": (inner, labels)}
-    samples["wide"] = inner, distant
-    fixed = {"name": "file", "bound": 1.0, "shuffle": False, "batch": 1}
-    data = {
-        name: {"data": fixed | {"file": write(folder, name, *of), "targets": "labels" if name == "labels" else "real"}}
-        for name, of in samples.items()
-    }
-    small = edge[: 8 * (n + 1)], mixed[: 8 * (n + 1)]
-    data["few"] = merge(data["far"], {"data": {"file": write(folder, "few", *small), "epochs": 4}})
-    loose = {"set": "none"} if algorithm.unconstrained else {"set": "box", "radius": 1000.0}
-    tight = {"set": "none"} if algorithm.unconstrained else {"set": "ball", "radius": 1.5}
-    real = {"problem": {"loss": "least-squares", "regularizer": 0.0, "gradient_noise": 0.0, **loose}}
-
-    def step(kind: str, value: float) -> Tree:
-        key = "value" if kind == "constant" else "initial"
-        return {"step": {"kind": kind, key: value}} if algorithm.takes_steps else {}
-
-    def noise(epsilon: float, clip: float = 1.0, **other: Any) -> Tree:
-        return {"privacy": {"epsilon": epsilon, "clip": clip, "scale": "calibrated", **other}}
-
-    log = {"problem": {"loss": "logistic", "regularizer": 0.2, "gradient_noise": 0.0, **tight}}
-    steep = {"problem": {"regularizer": 0.5}}
-    recipes: list[tuple[str, list[Any]]] = [
-        ("far targets", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0), {"rounds": ROUNDS}]),
-        ("hidden point", [data["quiet"], real, step("constant", 0.45), noise(500.0), {"rounds": 40}]),
-        ("labels, regularizer", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.2, 0.5), {"rounds": ROUNDS}]),
-        ("regularizer at a hidden point",
-         [data["quiet"], merge(real, steep), step("constant", 0.3), noise(500.0), {"rounds": 40}]),
-        ("large steps", [data["wide"], merge(real, {"problem": tight}), step("inverse-sqrt", 30.0), noise(20.0, 5.0),
-                         {"rounds": 12, "data": {"batch": 2}, "problem": {"weight": 3.0}}]),
-        ("batches", [data["wide"], real, step("inverse", 1.0), noise(5.0, 2.0), {"rounds": 16}, {"data": {"batch": 3},
-                     "problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}}]),
-        ("loud noise, many neighbors", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.005), {"rounds": 12}]),
-        ("samples used again", [data["few"], real, step("inverse-sqrt", 0.3), noise(10.0), {"rounds": ROUNDS}]),
-        ("whole rounds", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0, 1.0, adjacency="one-round"),
-                          {"rounds": 12, "data": {"batch": 2}}]),
-        ("long", [data["distant"], merge(real, {"problem": {"regularizer": 0.1}}), step("inverse-sqrt", 0.3),
-                  noise(50.0), {"rounds": LONG}]),
-        ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
-    ]  # fmt: skip
-    if algorithm.decomposable:
-        recipes.append(
-            ("all samples of an agent", [data["quiet"], real, step("inverse-sqrt", 0.5),
-             noise(1.0, 1.0), one_agent(), {"rounds": 12, "data": {"batch": 2}}]),
-        )  # fmt: skip
-    for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        crowd = CROWDS.get(what, {}) if not algorithm.only_agents else {}
-        yield what, merge({}, *trees, graph, crowd)
-
-
-def one_agent(**privacy: Any) -> Tree:
-    """Adjacent data that differ in all that an agent has."""
-    return {"privacy": {"adjacency": "one-agent", **privacy}}
-
-
-def _whole(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Of gradient steps on all samples in every round."""
-    rng = np.random.default_rng([seed, 8])
-    n = algorithm.only_agents or AGENTS
-    points = write(folder, "points", rng.choice([-1.0, 1.0], (4 * n + 4, 1)), np.zeros(4 * n + 4))
-    labels = write(folder, "whole-labels", rng.uniform(-1, 1, (4 * n + 4, 3)), rng.choice([-1.0, 1.0], 4 * n + 4))
-    few = {"data": {"name": "file", "file": points, "targets": "real", "batch": "all", "bound": 1.0}}
-    own = {"data": {"name": "file", "file": labels, "targets": "labels", "batch": "all", "bound": 1.0}}
-    box = {"set": "none"} if algorithm.unconstrained else {"set": "box", "radius": 1.0}
-    distance = {"problem": {"loss": "squared-distance", **box}}
-    logistic = {"problem": {"loss": "logistic", "regularizer": 0.3, "average": True, **box}}
-    recipes: list[tuple[str, list[Any]]] = [
-        ("points", [few, distance, {"rounds": 12}]),
-        ("labels", [own, logistic, {"rounds": 12, "privacy": {"clip": 1.0}}]),
-        ("weighted", [few, distance, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}]),
-        ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
-        ("points, no set", [few, {"problem": {"loss": "squared-distance", "set": "none"}}, {"rounds": 12}]),
-        ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}]),
-    ]
-    if algorithm.decomposable:
-        recipes.append(("all samples of an agent", [own, logistic, {"rounds": 12}, one_agent(clip=1.0)]))
-    for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield what, merge({}, *trees, graph)
-        yield f"{what}, complete graph", merge({}, *trees, next(graphs(algorithm)))
-
-
-def _solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Of minimizations."""
-    rng = np.random.default_rng([seed, 9])
-    one = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
-    many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))
-
-    def of(file: str, rounds: int, graph: str, **problem: Any) -> Tree:
-        return {
-            "rounds": rounds,
-            "data": {"name": "file", "file": file, "targets": "labels", "batch": "all", "bound": 1.0},
-            "problem": {"loss": "logistic", "average": True, "set": "none", "weight": 2.0, "regularizer": 0.15}
-            | problem,
-            "topology": {"name": graph, "agents": 4 if graph == "ring" else AGENTS},
-            "privacy": {"clip": "inf"},
-        }
-
-    yield "one coordinate", of(one, 6, "complete")
-    yield "three coordinates", of(many, 8, "ring", regularizer=0.5)
-    yield "a sum of losses", of(many, 6, "complete", average=False, weight=0.3)
-    yield "long", of(one, 25, "complete", regularizer=0.3)
-    yield "all samples of an agent", merge(of(many, 6, "complete"), one_agent())

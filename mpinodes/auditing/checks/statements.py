@@ -111,7 +111,7 @@ def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
     yield from chain(_own(run, agent, replayed), _outside(run, agent), _carried(run, agent, rng))
     begun = _first(run, agent)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
-    ends = total if run.setup.experiment.data.get("batch") != "all" else 3
+    ends = 3 if run.setup.algorithm.whole_data else total  # whose losses are the same in every round
     for round in range(1, min(total, ends)):
         last = total if round in followed else min(round + 2, total)
         losses = recorded.losses(agent)

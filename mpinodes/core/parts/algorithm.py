@@ -141,6 +141,8 @@ class Algorithm(ABC, Generic[S]):
     paper: ClassVar[str] = ""
     # Keys of the experiment that `algorithm.name` alone sets.
     defaults: ClassVar[Mapping[str, Any]] = {}
+    # The probes that `audit` plays games on: by name, the keys that a probe adds to a small experiment.
+    probes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
     # The names of the vectors in a message. With one vector a message is a `Query`, with several it is a `Queries`.
     vectors: ClassVar[tuple[str, ...]] = ("x",)
     # The names of the hidden parts of the state, in the order of `Hidden.transition`.
@@ -249,6 +251,11 @@ class Algorithm(ABC, Generic[S]):
         known to have this form.
         """
         return None
+
+    @property
+    def fewest_rounds(self) -> int:
+        """The fewest rounds of a run in which all kinds of its messages are sent; `audit` runs no fewer of its own."""
+        return 1
 
     @property
     def settled_below(self) -> float:

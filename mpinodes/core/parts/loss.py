@@ -113,6 +113,11 @@ class SampleLoss(Loss):
         return inf
 
     @classmethod
+    def largest_gradient(cls, norm: float, radius: float) -> float:
+        """Return the most that a sample's gradient is, unclipped, for features and points of at most these L2 norms."""
+        return float(cls.slope_bound() * norm)
+
+    @classmethod
     def hessian_rank(cls, dimension: int) -> int:
         """Return the largest rank of a sample's Hessian, without terms that all samples share; by default full rank."""
         return dimension

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -96,6 +96,11 @@ class Stream(ABC):
     @abstractmethod
     def rounds(self) -> int | None:
         """Return the number of rounds that the data last; None if they never end."""
+
+    @property
+    def batch(self) -> int | Literal["all"]:
+        """How many samples of an agent a round has; "all": all that it has, in every round. As a rule a setting."""
+        return 1
 
     @property
     def source_files(self) -> Sequence[Path]:
