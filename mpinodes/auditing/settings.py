@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.auditing.adjacent_replay import Finding, replay
-from mpinodes.auditing.checks import setups
 from mpinodes.auditing.games import simulate
-from mpinodes.auditing.small_experiments import own_sizes
+from mpinodes.auditing.small_experiments import experiments, own_sizes
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged, Setup
 from mpinodes.core.errors import BadInput
@@ -73,7 +72,7 @@ def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     chosen = {key: value for key, value in section.items() if isinstance(value, str)}
     privacy = {"path": own.experiment.privacy.path} if own.experiment.privacy.path else {}
     path = str(inspect.getsourcefile(algorithm))
-    for what, asked in setups.experiments(algorithm, path, folder, seed):
+    for what, asked in experiments(algorithm, path, folder, seed):
         if asked["rounds"] <= LONG and "=" not in what:
             asked["algorithm"].pop("path", None)
             asked = merge(asked, {"rounds": min(asked["rounds"], BRIEF)}, {"algorithm": chosen, "privacy": privacy})

@@ -11,10 +11,9 @@ from typing import Any
 from mpinodes.auditing.checks.elsewhere import alone, over_mpi, without_noise
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.auditing.checks.purity import purity
-from mpinodes.auditing.checks.setups import experiments
 from mpinodes.auditing.checks.statements import statements
 from mpinodes.auditing.checks.walks import TriedRun, finite, made
-from mpinodes.auditing.small_experiments import others
+from mpinodes.auditing.small_experiments import experiments, others
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput

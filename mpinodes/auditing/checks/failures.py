@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import struct
-import types
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -75,7 +74,7 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, Draws):  # the same at every round, whatever was asked of it
         return ("Draws", value.origin)
-    if depth == 0 or isinstance(value, (type, types.ModuleType)):
+    if depth == 0 or isinstance(value, type) or callable(value):
         return ("name", getattr(value, "__qualname__", type(value).__qualname__))
     return _inside(value, depth - 1)
 
@@ -88,14 +87,6 @@ def _inside(value: Any, depth: int) -> Any:
         return (name, *((image(k, depth), image(v, depth)) for k, v in value.items()))
     if isinstance(value, (set, frozenset)):
         return (name, *sorted((image(inner, depth) for inner in value), key=repr))
-    if isinstance(value, types.FunctionType):
-        cells = [None if cell == types.CellType() else cell.cell_contents for cell in value.__closure__ or ()]
-        kept = (cells, value.__defaults__, value.__kwdefaults__, vars(value))
-        return ("function", value.__qualname__, image(kept, min(depth, 4)))
-    if isinstance(value, functools.partial):
-        return (name, image((value.args, value.keywords), depth))
-    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
-        return ("method", value.__name__)
     held = attributes(value)
     return (name, *((key, image(inner, depth)) for key, inner in held.items())) if held else (name, _reduced(value))
 

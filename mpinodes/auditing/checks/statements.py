@@ -14,17 +14,16 @@ from mpinodes.auditing.adjacent_replay import SLACK, Compared, compared
 from mpinodes.auditing.changes import ALL as EVERY
 from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
 from mpinodes.auditing.checks.failures import Fault, Report, shown
-from mpinodes.auditing.checks.solves import at_many_points
 from mpinodes.auditing.checks.walks import TriedRun, walk
 from mpinodes.auditing.transcripts import Replayed, Transcript
-from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Queries, Query, Relay, Solve, Start, Vector
+from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Message, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HEADER, HIDDEN_KIND, RELEASED_KIND
 from mpinodes.losses.linear import Around, dense
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
 LEAKS = (Feedback, Hidden, type(RELEASED), type(UNKNOWN), type(None))
-SOLVES = 4  # messages whose minimizations are looked at at other points
+SOLVES, POINTS = 4, 8  # messages whose minimizations are looked at at other points, and how many points
 FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
 BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
 RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
@@ -270,3 +269,32 @@ def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: 
         f"{bound:.4g}",
         "transition, gradient, lipschitz, largest and reads must bound what an older change still makes of a message",
     )
+
+
+def at_many_points(
+    run: TriedRun, agent: int, messages: list[Message], change: Change, rng: Generator
+) -> Iterator[Fault]:
+    """The change of step·∇f, and of log det(I + step·∇²f), against `l2` and `log_volume`."""
+    own = run.setup.losses(agent)
+    other = changed(own, run.setup.stream.samples(agent), change)
+    for t, ask in enumerate(messages, 1):
+        if not isinstance(ask, Solve) or not ask.uses or not ask.step < np.inf:
+            continue
+        one, two = own(ask.uses), other(ask.uses)
+        for _ in range(POINTS):
+            x = rng.normal(size=run.setup.dimension) * rng.choice([0.0, 0.1, 1.0, 10.0, 1000.0])
+            moved = float(np.linalg.norm(ask.step * (one.grad(x) - two.grad(x))))
+            volume = abs(_log_volume(one, ask.step, x) - _log_volume(two, ask.step, x))
+            for what, found, bound in (("l2", moved, ask.l2), ("log_volume", volume, ask.log_volume)):
+                if found > bound * (1 + RELATIVE) + 1e-9:
+                    yield Fault(
+                        f"a {what} of a Solve too small",
+                        f"{run.what}: message() of agent {agent}, round {t}: {found:.4g} at a point of norm "
+                        f"{np.linalg.norm(x):.3g}, with a sample replaced; {bound:.4g} is claimed",
+                        "l2 and log_volume must hold at every point, for any sample there could be",
+                    )
+                    return
+
+
+def _log_volume(loss: Any, step: float, x: Vector) -> float:
+    return float(np.linalg.slogdet(np.eye(len(x)) + step * loss.hessian(x))[1])
