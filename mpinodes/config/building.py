@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import isinf, prod
+from math import isinf
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,9 +33,9 @@ from mpinodes.core.parts import (
     Topology,
     is_built_in,
 )
-from mpinodes.core.seeds import AHEAD, ROUNDS, Draws, Purpose
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
-from mpinodes.losses.linear import Around, NoisyGradient
+from mpinodes.losses.linear import NoisyGradient
 from mpinodes.topology.stored import file_of
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
@@ -147,19 +147,14 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
     cut = cut_to_clip(experiment, run, stated)
 
     def seen(agent: int) -> Callable[[int], Loss]:
-        own, owned = of(agent), run.blocks[agent]
+        own = of(agent)
         noise = Draws(seed, Purpose.GRADIENT_NOISE, agent) if variance else None
 
         def loss(t: int) -> Loss:
             clipped = cut(agent, own(t))
-            if not noise:
-                return clipped
-            noisy = NoisyGradient(clipped, variance, t, noise)
-            noisy.draw(owned.stop - owned.start)
-            return noisy
+            return NoisyGradient(clipped, variance, t, noise) if noise else clipped
 
-        # Of another stream a loss may take its time, or share its samples' memory with the next.
-        return _in_turn(loss, experiment.rounds) if getattr(of, "ahead", False) else loss
+        return loss
 
     return seen
 
@@ -184,30 +179,6 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
         return enforced(loss, clip, most, whole, regularizer) if fits else Reclipped(loss, most, True, regularizer)
 
     return cut
-
-
-def _in_turn(loss: Callable[[int], Loss], last: int) -> Callable[[int], Loss]:
-    """The same losses of equal batches; small ones are made several at a time, in turn: with warm caches."""
-    following, ahead = 1, list[Loss]()
-
-    def one(t: int) -> Loss:
-        nonlocal following, ahead
-        if t != following or not ahead:
-            ahead = [loss(t)]
-            if t == following:
-                many = min(ROUNDS, AHEAD // _numbers(ahead[0]))
-                ahead = [*ahead, *map(loss, range(t + 1, min(t + many, last + 1)))][::-1]
-        following = t + 1
-        return ahead.pop()
-
-    return one
-
-
-def _numbers(loss: Any) -> int:
-    """In a loss's samples."""
-    while isinstance(loss, Around):
-        loss = loss.loss
-    return max(1, int(prod(loss.features.shape)))
 
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None) -> Losses:

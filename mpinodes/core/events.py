@@ -12,7 +12,6 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 from math import sqrt
-from struct import Struct
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,9 +29,6 @@ class Kind(IntEnum):
     GAUSSIAN = 2
     PURE = 3  # no shift of a fixed law, but l1/scale-DP all the same (penalty perturbation)
     GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), of a shift that does not depend on it
-
-
-_GAMMA_NORM = Kind.GAMMA_NORM  # a member is looked up for as long as two numbers are added
 
 
 class Event(NamedTuple):
@@ -64,14 +60,12 @@ class Event(NamedTuple):
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
         """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
-        l1, rounding_l1, rounding_l2 = (query.l2 if kind == _GAMMA_NORM else query.l1), 0.0, 0.0
-        if lattice:
-            d = len(query.value)
-            rounding_l1, rounding_l2 = (sqrt(d) if kind == _GAMMA_NORM else d) * lattice, sqrt(d) * lattice
-        return tuple.__new__(cls, (  # as a named tuple's own __new__, which is one more call
-            kind, scale, 1.0, l1, query.l2, query.uses, 0.0, rounding_l1, rounding_l2,
-            query.residual, query.solver_steps,
-        ))  # fmt: skip
+        by_l2, d = kind == Kind.GAMMA_NORM, len(query.value)
+        return cls(
+            kind, scale, 1.0, query.l2 if by_l2 else query.l1, query.l2, query.uses,
+            rounding_l1=(sqrt(d) if by_l2 else d) * lattice, rounding_l2=sqrt(d) * lattice,
+            residual=query.residual, solver_steps=query.solver_steps,
+        )  # fmt: skip
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
@@ -129,12 +123,6 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         """Where a row's events and leakage end."""
         return self.dimension + self.record.itemsize // 8
 
-    @cached_property
-    def _pack(self) -> tuple[Callable[..., None], int, int, int]:
-        """What puts a message's numbers into a row, from which byte; how many hidden parts and vectors there are."""
-        pack = Struct(f"{self.message_end - self.dimension}d").pack_into
-        return pack, 8 * self.dimension, len(self.hidden), len(self.vectors)
-
     @property
     def width(self) -> int:
         """Floats of a row."""
@@ -142,10 +130,8 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
         """Put what a message was into a row: (width,)."""
-        # Packing bytes takes a third of the time that NumPy takes over a tuple.
-        pack, start, hidden, vectors = self._pack
-        numbers = events[0] if len(events) == 1 else chain.from_iterable(events)
-        pack(row, start, *numbers, *leakage.numbers(hidden, vectors))
+        numbers = leakage.numbers(len(self.hidden), len(self.vectors))
+        row[self.dimension : self.message_end] = [*chain.from_iterable(events), *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""
@@ -278,7 +264,7 @@ class Events(msgspec.Struct, frozen=True):
             moved = self.leakage("coordinates")
             root = np.sqrt(np.where(moved == 0, self.dimension, np.minimum(moved, self.dimension)))
             ratio = np.maximum(ratio, np.where(self.is_hidden, root, 0.0)[..., None])
-        return np.where(self.kind == _GAMMA_NORM, 1.0, ratio)
+        return np.where(self.kind == Kind.GAMMA_NORM, 1.0, ratio)
 
     @property
     def uses(self) -> NDArray[np.int64]:

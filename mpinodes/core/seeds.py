@@ -10,15 +10,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-# Numbers, and rounds, for which is drawn or made at once what is cheaper so, at most: an agent that takes a millisecond
-# for itself among 32 on a core is then kept waiting for 32.
-AHEAD, ROUNDS = 4096, 16
-Law: TypeAlias = Literal["laplace", "standard_normal"]
 
 
 class Purpose(IntEnum):
@@ -60,12 +55,10 @@ class Draws:
             "buffer": [0] * 4,
         }
         self._generator = np.random.Generator(self._bits)
-        self._ahead: list[NDArray[np.float64]] = []  # of the rounds from the next one on, that one last
-        self._next, self._drawn, self._many = 1, ("", 0), 0
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """What makes these generators these: all else is what they have drawn ahead."""
+        """What makes these generators these."""
         return (self.agent, *self._state["state"]["key"], self._counter[3])
 
     def at(self, t: int) -> np.random.Generator:
@@ -73,22 +66,6 @@ class Draws:
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
-
-    def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
-        """The first draws of round t by a law of location 0 and scale 1, as a new array: (size,).
-
-        Where rounds are asked for in turn, short ones are drawn several at a time, twice as many each time: caches are
-        warm for all but the first, where many agents share a core.
-        """
-        if t != self._next or (law, size) != self._drawn or not self._ahead:
-            self._many = min(2 * self._many + 1, ROUNDS, max(1, AHEAD // size)) if t == self._next else 1
-            self._drawn = law, size
-            draw, self._ahead = getattr(self._generator, law), []
-            for s in range(t + self._many - 1, t - 1, -1):
-                self.at(s)
-                self._ahead.append(draw(size=size))
-        self._next = t + 1
-        return self._ahead.pop()
 
 
 def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np.uint64]:

@@ -205,7 +205,6 @@ class NoisyGradient(Around):
     variance: float
     t: int
     noise: Draws
-    _error: Vector | None = None
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """∇f(x) + ξ on the block."""
@@ -215,13 +214,6 @@ class NoisyGradient(Around):
         """The samples' part of it, + ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
 
-    def draw(self, size: int) -> Vector:
-        """ξ of so many coordinates, which is kept until another number is asked for: (size,)."""
-        self._error = self.noise.at(self.t).standard_normal(size)
-        self._error *= sqrt(self.variance)
-        return self._error
-
     def _disturbed(self, gradient: Vector) -> Vector:
-        error, size = self._error, len(gradient)
-        gradient += self.draw(size) if error is None or len(error) != size else error
+        gradient += sqrt(self.variance) * self.noise.at(self.t).standard_normal(len(gradient))
         return gradient

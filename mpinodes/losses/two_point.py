@@ -62,7 +62,7 @@ class Directions:
     def unit(self, agent: int, t: int) -> Vector:
         """Of an agent, u: (size of its block,)."""
         block = self._blocks[agent]
-        drawn = self._draws[agent].standard("standard_normal", t, block.stop - block.start)
+        drawn = self._draws[agent].at(t).standard_normal(block.stop - block.start)
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, sqrt
-from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,17 +151,14 @@ class Step:
         self._setup, self._agent = setup, agent
         self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.reached
         self._layout, self._width = setup.layout, setup.mixing.width
-        self._pack: Callable[..., None] = Struct(f"{self._width}d").pack_into
         vectors = setup.algorithm.vectors
         self._vectors = vectors if len(vectors) > 1 else ()
         self._dimension, self._end = setup.dimension, HEADER + len(vectors) * setup.dimension
-        self._scalars_at = 8 * self._end  # the offset of the scalars in a frame, in bytes
         self._settled_below = 0.0 if setup.endless else setup.algorithm.settled_below
         self._hops = _hops(setup) if self._settled_below else 0
         budget = setup.experiment.privacy.budget
         self._last_release = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
-        self._frames: dict[int, tuple[Vector, Vector, Vector]] = {}
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
         # The least offset of a leakage, as a share of `grad_range`: the rounding of two-point estimates.
@@ -264,27 +260,19 @@ class Step:
         return State(following, algorithm, mixing, inbox, moving, left, pending)
 
     def _write_message(self, s: State, frame: Vector, row: Vector) -> State:
-        t, parts = s.here.t, self._frames.get(id(frame))
-        if parts is None:  # an agent writes to few frames, so their views are made once
-            frame[1] = RELEASE_FRAME
-            parts = self._frames[id(frame)] = frame, frame[HEADER : self._end], frame[self._end :]
-        _, release, scalars = parts
+        t, release = s.here.t, frame[HEADER : self._end]
         changed = self._late or self._rounding
         wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
         allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)
-        frame[0] = t
+        frame[:2] = t, RELEASE_FRAME
         if self._settled_below:
             settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
             s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
             frame[2] = s.moving
         if self._width:
-            outgoing = self._mixing.outgoing(s.mixing, s.here)
-            if isinstance(outgoing, tuple) and len(outgoing) == self._width:
-                self._pack(frame, self._scalars_at, *outgoing)  # three times as fast as assigning a tuple to an array
-            else:
-                scalars[:] = outgoing
+            frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
         if decision.shape != (d,):

@@ -238,8 +238,6 @@ class LabelledStream(Stream):
 
         return loss
 
-    vars(of)["ahead"] = True  # losses of equal batches, quickly made and in memory of their own, may be made early
-
     def merged(self, agent: int) -> Recurring:
         """See `Stream`: any number of rounds in one go, without the epoch's copy that `of` makes."""
         features, targets = self._own(agent)

@@ -92,7 +92,7 @@ class Periodic(Topology):
         """An agent's place in round t."""
         phases = self._neighbors
         inn, out = phases[(t - 1) % len(phases)]
-        return tuple.__new__(Neighborhood, (t, agent, inn[agent], out[agent]))  # the same in half the time
+        return Neighborhood(t, agent, inn[agent], out[agent])
 
 
 class EachRound(Topology):

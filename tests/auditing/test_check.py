@@ -416,11 +416,11 @@ def test_image_is_to_the_last_bit():
     assert image(generator) != before
 
 
-def test_image_of_draws_is_what_they_are_and_not_what_they_have_drawn_ahead():
+def test_image_of_draws_is_what_they_are_and_not_what_they_have_drawn():
     draws = Draws(0, Purpose.GRADIENT_NOISE, agent=2)
     before = image(draws)
     for t in (1, 2, 3):
-        draws.standard("standard_normal", t, 4)
+        draws.at(t).standard_normal(4)
     assert image(draws) == before
     assert image(Draws(0, Purpose.GRADIENT_NOISE, agent=2, part=1)) != before
     assert image(Draws(1, Purpose.GRADIENT_NOISE, agent=2)) != before

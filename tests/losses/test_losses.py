@@ -212,7 +212,6 @@ def test_the_error_of_a_gradient_is_the_same_however_often_and_for_whatever_bloc
     f, x, noise = Logistic(*sample(np.random.default_rng(3))), np.ones(8), Draws(1, Purpose.GRADIENT_NOISE, 2)
     fresh = {k: Draws(1, Purpose.GRADIENT_NOISE, 2).at(5).standard_normal(k) * np.sqrt(0.1) for k in (8, 3)}
     noisy = NoisyGradient(f, 0.1, 5, noise)
-    noisy.draw(3)
     for block in (slice(None), slice(2, 5), slice(None), slice(2, 5), slice(2, 5)):
         for ask in ("grad", "data_grad"):
             wanted = getattr(f, ask)(x, block)

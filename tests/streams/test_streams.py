@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas
 import pytest
 from sklearn.datasets import load_digits
 
-from mpinodes.config.building import seen_losses
 from mpinodes.core.errors import BadInput
 from mpinodes.data import Source
 from mpinodes.losses.least_squares import LeastSquares
@@ -73,7 +70,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize("words", SEEN)
-def test_losses_made_ahead_are_those_made_one_by_one(words):
+def test_losses_of_a_round_are_the_same_in_turn_and_out_of_turn(words):
     """As an agent sees them: in turn over the ends of epochs, and out of turn: rounds again, back, and far ahead."""
     setup = setup_of(words)
     in_turn, last = setup.losses(1), setup.experiment.rounds
@@ -82,23 +79,6 @@ def test_losses_made_ahead_are_those_made_one_by_one(words):
         one, other = in_turn(t), setup.losses(1)(t)
         assert one.value(x) == other.value(x)
         np.testing.assert_array_equal(one.grad(x, block), other.grad(x, block))
-
-
-@pytest.mark.parametrize(("batch", "most"), [(1, 16), (20, 3), (100, 1)])
-def test_small_losses_alone_are_made_ahead_and_none_of_a_round_after_the_last(batch, most):
-    """d = 64: so many that their samples are 4096 numbers at most, and 16."""
-    setup = setup_of(f"algorithm.name=dpsda-ps data.epochs=200 data.batch={batch} rounds=150")
-    asked, own = [], setup.stream.make_loss
-
-    def make(features, targets):
-        asked.append(1)
-        return own(features, targets)
-
-    losses = seen_losses(setup.experiment, replace(setup.stream, make_loss=make).of, setup.run)(0)
-    for t in range(1, 151):
-        losses(t)
-        assert t <= len(asked) < t + most
-    assert len(asked) == 150
 
 
 BUFFERED = """
