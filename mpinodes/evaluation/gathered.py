@@ -14,7 +14,6 @@ from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # of features turned into numbers
 POINTS_AT_ONCE = 256  # that they are held against
-COUNTED_AT_ONCE = 255  # rows: as many as a byte can count, which takes half the time
 FIRST = 20  # rows that tell whether losses depend on labels
 IN_CACHE = 1 << 14  # numbers that stay there; of more, the allocator asks the system for fresh memory each time
 
@@ -52,15 +51,25 @@ class Examined(ABC):
 
     @abstractmethod
     def marks(self, points: Vector) -> Vector:
-        """What every point is worth, each a column: (d, k) -> (k,)."""
+        """Return what every point is worth, each a column: (d, k) -> (k,)."""
 
-    def _rows(self, start: int, end: int) -> Features:
-        if start in self._kept:
-            return self._kept[start]
-        features = self._source.features(np.arange(start, end))
-        if not isinstance(features, np.ndarray):
-            self._kept[start] = features
-        return features
+    @abstractmethod
+    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+        """Return the sum over some samples, (m, d) and (m, 1), of what makes up `marks`: (d, k) -> (k,)."""
+
+    def _averaged(self, points: Vector) -> Vector:
+        """Return the mean over all samples of what `_tried` sums."""
+        targets, sums = self._source.targets, np.zeros(points.shape[1])
+        for start in range(0, len(targets), ROWS_AT_ONCE):
+            end = min(start + ROWS_AT_ONCE, len(targets))
+            if (features := self._kept.get(start)) is None:
+                features = self._source.features(np.arange(start, end))
+                if not isinstance(features, np.ndarray):
+                    self._kept[start] = features
+            for k in range(0, len(sums), POINTS_AT_ONCE):
+                some = slice(k, k + POINTS_AT_ONCE)
+                sums[some] += self._tried(features, targets[start:end, None], points[:, some])
+        return sums / len(targets)
 
 
 class Labelled(Examined):
@@ -95,26 +104,13 @@ class Labelled(Examined):
         return float(counts.max() / counts.sum())
 
     def marks(self, points: Vector) -> Vector:
-        """Share of samples whose label is the one that a point predicts, for every point x.
+        """Return the share of samples whose label is the one that a point predicts."""
+        return self._averaged(points)
 
-        Args:
-            points: (d, k), each a column.
-
-        Returns:
-            (k,).
-        """
-        targets, right = self._source.targets, np.zeros(points.shape[1])
-        for start in range(0, len(targets), ROWS_AT_ONCE):
-            features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
-            wanted = targets[start : start + ROWS_AT_ONCE, None]
-            for k in range(0, len(right), POINTS_AT_ONCE):
-                some = slice(k, k + POINTS_AT_ONCE)
-                for i in range(0, len(wanted), COUNTED_AT_ONCE):
-                    rows = slice(i, i + COUNTED_AT_ONCE)
-                    predicted = self._kind.predict(features[rows], points[:, some], self._labels)
-                    is_right = predicted == (wanted[rows] if self._classes else wanted[rows] > 0)
-                    right[some] += is_right.view(np.uint8).sum(axis=0, dtype=np.uint8)
-        return right / len(targets)
+    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+        predicted = self._kind.predict(features, points, self._labels)
+        right = predicted == (targets if self._classes else targets > 0)
+        return np.asarray(np.count_nonzero(right, axis=0), float)
 
 
 class RealValued(Examined):
@@ -134,18 +130,8 @@ class RealValued(Examined):
         return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
 
     def marks(self, points: Vector) -> Vector:
-        """√ of the mean of (a·x − b)² over the samples, for every point x.
+        """Return √ of the mean of (a·x − b)² over the samples."""
+        return np.asarray(np.sqrt(self._averaged(points)))
 
-        Args:
-            points: (d, k), each a column.
-
-        Returns:
-            (k,).
-        """
-        targets, squares = self._source.targets, np.zeros(points.shape[1])
-        for start in range(0, len(targets), ROWS_AT_ONCE):
-            features = self._rows(start, min(start + ROWS_AT_ONCE, len(targets)))
-            wanted = targets[start : start + ROWS_AT_ONCE, None]
-            for some in blocks(points.shape[1], len(wanted)):
-                squares[some] += ((np.asarray(features @ points[:, some]) - wanted) ** 2).sum(axis=0)
-        return np.sqrt(squares / len(targets))
+    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+        return np.asarray(((np.asarray(features @ points) - targets) ** 2).sum(axis=0))
