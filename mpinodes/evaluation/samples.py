@@ -1,8 +1,8 @@
 """The samples of a run, read as its rounds come, and the sum of the losses of any of its rounds.
 
-`Total` is the memory of a run: its distinct samples, and how often each came. `Samples` makes it. A stream whose
-samples never come again has new ones in every round: up to `KEPT` bytes they are kept as they come; of more, all are
-read again at the end. Of least squares so large, sums are kept (`Squares`), which more rounds make no larger.
+`Total` is the memory of a run: its distinct samples, and how often each came. `Samples` makes it, once the run has
+ended. Of a stream whose samples never come again, all are read again then; of more than `KEPT` bytes of least squares,
+sums are kept instead (`Squares`), which more rounds make no larger.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from mpinodes.core import Features, SampleLoss, Stream, Vector
 from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
-from mpinodes.losses.least_squares import LeastSquares
-from mpinodes.losses.linear import LinearLoss, dense
+from mpinodes.losses.linear import LinearLoss
 
-KEPT = 64_000_000  # bytes of samples that are kept until the comparator is found
+KEPT = 64_000_000  # bytes of samples, above which sums are kept where they are known to do
 BYTES_AT_ONCE = 4_000_000  # of samples, or of their places, that are read together
-COLUMNS = 512  # of least squares of which sums are kept: to sum up more takes longer than to read the samples again
+COLUMNS = 512  # of samples of which sums are kept: to sum up more takes longer than to read the samples again
 
 Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and the divisor of all or (k,) of each
 
@@ -82,7 +81,7 @@ class Total:
 
 
 class Squares(Total):
-    """Least squares of more samples than are kept: ‖Ax − b‖² = ‖R (x, −1)‖², with R of a QR decomposition of (A, b).
+    """Losses of more samples than are kept, whose class states how fewer samples stand for them (`condensed`).
 
     Args:
         one: a loss of the run.
@@ -91,22 +90,23 @@ class Squares(Total):
         at_once: rounds that are read together.
     """
 
-    def __init__(self, one: LeastSquares, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
+    def __init__(self, one: Any, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
         super().__init__(one, owners, (one.features, one.targets, one.divisor), None)
         self._read, self._at_once, self.is_constant = read, at_once, False
-        self._summed, self._left = (1, 0), np.zeros((0, one.features.shape[1] + 1))
+        self._summed, self._condense = (1, 0), type(one).condensed
+        self._left: tuple[Features, Vector] = one.features[:0], one.targets[:0]
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """See `Total`."""
         begun, done = self._summed
         if first != begun or rounds < done:
-            done, self._left = first - 1, self._left[:0]
+            done, self._left = first - 1, (self._left[0][:0], self._left[1][:0])
         for start in range(done + 1, rounds + 1, self._at_once):
             features, targets, _ = self._read(start, min(start + self._at_once - 1, rounds))
-            rows = np.column_stack([dense(features), targets])
-            self._left = np.asarray(np.linalg.qr(np.vstack([self._left, rows]), mode="r"))
+            before, some = self._left
+            self._left = self._condense(stack([before, features]), np.concatenate([some, targets]))
         self._summed = first, rounds
-        return self._loss(self._left[:, :-1].copy(), self._left[:, -1].copy(), self._divisor, rounds - first + 1)
+        return self._loss(*self._left, self._divisor, rounds - first + 1)
 
 
 class Samples:
@@ -133,9 +133,6 @@ class Samples:
         of_round = 8 * owners * self.of_each * (self._dimension + 1)
         self._size = rounds * of_round  # bytes of all samples, one by one
         self._at_once = max(1, BYTES_AT_ONCE // of_round)
-        self._keeps = self._size <= KEPT and not self._recurs
-        self._blocks: list[Block] = []  # of the rounds up to `read`
-        self._read = 0
         self._last: tuple[tuple[int, int], Block] | None = None
 
     @property
@@ -147,23 +144,20 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Whether sums are kept instead of samples: of this class alone it is known how to sum up."""
-        squares = type(self.first) is LeastSquares and not self._varying
-        return squares and self._size > KEPT and self._dimension < COLUMNS
+        """Whether sums are kept instead of samples: where the loss's own class, and none it extends, states how."""
+        condenses = "condensed" in vars(type(self.first)) and not self._varying
+        return condenses and self._size > KEPT and self._dimension < COLUMNS
 
     def of(self, first: int, last: int) -> Block:
         """Return the samples of these rounds."""
         if not self._last or self._last[0] != (first, last):
             self._last = (first, last), self._of(first, last)
-            if self._keeps and first == self._read + 1:
-                self._blocks.append(self._last[1])
-                self._read = last
         return self._last[1]
 
     @cached_property
     def everything(self) -> Total:
         """All samples of the run, those of rounds to come too."""
-        self._last, self._keeps = None, False
+        self._last = None
         if self._recurs:
             # Where all owners have the same samples, these are one set.
             sets = {id(reader.features): reader for reader in self._readers}
@@ -178,19 +172,12 @@ class Samples:
             return Total(self.first, self.owners, (features, targets, self.first.divisor), rows)
         if self._is_summed:
             return Squares(self.first, self.owners, self._of, self._at_once)
-        for start in range(self._read + 1, self._rounds + 1, self._at_once):
-            self._blocks.append(self._of(start, min(start + self._at_once - 1, self._rounds)))
-        blocks = zip(*self._blocks, strict=True)
+        starts = range(1, self._rounds + 1, self._at_once)
+        blocks = zip(*(self._of(start, min(start + self._at_once - 1, self._rounds)) for start in starts), strict=True)
         features, targets = stack(next(blocks)), np.concatenate(next(blocks))
-        divisor = np.concatenate(next(blocks)) if self._varying else self.first.divisor
-        self._blocks, each = [], self.owners * self.of_each
-        places = np.arange(len(targets))
-        return Total(
-            self.first,
-            self.owners,
-            (features, targets, divisor),
-            lambda first, last: places[(first - 1) * each : last * each],
-        )
+        block = features, targets, np.concatenate(next(blocks)) if self._varying else self.first.divisor
+        each, places = self.owners * self.of_each, np.arange(len(targets))
+        return Total(self.first, self.owners, block, lambda first, last: places[(first - 1) * each : last * each])
 
     def _of(self, first: int, last: int) -> Block:
         """Of these rounds, read anew."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core import Vector
-from mpinodes.losses.linear import SmoothLoss
+from mpinodes.core import Features, Vector
+from mpinodes.losses.linear import SmoothLoss, dense
 
 __all__ = ["LeastSquares"]
 
@@ -35,6 +35,12 @@ class LeastSquares(SmoothLoss):
     def bend(prediction: Vector, target: Vector) -> Vector:
         """2."""
         return np.full_like(prediction, 2.0)
+
+    @classmethod
+    def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
+        """‖Ax − b‖² = ‖R (x, −1)‖², with R of a QR decomposition of (A, b)."""
+        left = np.asarray(np.linalg.qr(np.column_stack([dense(features), targets]), mode="r"))
+        return left[:, :-1].copy(), left[:, -1].copy()
 
     @staticmethod
     def curvature() -> float:

@@ -133,6 +133,11 @@ class SampleLoss(Loss):
         """
         return inf
 
+    @classmethod
+    def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
+        """Return fewer samples, (m, d) and (m,), whose losses have the same sum at every point; a class need not."""
+        raise NotImplementedError(f"no fewer samples are known to stand for those of {cls.__name__}")
+
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the coordinates `block` of ∇f(x) as a new vector: the clipped part of the samples plus λx."""
         gradient = self.data_grad(x, block)
