@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import is_file
@@ -9,6 +11,11 @@ from mpinodes.core.parts import Metric
 from mpinodes.metrics.built_in import BUILT_IN
 
 AXES = {("round",), ("round", "agent"), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")}
+# Names that record.h5 has for something else.
+_is_taken = re.compile(
+    "(event|leakage|epsilon|bound)_.*|decision|offset|transcript|receiver|lateness|distance|repeat|seed|round|horizon|"
+    "agent|viewer|neighbor|coordinate|word|vector|part|part_before"
+).fullmatch
 
 
 def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
@@ -21,10 +28,8 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
     for word in words:
         find = registry.from_path if is_file(word) else registry.find
         metric: type[Metric] = find(registry.METRICS, word)
-        if metric.name in {other.name for other in metrics}:
-            raise BadInput(
-                f"record.metrics = {word!r}: there is a metric {metric.name!r} already; give it another name"
-            )
+        if metric.name in {other.name for other in metrics} or _is_taken(metric.name):
+            raise BadInput(f"record.metrics = {word!r}: record.h5 has a {metric.name!r} already; give it another name")
         if not metric.name.isidentifier():
             raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; give letters, digits and _ alone")
         if metric.dims not in AXES:

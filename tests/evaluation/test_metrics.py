@@ -160,6 +160,8 @@ def test_they_are_off_by_default(tmp_path):
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'a'\n    dims = ('agent',)", "choose from"),
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'a/b c'\n    dims = ('round',)", "letters, digits and _ alone"),
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'loss'\n    dims = ('round',)", "already"),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'epsilon_proven'\n    dims = ('round',)", "already"),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'event_l1'\n    dims = ('round',)", "already"),
     ],
 )
 def test_a_file_that_is_no_metric_is_refused(text, message, tmp_path):
