@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
 from mpinodes.presentation.privacy_words import condition, number
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
-from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp, pure_rho
+from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import FILE, ProvenSummary, Summary
@@ -47,12 +48,6 @@ class Finished:
     job: str
     experiment: Experiment
     summary: Summary
-
-    @cached_property
-    def stream(self) -> type[Stream]:
-        """The class of its data."""
-        part: type[Stream] = registry.chosen(registry.STREAMS, self.experiment.data)
-        return part
 
     @property
     def unproven_because(self) -> str | None:
@@ -93,34 +88,30 @@ class Finished:
         accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
         accountant.compose(Reader(self.place).events(setup.layout))
         cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
-        self._require_found(cost.loss(self.experiment.privacy.delta))
-        return same_things(setup, self.job), cost
-
-    def _require_found(self, found: PrivacyLoss) -> None:
-        """Refuse what does not come to what the run itself came to."""
-        recorded = self.summary.privacy.network
+        found, recorded = cost.loss(self.experiment.privacy.delta), self.summary.privacy.network
         same = [(found.pure, recorded.proven_pure)]
         if found.rule == recorded.rule == "GDP":
             same.append((found.epsilon, recorded.proven))
         now, then = np.array(same, float).T  # None is nan
         if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
             raise BadInput("its data are not those that it was run on")
+        return same_things(setup, self.job), cost
 
     def _by_summary(self, error: Exception) -> Cost:
-        """By the numbers that it came to."""
+        """Return what the worst sample cost, by the numbers that the run came to."""
         privacy = self.summary.privacy
-        network, curve = privacy.network, None
-        if network.proven_pure is not None and not network.delta_spent:
-            pure = np.array([network.proven_pure])
-            rho, curve = pure_rho(pure), pure_rdp(pure)
-        elif network.proven is not None and network.rule == "GDP" and not network.delta_spent:
-            pure, rho = np.full(1, np.inf), np.full(1, gdp_mu(network.proven, privacy.delta) ** 2 / 2)
-            curve = rho[:, None] * ORDERS
-        if curve is None:
+        network, pure, rho = privacy.network, np.inf, np.inf
+        if not network.delta_spent and network.proven_pure is not None:
+            pure, rho = network.proven_pure, network.proven_pure**2 / 2
+        elif not network.delta_spent and network.proven is not None and network.rule == "GDP":
+            rho = gdp_mu(network.proven, privacy.delta) ** 2 / 2
+        if np.isinf(rho):
             raise Unproven(
                 f"{self.place}: its samples cannot be read again ({error}), nor its curve be told from its ε"
             )
-        return Cost(np.zeros(1, np.int64), pure, rho, lambda at: curve[at], gaussian=bool(np.isinf(pure[0])))
+        curve = rho * ORDERS[None] if np.isinf(pure) else pure_rdp(np.array([pure]))
+        sample, is_gaussian = np.zeros(1, np.int64), bool(np.isinf(pure))
+        return Cost(sample, np.array([pure]), np.array([rho]), lambda at: curve[at], is_gaussian)
 
 
 class Unproven(Exception):
@@ -133,22 +124,16 @@ def read(places: Sequence[Path]) -> list[Finished]:
     Raises:
         BadInput: a directory holds no finished run.
     """
-    found: dict[Path, Finished] = {}
+    runs: dict[Path, Finished] = {}
     for place in places:
         repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
-        _require_all(place, len(repeats))
+        # A directory without a summary is refused below, or holds repeats.
+        wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
+        if len(repeats) < wanted:
+            raise BadInput(f"{place}: {len(repeats)} of its {wanted} repeats are there; name those that are to count")
         for one in repeats or [place]:
-            found.setdefault(one.resolve(), _finished(one))
-    return list(found.values())
-
-
-def _require_all(place: Path, there: int) -> None:
-    """Refuse a job of which repeats are missing."""
-    if not (place / FILE).exists():
-        return  # refused below, or a directory of repeats
-    wanted = Summary.read(place).repeats or 0
-    if there < wanted:
-        raise BadInput(f"{place}: {there} of its {wanted} repeats are there; name those that are to count")
+            runs.setdefault(one.resolve(), _finished(one))
+    return list(runs.values())
 
 
 def _finished(place: Path) -> Finished:
@@ -173,18 +158,13 @@ def _finished(place: Path) -> Finished:
     return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
 
 
-def _settings(e: Experiment) -> str:
-    """All that can change what a run says."""
-    return replace(
-        e, name="any", record=Record(), deadline=Deadline(), checkpoint=Checkpoint(), output=None, report=True
-    ).toml()
-
-
 def _same_run(one: Finished, other: Finished) -> bool:
-    """Whether they are one run, done twice, to the same bits."""
+    """Return whether two runs are one run, done twice, to the same bits."""
     mark = files_mark_of(one.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", one.experiment, mark)
-    if _settings(one.experiment) != _settings(there):
+    beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
+    beside |= {"output": None, "report": True}  # all that cannot change what a run says
+    if replace(one.experiment, **beside) != replace(there, **beside):
         return False
     with Reader(one.place) as a, Reader(other.place) as b:
         both = [name for name in a.names if name in b]
@@ -227,15 +207,11 @@ def disjoint(one: Finished, other: Finished) -> bool:
         return bool(a["identity"] != b["identity"])
     if any("path" in data or "file" in data for data in (a, b)):
         return False
+    parts: list[type[Stream]] = [registry.chosen(registry.STREAMS, data) for data in (a, b)]
     if a["name"] != b["name"]:
-        return _ours(one) and _ours(other)
+        return all(part.__module__.startswith("mpinodes.") for part in parts)
     seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
-    return one.stream.drawn_from_seed is True and len(seeds) == 2
-
-
-def _ours(run: Finished) -> bool:
-    """Whether its data set is one that comes with mpinodes."""
-    return run.stream.__module__.startswith("mpinodes.")
+    return parts[0].drawn_from_seed is True and len(seeds) == 2
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
@@ -312,7 +288,15 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         found = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
         pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
         found = found._replace(pure=pure)
-        said += _how(classes, [by for _, by in losses], next(iter(adjacencies)))
+        if len(classes) > 1:
+            said.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
+        if any(len(c) > 1 and by_sample for c, (_, by_sample) in zip(classes, losses, strict=True)):
+            adjacency = next(iter(adjacencies))
+            said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+        if not all(by_sample for _, by_sample in losses):
+            said.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
+        if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):
+            said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
     except Unproven as error:
         found = UNPROVEN
         said.append(f"Nothing is proven: {error}.")
@@ -321,17 +305,3 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     said += [f"What is proven is {condition}." for condition in sorted(conditions)]
     return found, [*said, FIXED_BEFOREHAND], delta
-
-
-def _how(classes: Sequence[Sequence[Finished]], one_by_one: Sequence[bool], adjacency: str) -> list[str]:
-    """How it was put together, in whole sentences."""
-    said = []
-    if len(classes) > 1:
-        said.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
-    if any(len(c) > 1 and by for c, by in zip(classes, one_by_one, strict=True)):
-        said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
-    if not all(one_by_one):
-        said.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
-    if any("identity" not in run.experiment.data and "file" in run.experiment.data for c in classes for run in c):
-        said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
-    return said

@@ -66,46 +66,30 @@ class Result:
 class Plots:
     """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
 
-    Every one of them raises BadInput where the run has not the numbers for it.
+    Each is a method, as `regret()`, that raises BadInput where the run has not the numbers for the figure:
+
+        regret: regret per round of the network, of every agent, and of the running average.
+        gap: optimality gap of offline methods.
+        error: squared distance to the best fixed decision, of offline methods.
+        training: training loss of every round, of losses that stay the same.
+        privacy: ε against rounds, claimed and proven.
+        views: what one node learns of another, where that is less than all links tell.
+        accuracy: accuracy against rounds.
+        rmse: root mean squared error against rounds, where targets are real.
+        topology: the graph.
     """
+
+    NAMES = ("regret", "gap", "error", "training", "privacy", "views", "accuracy", "rmse", "topology")
 
     _result: Result
 
-    def regret(self) -> Figure:
-        """Regret per round of the network, of every agent, and of the running average."""
-        return self._drawn("regret")
+    def __getattr__(self, name: str) -> Callable[[], Figure]:
+        if name not in self.NAMES:
+            raise AttributeError(f"a run has no figure {name!r}; choose from: {', '.join(self.NAMES)}")
+        return lambda: self._drawn(name)
 
-    def gap(self) -> Figure:
-        """Optimality gap of offline methods."""
-        return self._drawn("gap")
-
-    def error(self) -> Figure:
-        """Squared distance to the best fixed decision, of offline methods."""
-        return self._drawn("error")
-
-    def training(self) -> Figure:
-        """Training loss of every round, of losses that stay the same."""
-        return self._drawn("training")
-
-    def privacy(self) -> Figure:
-        """ε against rounds: claimed and proven."""
-        return self._drawn("privacy")
-
-    def views(self) -> Figure:
-        """What one node learns of another, where that is less than all links tell."""
-        return self._drawn("views")
-
-    def accuracy(self) -> Figure:
-        """Accuracy against rounds."""
-        return self._drawn("accuracy")
-
-    def rmse(self) -> Figure:
-        """Root mean squared error against rounds, where targets are real."""
-        return self._drawn("rmse")
-
-    def topology(self) -> Figure:
-        """The graph."""
-        return self._drawn("topology")
+    def __dir__(self) -> list[str]:
+        return [*self.NAMES]
 
     def _drawn(self, name: str) -> Figure:
         from mpinodes.presentation import graph

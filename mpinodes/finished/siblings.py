@@ -62,16 +62,14 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
 
 
 def _is_on_other_data(file: Path, setup: Setup) -> bool:
-    own = setup.experiment
     try:
-        one, other = (tomllib.loads(text)["data"] for text in (own.toml(), file.read_text("utf-8")))
-        began = file.stat().st_mtime
+        one, other = (tomllib.loads(text)["data"] for text in (setup.experiment.toml(), file.read_text("utf-8")))
         differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
         differ -= {*setup.stream.lengthens}
-        if own.noise.key is None:
+        if setup.experiment.noise.key is None:
             return bool(differ - {*LOCATIONS})
-        return bool(differ or any(_touched(path) > began for path in setup.stream.source_files))
-    except (BadInput, OSError, ValueError, KeyError):
+        return bool(differ) or files_mark_of(file) != files_mark(setup)
+    except (OSError, ValueError, KeyError):
         return False
 
 
@@ -109,9 +107,3 @@ def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Exp
     """
     same = LOCATIONS if mark and files_mark_of(file) == mark else ()
     return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})
-
-
-def _touched(path: Path) -> float:
-    """When it was last written, renamed or linked, or what it links to was."""
-    found = path.stat(), path.lstat()
-    return max(time for of in found for time in (of.st_mtime, of.st_ctime))
