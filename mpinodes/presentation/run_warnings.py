@@ -66,7 +66,7 @@ def sentences(summary: Summary) -> list[str]:
     return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
 
 
-def of_some(codes: Iterable[str]) -> dict[str, str]:
+def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
     """Return sentences for warnings that some repeats have; `of_numbers` has better ones where all together have it."""
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 

@@ -339,7 +339,7 @@ class TimingSummary(Struct, kw_only=True):
     ranks: RanksSummary | None = None
 
 
-def of_some(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
+def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
     """Return the codes of the warnings of all repeats, without sentences."""
     return {code: "" for warnings in repeats for code in warnings or {}}
 
@@ -374,7 +374,7 @@ class Summary(WorthSummary, kw_only=True):
     bounds: Annotated[list[BoundSummary], mean_bounds]
     privacy: PrivacySummary
     solver: SolverSummary | None
-    warnings: Annotated[dict[str, str] | None, of_some] = None  # sentences by code; None: an older run
+    warnings: Annotated[dict[str, str] | None, codes] = None  # sentences by code; None: an older run
     timing: TimingSummary | None = None
     repeats: int | UnsetType = UNSET
     seeds: list[int] | UnsetType = UNSET
