@@ -1,0 +1,52 @@
+"""Accuracy and root mean squared error of decisions, on test and training data; of many deciders, their mean."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Judged, Metric
+
+AVERAGE, LAST = 0, 1  # of a `Judged`
+DATA = {"test": "test data", "train": "training data"}
+
+
+def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
+    """Return the metric of what average or last decisions are worth on a set of samples.
+
+    Args:
+        marks: the attribute of `Judged` that holds the values by set.
+        of: the set, "test" or "train".
+        decision: AVERAGE or LAST.
+    """
+
+    class OnASet(Metric):
+        name = f"{marks}{'_train' * (of == 'train')}{'_last' * decision}"
+        key = f"{marks}{'_last_decision' * decision}.{of}"
+        dims = ("horizon",)
+        unit = "share" if marks == "accuracy" else ""
+        label = f"{'accuracy' if unit else 'RMSE'}, {'last decision' if decision else 'running mean'}, {DATA[of]}"
+
+        def judge(self, run: Judged) -> Vector | None:
+            by_set = getattr(run, marks)
+            # The order of summation is that of all decisions at once.
+            return by_set[of].mean(axis=2)[:, decision] if of in by_set else None
+
+    return OnASet
+
+
+def of_agents(of: str) -> type[Metric]:
+    """Return the metric of the accuracy of each agent's average decision on a set, where every agent decides."""
+
+    class OfAgents(Metric):
+        name = f"accuracy{'_train' * (of == 'train')}_agents"
+        dims = ("horizon", "agent")
+        unit = "share"
+        summarized = False
+        long_name = f"accuracy of an agent, running mean, {DATA[of]}"
+
+        def judge(self, run: Judged) -> Vector | None:
+            found = run.accuracy.get(of)
+            return found[:, AVERAGE] if found is not None and found.shape[2] > 1 else None
+
+    return OfAgents
