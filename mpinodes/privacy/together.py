@@ -205,23 +205,7 @@ def _paired(
         number = np.fromiter((k for s in carried.values() for k in s), np.int64)
         if len(np.unique(number)) == len(number):
             return number, group
-    rounds_of_samples, rounds_of_groups = _rounds(samples, used), _rounds(groups, used)
-    by_rounds = {rounds: g for g, rounds in rounds_of_groups.items()}
-    if missing := [k for k, rounds in rounds_of_samples.items() if rounds not in by_rounds]:
-        raise ValueError(
-            f"sample {missing[0]} comes in other rounds than any group: Stream.groups does not fit samples"
-        )
-    pairs = np.array([(k, by_rounds[rounds]) for k, rounds in rounds_of_samples.items()], np.int64)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _rounds(of: Callable[[int], Sequence[int]], used: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """By number the rounds that it comes in."""
-    found: dict[int, list[int]] = {}
-    for t in used:
-        for k in of(t):
-            found.setdefault(k, []).append(t)
-    return {k: tuple(rounds) for k, rounds in found.items()}
+    raise ValueError("Stream.groups does not fit Stream.samples: samples of one group come in different rounds")
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
