@@ -134,16 +134,8 @@ class Lanes:
         self.reads = c * hidden[..., None, None]
         # Beside a released message nothing is said of where it went.
         self._new = np.where(hidden[..., None], b * s[..., None], np.inf)
-        self._one = self._folded() if b.shape[-1] == 1 else ()
         self._l2 = events.l2
         self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
-
-    def _folded(self) -> tuple[Vector, ...]:
-        """Of one part h: h <- min(cap, slope h) + kept h; (rounds, agents) each."""
-        b, kept = self._b[..., 0], self._a[..., 0, 0]
-        with np.errstate(over="ignore"):
-            slope = np.minimum(b * (self._slope * self._p[..., 0]), 1e300)
-        return slope, b * self._r, kept
 
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
@@ -162,12 +154,9 @@ class Lanes:
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
             np.add.at(new[:, part], (message, lane), own)
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._one and self._offset is None:
-                found, last = self._of_one(rounds, agent, h, new)
-            else:
-                found, last = self._of_all(rounds, agent, h, new, before)
+            found, last = self._followed(rounds, agent, h, new, before, np.multiply)
             if not (np.isfinite(last).all() and np.isfinite(found).all()):
-                found, last = self._of_all(rounds, agent, h, new, before, _weighted)
+                found, last = self._followed(rounds, agent, h, new, before, _weighted)
         moved = found[None, :, 0] if self._is_message else self._read(rounds, agent, found)
         for vector, own in enumerate(self._l2[rounds][message, agent[lane]].T):
             np.add.at(moved[vector], (message, lane), own)
@@ -178,33 +167,14 @@ class Lanes:
         reads = self.reads[rounds][:, agent].transpose(2, 0, 3, 1)
         return np.asarray(_weighted(reads, h).sum(axis=2))
 
-    def _of_one(self, rounds: slice, agent: Indices, h: Vector, new: Vector) -> tuple[Vector, Vector]:
-        slope, cap, kept = (column[rounds] for column in self._one)
-        slope, cap = slope.take(agent, axis=1), cap.take(agent, axis=1)
-        found, now = np.empty_like(slope), h[0].copy()
-        if not kept.any():
-            for k, r, u, here in zip(slope, cap, new[:, 0], found, strict=True):
-                np.multiply(now, k, out=here)
-                np.minimum(here, r, out=here)
-                np.add(here, u, out=now)
-        else:
-            more = np.empty_like(now)
-            for k, r, q, u, here in zip(slope, cap, kept.take(agent, axis=1), new[:, 0], found, strict=True):
-                np.multiply(now, k, out=here)
-                np.minimum(here, r, out=here)
-                np.multiply(now, q, out=more)
-                np.add(here, more, out=here)
-                np.add(here, u, out=now)
-        return found[:, None], now[None]
-
-    def _of_all(
+    def _followed(
         self,
         rounds: slice,
         agent: Indices,
         h: Vector,
         new: Vector,
         before: NDArray[np.bool_],
-        times: Callable[..., Vector] = np.multiply,
+        times: Callable[..., Vector],
     ) -> tuple[Vector, Vector]:
         a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
         slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
