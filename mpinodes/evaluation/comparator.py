@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from mpinodes.core import Cone, SampleLoss, Set, Vector
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
-from mpinodes.losses.softmax import Softmax
 
 TOLERANCE = 1e-9  # of the certificate, relative to the value, or to the regret
 ROUNDED = 1e-7  # as near as Clarabel comes, where it has to do without more
@@ -144,7 +143,7 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     momentum, lowest = 1.0, np.inf
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
-    has_hessian = isinstance(total, SmoothLoss | Softmax) and d <= DENSE and feasible.has_cones
+    has_hessian = hasattr(total, "hessian") and d <= DENSE and feasible.has_cones
     # A step of Newton's method costs so many iterations.
     polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):

@@ -41,7 +41,7 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
     kind, shares, d = meter.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
     most = np.inf if shares is None else sum(len(share) for share in shares[:owners])
-    rounds = meter.horizons[-1:] if setup.experiment.data.get("batch") == "all" else meter.horizons
+    rounds = meter.horizons[-1:] if setup.stream.batch == "all" else meter.horizons
     samples = np.minimum(rounds * float(sum(setup.samples[:owners])), most)
     if issubclass(kind, PiecewiseLinearLoss):
         factor = 6e-7 if kind.needs_labels else 3e-8 * np.minimum(samples, d)

@@ -167,6 +167,6 @@ def _renumbered(features: Features, columns: NDArray[np.int64]) -> Features:
 def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
     """The meter for the algorithm's kind of objective."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
-    kind = ConstantLosses if setup.experiment.data.get("batch") == "all" else Changing
+    kind = ConstantLosses if setup.stream.batch == "all" else Changing
     losses: Losses = kind(setup, owners)
     return Meter(setup, horizons, Played(losses, setup) if setup.experiment.feedback.points else losses)

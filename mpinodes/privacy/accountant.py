@@ -208,14 +208,14 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     for (one_pure, one_rho), count in zip(read, counts, strict=True):
         pure[: len(one_pure)] += count * one_pure
         rho[: len(one_rho)] += count * one_rho
-    gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
+    is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
         parts = zip(ledgers, counts, read, strict=True)
         return np.asarray(np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0))
 
-    loss = price_curves(pure, rho, rdp, gaussian, delta)
-    if tight and not gaussian and loss.epsilon > 0:
+    loss = price_curves(pure, rho, rdp, is_gaussian, delta)
+    if tight and not is_gaussian and loss.epsilon > 0:
         from mpinodes.privacy.tight import compose
 
         epsilon, rule = min((loss.epsilon, loss.rule), (compose(ledgers, counts, delta), "PLD"))
@@ -224,7 +224,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 
 
 def price_curves(
-    pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], gaussian: bool, delta: float
+    pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
 ) -> PrivacyLoss:
     """The loss of the worst of some groups, by what they cost.
 
@@ -232,13 +232,13 @@ def price_curves(
         pure: ε of each group.
         rho: zCDP of each group.
         rdp: Rényi divergences of some groups, (m,) -> (m, orders).
-        gaussian: whether all noise is.
+        is_gaussian: whether all noise is.
         delta: of ε.
     """
     if not len(pure):
         return PrivacyLoss(0.0, 0.0, "pure")
     worst = float(pure.max()) if np.isfinite(pure.max()) else np.nan
-    if gaussian:
+    if is_gaussian:
         epsilon = gdp_epsilon(float(np.sqrt(2 * rho.max())), delta)
         return PrivacyLoss(worst, epsilon, "GDP") if np.isfinite(epsilon) else UNPROVEN
 

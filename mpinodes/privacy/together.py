@@ -24,7 +24,6 @@ from mpinodes.privacy.ledger import Ledger
 
 MOST_CURVES = 300_000  # Rényi curves that are kept, of all samples together: 245 MB
 OWN = 2**40  # above the numbers of an agent's own samples, of streams without rows
-DEALT = {"seed", "batch", "epochs", "shuffle", "partition", "sizes", "concentration", "identity"}  # rows stay the same
 
 
 class Cost(NamedTuple):
@@ -34,7 +33,7 @@ class Cost(NamedTuple):
         samples: (m,) their numbers, ascending; any other sample costs nothing.
         pure, rho: (m,) pure ε and zCDP; inf: there is none.
         rdp: Rényi divergences, by places in `samples`: (k,) -> (k, orders).
-        gaussian: whether all noise is.
+        is_gaussian: whether all noise is.
         distance: total variation distance to what is accounted for.
         unknown: whether nothing is stated of what some message leaks.
     """
@@ -43,7 +42,7 @@ class Cost(NamedTuple):
     pure: Vector
     rho: Vector
     rdp: Callable[[Indices], Vector]
-    gaussian: bool = False
+    is_gaussian: bool = False
     distance: float = 0.0
     unknown: bool = False
 
@@ -52,13 +51,13 @@ class Cost(NamedTuple):
         if self.unknown:
             return UNPROVEN
         return at_distance(
-            lambda part: price_curves(self.pure, self.rho, self.rdp, self.gaussian, part), delta, self.distance
+            lambda part: price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part), delta, self.distance
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """The same without what its curves are made from; of more samples than there is room for, without curves."""
         m, rho = len(self.samples), self.rho
-        if self.gaussian:
+        if self.is_gaussian:
             return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
         if m > room:
             return self._replace(rdp=_no_curves)
@@ -70,7 +69,7 @@ class Cost(NamedTuple):
         if not len(self.samples):
             return self
         curve = np.zeros((1, len(ORDERS)))
-        if not self.gaussian:
+        if not self.is_gaussian:
             curve = np.max([self.rdp(at).max(axis=0) for at in _stretches(len(self.samples))], axis=0)[None]
         return self._replace(
             samples=np.zeros(1, np.int64),
@@ -109,8 +108,8 @@ def composed(costs: Sequence[Cost]) -> Cost:
             curves[there] += cost.rdp(place[at][there])
         return curves
 
-    gaussian, distance = all(cost.gaussian for cost in costs), sum(cost.distance for cost in costs)
-    return Cost(samples, pure, rho, rdp, gaussian, distance, any(cost.unknown for cost in costs))
+    is_gaussian, distance = all(cost.is_gaussian for cost in costs), sum(cost.distance for cost in costs)
+    return Cost(samples, pure, rho, rdp, is_gaussian, distance, any(cost.unknown for cost in costs))
 
 
 def whole(classes: Sequence[Cost]) -> Cost:
@@ -225,15 +224,13 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
     seed: Hashable = section.pop("seed", e.seed)
     agents = setup.topology.agents
     if stream.drawn_from_seed is False and stream.source_rows(0) is not None:
-        dealt_alike = {key: value for key, value in section.items() if key not in DEALT}
+        dealt_alike = {key: value for key, value in section.items() if key not in stream.dealing}
         if adjacency == "one-sample":
             # With one file for each agent, the number of agents says which rows there are.
             seed, agents, section = 0, agents if "{agent}" in str(section.get("file")) else 0, dealt_alike
         elif adjacency == "one-agent":
             seed, section = _rows(setup), dealt_alike
-        elif type(stream).samples.__module__.startswith("mpinodes.") and (
-            getattr(stream, "batch", 1) == "all" or not getattr(stream, "shuffle", True)
-        ):
+        elif type(stream).samples.__module__.startswith("mpinodes.") and stream.keeps_order:
             seed = _rows(setup)  # the seed deals the rows, but does not order an agent's rows
     return adjacency, whose, repr(sorted(section.items())), seed, agents
 

@@ -79,7 +79,9 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
         events: (rounds, agents) of all of it.
     """
     e = setup.experiment
-    if not (e.private and e.privacy.mechanism == "gaussian" and e.noise.backend == "numpy") or events.vectors > 1:
+    if not (e.private and e.noise.backend == "numpy") or events.vectors > 1:
+        return None
+    if not type(setup.mechanism).__module__.startswith("mpinodes.mechanisms."):
         return None
     if setup.links and setup.links.most_late:  # a message is then no mix of those of the round before alone
         return None
@@ -90,6 +92,8 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     start = 0
     for first, some in events.blocks():
         if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any():
+            return None
+        if not np.isin(some.kind, (Kind.CLEAN, Kind.GAUSSIAN)).all():
             return None
         # Only a Start or a Relay states no sensitivity: any function of what was received may be in other messages.
         said = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)

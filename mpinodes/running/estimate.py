@@ -43,7 +43,7 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
 
 
 def _held(setup: Setup) -> int:
-    if setup.experiment.data.get("batch") == "all":
+    if setup.stream.batch == "all":
         return 0
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
     return Samples(setup.stream, owners, setup.experiment.rounds).held_at_the_end

@@ -78,6 +78,7 @@ class LabelledStream(Stream):
     """
 
     lengthens = ("epochs",)
+    dealing = ("batch", "epochs", "shuffle", "partition", "sizes", "concentration")
 
     batch: Batches = 1
     epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
@@ -97,6 +98,11 @@ class LabelledStream(Stream):
     concentration: Annotated[
         float, Meta(gt=0, le=1e6, description="uneven: of the Dirichlet law of the shares; large: nearly even")
     ] = 1.0
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `Stream`."""
+        return self.batch == "all" or not self.shuffle
 
     @property
     def has_labels(self) -> bool:

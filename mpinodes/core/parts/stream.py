@@ -76,6 +76,7 @@ class Stream(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}  # keys of the experiment that `data.name` alone sets
     remark: ClassVar[str] = ""  # a remark on the noise of the default run
     lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change only the number of rounds, and no round's losses
+    dealing: ClassVar[tuple[str, ...]] = ()  # settings that only decide which agent gets which rows, and when
     # A sentence for people: which selection of samples counts as public because it was made before adjacency.
     public: ClassVar[str] = ""
     # True: samples are drawn from the seed, so another seed gives another data set. False: a row is the same sample for
@@ -144,6 +145,11 @@ class Stream(ABC):
         is then clipped as a whole to half the accounted sensitivity. If a user's stream states True, each loss is
         verified, and the run ends at the first loss that was made otherwise (`losses.enforced`).
         """
+        return False
+
+    @property
+    def keeps_order(self) -> bool:
+        """Return whether agents with the same rows see the same samples in the same rounds for every seed."""
         return False
 
     @property
