@@ -47,27 +47,40 @@ class Cycle(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Shuffled:
-    """Batches of so many samples, which are in another order in every epoch."""
+class Order:
+    """Which of an owner's samples come in which round: batches of so many, epoch after epoch."""
 
     seed: int
     owner: int
     samples: int
     batch: int
-    _held: dict[int, list[int]] = field(default_factory=dict, compare=False, repr=False)
+    shuffle: bool  # whether every epoch has an order of its own
+    _held: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)
 
-    def __call__(self, t: int) -> list[int]:
-        """The samples of round t."""
-        epoch, place = divmod(t - 1, self.samples // self.batch)
-        if epoch not in self._held:  # most often the one before, or the next
+    def __call__(self, t: int) -> Sequence[int]:
+        """Return the samples of round t."""
+        if self.shuffle:
+            return self.between(t, t).tolist()  # type: ignore[no-any-return]
+        start = (t - 1) % (self.samples // self.batch) * self.batch
+        return range(start, start + self.batch)
+
+    def between(self, first: int, last: int) -> Indices:
+        """Return the samples of rounds `first` to `last`, one after the other."""
+        batches = self.samples // self.batch
+        epochs = range((first - 1) // batches, (last - 1) // batches + 1)
+        ends = [(max(first - 1 - e * batches, 0), min(last - e * batches, batches)) for e in epochs]
+        parts = [self._epoch(e)[a * self.batch : b * self.batch] for e, (a, b) in zip(epochs, ends, strict=True)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _epoch(self, epoch: int) -> Indices:
+        """Return the order of all samples in an epoch; most often it is the one asked for before, or the next."""
+        place = epoch if self.shuffle else 0
+        if place not in self._held:
+            draws = Draws(self.seed, Purpose.SHUFFLE, self.owner)
+            order = draws.at(epoch).permutation(self.samples) if self.shuffle else np.arange(self.samples)
             self._held.clear()
-            self._held[epoch] = shuffled_order(self.seed, self.owner, self.samples, epoch).tolist()
-        return self._held[epoch][place * self.batch : (place + 1) * self.batch]
-
-
-def shuffled_order(seed: int, owner: int, samples: int, epoch: int) -> Indices:
-    """The order of an owner's samples in an epoch."""
-    return Draws(seed, Purpose.SHUFFLE, owner).at(epoch).permutation(samples)
+            self._held[place] = order
+        return self._held[place]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -229,43 +242,22 @@ class LabelledStream(Stream):
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
-        size, batches = self.batch, self._batches(agent)
-        # One copy of the samples in the order of the current epoch: a round is then a view of it.
-        epoch, shuffled = -1, (features, targets)
+        order = self._order(agent)
 
         def loss(t: int) -> Loss:
-            nonlocal epoch, shuffled
-            now, place = divmod(t - 1, batches)
-            if now != epoch and self.shuffle:
-                permutation = self._order(agent, now)
-                epoch, shuffled = now, (features[permutation], targets[permutation])
-            a, b = shuffled
-            return self.make_loss(a[place * size : (place + 1) * size], b[place * size : (place + 1) * size])
+            rows = order.between(t, t)
+            return self.make_loss(features[rows], targets[rows])
 
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """See `Stream`: any number of rounds in one go, without the epoch's copy that `of` makes."""
+        """See `Stream`: any number of rounds in one go."""
         features, targets = self._own(agent)
-        return Recurring(features, targets, self._size(agent), self.make_loss, self._places(agent))
+        return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
-    def _places(self, agent: int) -> Callable[[int, int], Indices]:
-        """By first and last round, where the samples of these rounds stand in the agent's share."""
-        size, batches = self._size(agent), self._batches(agent)
-        held, order = -1, np.arange(len(self.shares[agent]))
-
-        def places(epoch: int, begin: int, end: int) -> Indices:
-            nonlocal held, order
-            if self.shuffle and self.batch != "all" and epoch != held:
-                held, order = epoch, self._order(agent, epoch)
-            return order[begin * size : end * size]
-
-        def read(first: int, last: int) -> Indices:
-            epochs = range((first - 1) // batches, (last - 1) // batches + 1)
-            parts = [places(e, max(first - 1 - e * batches, 0), min(last - e * batches, batches)) for e in epochs]
-            return np.concatenate(parts)
-
-        return read
+    def _order(self, agent: int) -> Order:
+        shuffle, owner = self.shuffle and self.batch != "all", 0 if self.partition == "shared" else agent
+        return Order(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """The agent's training samples, within their bounds."""
@@ -321,19 +313,7 @@ class LabelledStream(Stream):
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
         """By round the agent's training samples, by their place in its share."""
-        everything = range(len(self.shares[agent]))
-        if self.batch == "all":
-            return lambda t: everything
-        if not self.shuffle:
-            size, batches = self.batch, self._batches(agent)
-            return lambda t: everything[(t - 1) % batches * size :][:size]
-        return Shuffled(self.seed, self._owner(agent), len(everything), self.batch)
-
-    def _owner(self, agent: int) -> int:
-        return 0 if self.partition == "shared" else agent
-
-    def _order(self, agent: int, epoch: int) -> Indices:
-        return shuffled_order(self.seed, self._owner(agent), len(self.shares[agent]), epoch)
+        return self._order(agent)
 
     def labelled(self) -> Mapping[str, Source]:
         """The two sets by name."""
