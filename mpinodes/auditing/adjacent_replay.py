@@ -52,7 +52,7 @@ def claimed(events: Events, carried: Vector) -> Vector:
         carried: (rounds,) whether a message first carries a round of the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
-    return np.array([reply.step(t, 1, first[: int(carried[t])])[:, 0] for t in range(len(events))])
+    return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
 
 
 @np.errstate(all="ignore")

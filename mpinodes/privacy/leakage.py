@@ -12,9 +12,7 @@ Where they are exact, what an input of round s makes of message t is |c_t A_t â‹
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,96 +22,6 @@ from mpinodes.core.messages import Vector
 
 Indices = NDArray[np.int64]
 LARGEST_HISTORY = 20_000_000  # of inputs kept by a signed system: rounds times groups
-
-
-class Response(ABC):
-    """The messages of one agent under a change of each of some groups of samples, round by round.
-
-    Args:
-        events: (rounds,) of one agent.
-        groups: how many groups of samples there are.
-    """
-
-    def __init__(self, events: Events, groups: int) -> None:
-        self._vectors, self._parts = events.vectors, events.hidden
-        self._hidden, self._unknown = events.is_hidden, events.is_unknown
-        self._l2 = events.l2
-        self._lost = False
-        if self._parts:
-            names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest")
-            self._a, self._b, self._p, self._c, self._s, lipschitz, self._r = (events.leakage(n) for n in names)
-            self._lipschitz = np.minimum(lipschitz, 1e300)  # times no change it is then 0
-            self._slopes, self._caps = self._lipschitz.tolist(), self._r.tolist()
-            self._offsets = events.leakage("offset").tolist()
-        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
-
-    def _caught(self, t: int, point: Vector) -> Vector:
-        """Return how far a gradient on the same data is moved, if its point is: (groups,)."""
-        slope, offset = self._slopes[t], self._offsets[t]
-        moved = slope * point if slope else np.zeros_like(point)
-        if offset:
-            moved = moved + np.where(self._used[: len(point)], offset, 0.0)
-        return np.asarray(np.minimum(self._caps[t], moved))
-
-    def older(self, t: int, groups: int) -> Vector:
-        """How far message t (from 0) is moved by changes of before, of the first so many groups: (vectors, groups)."""
-        self._lost |= bool(self._unknown[t])
-        if self._unknown[t] or (self._lost and self._hidden[t]):
-            return np.full((self._vectors, groups), np.inf)
-        if self._hidden[t]:
-            return self._follow(t, groups)
-        self._forget(t)
-        return np.zeros((self._vectors, groups))
-
-    @abstractmethod
-    def _follow(self, t: int, groups: int) -> Vector:
-        """`older`, of a message with hidden parts that are still known."""
-
-    @abstractmethod
-    def _forget(self, t: int) -> None:
-        """Message t is all released: nothing of before is hidden any more."""
-
-    @abstractmethod
-    def add(self, t: int, used: Indices) -> None:
-        """Message t first carries samples of these groups."""
-
-    def step(self, t: int, groups: int, used: Indices) -> Vector:
-        """How far message t is moved in all: (vectors, groups). To be called for t = 0, 1, 2, ... in turn."""
-        moved = self.older(t, groups)
-        for vector in range(self._vectors):
-            np.add.at(moved[vector], used, self._l2[t, vector])
-        self.add(t, used)
-        self._used[used] = True
-        return moved
-
-
-class Norms(Response):
-    """Bounds on norms, or nothing hidden at all."""
-
-    def __init__(self, events: Events, groups: int) -> None:
-        super().__init__(events, groups)
-        if self._parts:
-            self._a, self._b, self._p, self._c = map(np.abs, (self._a, self._b, self._p, self._c))
-        self._h = np.zeros((self._parts, groups))
-
-    def _forget(self, t: int) -> None:
-        self._h[:] = 0.0
-
-    def _follow(self, t: int, groups: int) -> Vector:
-        before = self._h[:, :groups]
-        new = self._caught(t, _combined(self._p[t], before))
-        self._h[:, :groups] = [
-            _times(b, new) + _combined(row, before) for b, row in zip(self._b[t], self._a[t], strict=True)
-        ]
-        return np.array([_combined(row, self._h[:, :groups]) for row in self._c[t]])
-
-    def add(self, t: int, used: Indices) -> None:
-        """See `Response`."""
-        for part in range(self._parts):
-            if self._hidden[t]:
-                np.add.at(self._h[part], used, _times(self._b[t, part], self._s[t]))
-            elif len(used):
-                self._h[part, used] = np.inf  # nothing is said of where it went
 
 
 class Lanes:
@@ -133,7 +41,7 @@ class Lanes:
         self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # times no change it is then 0
         self.reads = c * hidden[..., None, None]
         # Beside a released message nothing is said of where it went.
-        self._new = np.where(hidden[..., None], b * s[..., None], np.inf)
+        self._new = np.where(hidden[..., None], _weighted(b, s[..., None]), np.inf)
         self._l2 = events.l2
         self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
 
@@ -189,44 +97,100 @@ class Lanes:
         return found, h
 
 
-class Signed(Response):
-    """Exact linear dynamics: what every input so far makes of the parts now is kept.
+class Norms:
+    """What `Lanes` says of a change of each of some groups of samples, message by message of one agent.
 
-    Of an input that nothing is said of, beside a released message, not even the direction is known: it goes by norms.
+    Args:
+        events: (rounds,) of the agent.
+        groups: how many groups of samples there are.
     """
 
     def __init__(self, events: Events, groups: int) -> None:
-        super().__init__(events, groups)
+        self._lanes = Lanes(events[:, None]) if events.hidden else None
+        self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
+        self._h = np.zeros((events.hidden, groups))
+        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
+
+    def step(self, t: int, used: Indices) -> Vector:
+        """Return how far message t (from 0) is moved in all: (vectors, groups). To be called in turn.
+
+        Args:
+            t: the message.
+            used: groups of which it first carries samples.
+        """
+        one = np.zeros(len(self._used), np.int64)
+        moved = np.zeros((1, self._l2.shape[1], len(one)))
+        if self._lanes:
+            here, first = slice(t, t + 1), np.zeros(len(used), np.int64)
+            found, self._h = self._lanes.follow(here, one, self._h, first, used, self._used[None])
+            moved = found.transpose(1, 0, 2)
+        else:
+            np.add.at(moved[0].T, used, self._l2[t])
+        if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
+            moved[:] = np.inf
+        self._used[used] = True
+        return np.asarray(moved[0])
+
+
+class Signed:
+    """Exact linear dynamics of one agent: what every input so far makes of the parts now is kept.
+
+    Of an input that nothing is said of, beside a released message, not even the direction is known: it goes by norms.
+
+    Args:
+        events: (rounds,) of the agent.
+        groups: how many groups of samples there are.
+    """
+
+    def __init__(self, events: Events, groups: int) -> None:
+        self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
+        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
+        self._a, self._b, self._p, self._c, self._s, lipschitz, self._r, self._offset = map(events.leakage, names)
+        self._slope = np.minimum(lipschitz, 1e300)  # times no change it is then 0
+        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
         self._inputs = np.zeros((len(events), groups))
-        self._made = np.zeros((len(events), self._parts))  # by round of the input, what one of size 1 makes of h now
-        self._unsaid = np.zeros((self._parts, groups))  # bounds on the norms of what nothing is said of
+        self._made = np.zeros((len(events), events.hidden))  # by round of the input, what one of size 1 makes of h now
+        self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of what nothing is said of
 
-    def _forget(self, t: int) -> None:
-        self._inputs[:t] = 0.0
-        self._unsaid[:] = 0.0
-
-    def _follow(self, t: int, groups: int) -> Vector:
-        before, unsaid = self._inputs[:t, :groups], self._unsaid[:, :groups]
-        point = _product(np.abs(self._made[:t] @ self._p[t]), before) + _combined(np.abs(self._p[t]), unsaid)
-        self._inputs[t, :groups] = self._caught(t, point)
+    def older(self, t: int) -> Vector:
+        """Return how far message t (from 0) is moved by changes of before: (vectors, groups)."""
+        moved = np.zeros((self._l2.shape[1], len(self._used)))
+        if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
+            return moved + np.inf
+        if not self._hidden[t]:  # all is released: nothing of before is hidden any more
+            self._inputs[:t] = self._unsaid[:] = 0.0
+            return moved
+        size = np.abs(self._p[t])
+        point = _product(np.abs(self._made[:t] @ self._p[t]), self._inputs[:t]) + _combined(size, self._unsaid)
+        caught = self._slope[t] * point if self._slope[t] else np.zeros_like(point)
+        self._inputs[t] = np.minimum(self._r[t], caught + np.where(self._used, self._offset[t], 0.0))
         self._made[:t] = self._made[:t] @ self._a[t].T
         self._made[t] = self._b[t]
-        self._unsaid[:, :groups] = unsaid = np.array([_combined(np.abs(row), unsaid) for row in self._a[t]])
-        so_far = self._inputs[: t + 1, :groups]
+        self._unsaid = np.array([_combined(np.abs(row), self._unsaid) for row in self._a[t]])
+        inputs, made = self._inputs[: t + 1], self._made[: t + 1]
         return np.array(
-            [_product(np.abs(self._made[: t + 1] @ row), so_far) + _combined(np.abs(row), unsaid) for row in self._c[t]]
+            [_product(np.abs(made @ row), inputs) + _combined(np.abs(row), self._unsaid) for row in self._c[t]]
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """See `Response`."""
+        """Message t first carries samples of these groups."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
-            self._unsaid[:, used] = np.inf
+            self._unsaid[:, used] = np.inf  # nothing is said of where it went
+
+    def step(self, t: int, used: Indices) -> Vector:
+        """See `Norms.step`."""
+        moved = self.older(t)
+        for vector in range(len(moved)):
+            np.add.at(moved[vector], used, self._l2[t, vector])
+        self.add(t, used)
+        self._used[used] = True
+        return moved
 
 
-def response(events: Events, groups: int) -> Response:
-    """The response of one agent's messages: (rounds,) events."""
+def response(events: Events, groups: int) -> Norms | Signed:
+    """Return what says how far messages are moved: (rounds,) events of one agent."""
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
@@ -247,11 +211,6 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
         if weight:
             total = total + weight * part
     return total
-
-
-def _times(weight: float, size: Any) -> Any:
-    """A weight of 0 takes nothing, whatever there is."""
-    return weight * size if weight else 0.0
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
@@ -324,8 +283,8 @@ def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
     most = np.zeros((len(events), events.vectors))
     one = np.zeros(1, np.int64)
     for t in range(len(events)):
-        reply._slopes[t] = 1e300 if reply._slopes[t] > 0 else 0.0
-        most[t] = reply.older(t, 1)[:, 0]
+        reply._slope[t] = 1e300 if reply._slope[t] > 0 else 0.0
+        most[t] = reply.older(t)[:, 0]
         reply.add(t, one[: events.uses[t] if not events.is_hidden[t] else 0])
         if events.is_hidden[t]:
             reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]

@@ -296,7 +296,7 @@ class Exact:
         moved = np.zeros((events.vectors, len(events), groups))
         starts = np.searchsorted(used.message, np.arange(len(events) + 1))
         for t in range(len(events)):
-            moved[:, t] = self._response.step(self._done + t, groups, used.course[starts[t] : starts[t + 1]])
+            moved[:, t] = self._response.step(self._done + t, used.course[starts[t] : starts[t + 1]])
         prices = Prices(events, self._shifts)
         self._costs += prices.costs(slice(None), np.zeros(groups, np.int64), moved, used, np.zeros(1))
         self._before, self._done = used.begun(len(events))[-1], self._done + len(events)

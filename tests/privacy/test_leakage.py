@@ -23,7 +23,7 @@ from mpinodes.core.messages import (
     Hidden,
 )
 from mpinodes.privacy.accountant import price
-from mpinodes.privacy.leakage import Norms, Response, Signed, ceilings, response
+from mpinodes.privacy.leakage import Norms, Signed, ceilings, response
 from mpinodes.privacy.ledger import Facts, Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
 from tests.helpers.accounting import DELTA, events
@@ -60,15 +60,11 @@ def by_number(r: int) -> list[int]:
     return [r - 1]
 
 
-def responses(reply: Response, made: Events, groups: int, growing: bool = False) -> np.ndarray:
-    """(rounds, vectors, groups) of all messages; growing: asked for the groups that have been used so far alone."""
+def responses(reply: Norms | Signed, made: Events, groups: int) -> np.ndarray:
+    """(rounds, vectors, groups) of all messages."""
     found = np.zeros((len(made), made.vectors, groups))
-    top = 0
     for t, r in enumerate(made.uses.tolist()):
-        used = np.array(by_number(r) if r else [], dtype=int)
-        top = max(top, *(g + 1 for g in used)) if growing and r else top
-        asked = top if growing else groups
-        found[t, :, :asked] = reply.step(t, asked, used)
+        found[t] = reply.step(t, np.array(by_number(r) if r else [], dtype=int))
     return found
 
 
@@ -128,7 +124,6 @@ def test_the_response_is_that_of_the_system_written_out(seed, parts, vectors, si
     wanted = np.stack([one_by_one(made, g) for g in range(4)], axis=2)
     together = responses(response(made, 4), made, 4)
     np.testing.assert_allclose(together, wanted, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(responses(response(made, 4), made, 4, growing=True), wanted, rtol=1e-9, atol=1e-12)
     for g in range(4):
         alone = claimed(made, made.uses == g + 1)
         np.testing.assert_allclose(alone, together[:, :, g], rtol=1e-12, atol=1e-15)

@@ -63,7 +63,7 @@ def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np
     curves = np.zeros((uses.groups, 102))
     starts = np.searchsorted(uses.message, np.arange(len(made) + 1))
     for t in range(len(made)):
-        moved = norms.step(t, uses.groups, uses.group[starts[t] : starts[t + 1]])
+        moved = norms.step(t, uses.group[starts[t] : starts[t + 1]])
         begun = np.isin(np.arange(uses.groups), uses.group[: starts[t + 1]])
         moved[0, begun] = np.maximum(moved[0, begun], TINY)  # and not 0, where doubles end: rounding is paid for
         at = np.array([t])
