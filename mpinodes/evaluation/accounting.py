@@ -11,7 +11,7 @@ from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
-from mpinodes.core import RELEASED, Query, Setup
+from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.seeds import Draws, Purpose
@@ -73,27 +73,21 @@ class Accounting:
             together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Of record.h5."""
+        """Return the variables of record.h5."""
         claimed, agents, network = self._losses
-        columns = {
-            "epsilon_claimed": (claimed, claimed.max(axis=1)),
-            "epsilon_proven_pure": (
-                np.array([[loss.pure for loss in at] for at in agents]), np.array([loss.pure for loss in network]),
-            ),
-            "epsilon_proven": (
-                np.array([[loss.epsilon for loss in at] for at in agents]),
-                np.array([loss.epsilon for loss in network]),
-            ),
-        }  # fmt: skip
-        found = {}
-        what = (
-            "ε that the paper claims",
-            "pure ε, as proven",
-            f"ε at δ = {self._setup.experiment.privacy.delta:g}, as proven",
+        (pure, pure_network), (epsilon, epsilon_network) = (
+            ([[getattr(loss, name) for loss in at] for at in agents], [getattr(loss, name) for loss in network])
+            for name in ("pure", "epsilon")
         )
-        for (name, (of_each, of_network)), label in zip(columns.items(), what, strict=True):
-            found[name] = Variable(("horizon", "agent"), of_each, f"{label}, of an agent's share")
-            found[f"{name}_network"] = Variable(("horizon",), of_network, f"{label}, of the network")
+        at_delta = f"ε at δ = {self._setup.experiment.privacy.delta:g}, as proven"
+        found = {}
+        for name, label, of_agents, of_network in (
+            ("epsilon_claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
+            ("epsilon_proven_pure", "pure ε, as proven", pure, pure_network),
+            ("epsilon_proven", at_delta, epsilon, epsilon_network),
+        ):
+            found[name] = Variable(("horizon", "agent"), np.array(of_agents), f"{label}, of an agent's share")
+            found[f"{name}_network"] = Variable(("horizon",), np.array(of_network), f"{label}, of the network")
         return {**found, **self._of_nodes()}
 
     def _of_nodes(self) -> Variables:
@@ -169,35 +163,28 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
     )
 
 
-class _Scales:
-    """Of some releases: the scales of their noise, and what they are for."""
-
-    def __init__(self) -> None:
-        self.number, self.release, self.l1, self.largest, self.least = 0, 0.0, 0.0, 0.0, math.inf
-
-    def take(self, scale: NDArray[np.float64], l1: NDArray[np.float64]) -> None:
-        """Some more: (m,) each."""
-        if not len(scale):
-            return
-        with np.errstate(divide="ignore", invalid="ignore"):
-            release = float(np.where(l1 == 0, 0.0, l1 / scale).max())
-        self.number += len(scale)
-        self.release, self.l1 = max(self.release, release), max(self.l1, float(l1.max()))
-        self.largest, self.least = max(self.largest, float(scale.max())), min(self.least, float(scale.min()))
+def _sizes(scale: Vector, l1: Vector) -> Vector:
+    """Return the largest ε of a release, L1 sensitivity and scale, and the least scale times −1, of some releases."""
+    if not scale.size:
+        return np.full(4, -np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        release = np.where(l1 == 0, 0.0, l1 / scale).max()
+    return np.array([release, l1.max(), scale.max(), -scale.min()])
 
 
 class _Noise:
-    """The scales used, and the one that would make the label true of every release."""
+    """The scales used, and the one that would make the nominal ε true of every release."""
 
     def __init__(self) -> None:
-        self._of_data, self._of_all, self._rounding = _Scales(), _Scales(), 0.0
+        self._of_data = self._of_all = np.full(4, -np.inf)  # as `_sizes`
+        self._rounding = 0.0
 
     def take(self, events: Events) -> None:
-        """The events of the next rounds."""
+        """Take the events of the next rounds."""
         scale, l1, rounding = events.scale, events.l1, events.rounding_l1
         data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
-        self._of_data.take(scale[data], l1[data])
-        self._of_all.take(scale.ravel(), l1.ravel())
+        self._of_data = np.maximum(self._of_data, _sizes(scale[data], l1[data]))
+        self._of_all = np.maximum(self._of_all, _sizes(scale, l1))
         each = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
         self._rounding = max(self._rounding, float(each.max(initial=0.0)))
 
@@ -206,12 +193,11 @@ class _Noise:
         e = setup.experiment
         if not e.private:
             return None
-        of = self._of_data if self._of_data.number else self._of_all
-        needed = of.l1 / e.epsilon
+        release, l1, largest, least = (self._of_data if self._of_data[1] >= 0 else self._of_all).tolist()
         return typed.NoiseSummary(
             mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
-            rounding=self._rounding, epsilon=e.epsilon, scale=of.largest, least_scale=of.least, calibrated_scale=needed,
-            calibrated=e.privacy.scale == "calibrated", release=of.release,
+            rounding=self._rounding, epsilon=e.epsilon, scale=largest, least_scale=-least,
+            calibrated_scale=l1 / e.epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
             remark=setup.stream.remark if _is_default(e) else "",
         )  # fmt: skip
 

@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from contextlib import suppress
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "mpirun.hydra", "orterun", "prterun", "prun", "srun"}
 SECONDS_BETWEEN_LINES = 5.0
@@ -44,24 +44,15 @@ def bar(title: str, total: int, unit: str, done: int = 0) -> Any:
     return None
 
 
-def _cut(path: Path, rounds: int) -> TextIO:
-    """What an attempt before has shown of these rounds, to be added to."""
-    try:
-        lines = path.read_text("utf-8").splitlines(keepends=True) if rounds else []
-    except (OSError, ValueError):
-        lines = []
-    file = path.open("w", encoding="utf-8")
-    file.writelines(line for line in lines if _round_of(line) <= rounds)
-    return file
-
-
-def _round_of(line: str) -> float:
-    """Of a line that was written whole, while there were rounds."""
-    try:
-        found = json.loads(line)
-        return int(found["round"]) if line.endswith("\n") and "finishing" not in found else inf
-    except (ValueError, LookupError, TypeError):
-        return inf
+def _shown(path: Path, rounds: int) -> list[str]:
+    """Return the lines that an attempt before has written of these rounds."""
+    lines = []
+    with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
+        for line in path.read_text("utf-8").splitlines(keepends=True):
+            told = json.loads(line)
+            if told["round"] <= rounds and "finishing" not in told and line.endswith("\n"):
+                lines.append(line)
+    return lines
 
 
 class Progress:
@@ -70,7 +61,9 @@ class Progress:
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
         self._rounds, self._title, self._begin = rounds, title, begin
         self._file = directory / "progress.jsonl"
-        self._jsonl = _cut(self._file, begin)
+        before = _shown(self._file, begin) if begin else []
+        self._jsonl = self._file.open("w", encoding="utf-8")
+        self._jsonl.writelines(before)
         self._last: dict[str, float | int | str | None] = {}
         self._start = self._last_line = time.perf_counter()
         self._bar = bar(title, rounds, "round", begin)
