@@ -64,24 +64,20 @@ OUTPUTS = ({"experiment.toml", "log.txt"}, {".lock", "runs"})  # in a run's dire
 MOST = 10_000  # files in a folder and below
 
 
-def noise_key(setup: Setup) -> bytes:
-    """32 bytes: of the seed, and of `noise.key` if it is set, else of the fingerprint.
+def noise_key(setup: Setup, with_data: bool = True) -> bytes:
+    """Return 32 bytes, made of the seed and of `noise.key` if it is set, else of the fingerprint.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
     """
-    return _key(setup, with_data=True)
+    e = setup.experiment
+    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
+    return blake2b(json.dumps([e.seed, *told]).encode(), digest_size=32, person=b"mpinodes noise").digest()
 
 
 def noise_name(setup: Setup) -> str:
     """Return the name that a run's files give to its noise: all that the noise hangs on, but the contents of data."""
-    return _key(setup, with_data=False).hex()[:DIGITS]
-
-
-def _key(setup: Setup, with_data: bool) -> bytes:
-    e = setup.experiment
-    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
-    return blake2b(json.dumps([e.seed, *told]).encode(), digest_size=32, person=b"mpinodes noise").digest()
+    return noise_key(setup, with_data=False).hex()[:DIGITS]
 
 
 def fingerprint(setup: Setup, with_data: bool = False) -> str:
