@@ -13,12 +13,10 @@ does not have its checksum is damage, and is refused.
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from bisect import bisect_right
 from collections.abc import Mapping
 from hashlib import blake2b
-from math import inf
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
@@ -34,8 +32,6 @@ from mpinodes.runlog.layout_version import VERSION, require_version
 NAME = "rounds.log"
 MARK = f"mpinodes log {VERSION:2}\n".encode()
 SIZES, SUM = Struct("<QQ"), 16  # of a head: length and rounds; bytes of a checksum
-SECONDS_BETWEEN_WRITES = 1.0
-BYTES_AT_ONCE = 4_000_000
 
 
 class Variable(NamedTuple):
@@ -98,47 +94,32 @@ class Log(_Opened):
             write_bytes(path, MARK)
         super().__init__(path, os.O_RDWR)
         self.rounds, self.place = rounds, place or Position(len(MARK), MARK)
-        self._waiting: list[Variables] = []
-        self._bytes, self._written = 0, -inf  # the first rounds are written at once
         logged = LogReader(path, place.byte).columns if place else {}
         self._declared = [(name, of.dims, of.shape) for name, of in logged.items()]
         os.ftruncate(self._fd, self.place.byte)
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Add rounds: copies of the same variables every time, which wait for at most a second.
+        """Write rounds, the same variables every time, as one frame.
 
         Raises:
             BadInput: the log holds other variables.
+            OSError: the disk is full, for example; the file stays as it was.
         """
-        copies = {name: v._replace(values=np.array(v.values, np.float64, order="C")) for name, v in variables.items()}
-        declared = [(name, v.dims, v.values.shape[1:]) for name, v in copies.items()]
+        declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
         if self._declared and declared != self._declared:
             names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
             what = f"with or without {', '.join(sorted(names))}" if names else "in another order or shape"
             raise BadInput(f"{self._path}: its rounds were recorded {what}: go on with the metrics that it began with")
-        self._waiting.append(copies)
-        self._bytes += sum(v.values.nbytes for v in copies.values())
-        if self._bytes > BYTES_AT_ONCE or time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
-            self.write()
-
-    def write(self) -> None:
-        """Write the rounds that wait, as one frame.
-
-        Raises:
-            OSError: the disk is full, for example; the file stays as it was.
-        """
-        self._written = time.monotonic()
-        chunks, self._waiting, self._bytes = self._waiting, [], 0
-        rounds = sum(len(next(iter(chunk.values())).values) for chunk in chunks)
+        rounds = len(next(iter(variables.values())).values)
         if rounds == 0:
-            return
-        frames = [(b"".join(chunk[name].values.data for name in chunks[0] for chunk in chunks), rounds)]
+            return  # a frame of 0 rounds holds facts
+        frames = [(b"".join(np.ascontiguousarray(v.values, np.float64).data for v in variables.values()), rounds)]
         if not self._declared:
-            described = [(name, v.dims, v.values.shape[1:], v.label, v.unit) for name, v in chunks[0].items()]
+            described = [(name, v.dims, v.values.shape[1:], v.label, v.unit) for name, v in variables.items()]
             frames.insert(0, (msgspec.msgpack.encode({"variables": described}), 0))
         self._put(frames)
-        self._declared = [(name, v.dims, v.values.shape[1:]) for name, v in chunks[0].items()]
+        self._declared = declared
         self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:

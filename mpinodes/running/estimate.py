@@ -12,13 +12,13 @@ from mpinodes.core.events import STRETCH
 from mpinodes.core.experiment import chunk_rounds
 from mpinodes.evaluation.samples import Samples
 from mpinodes.runlog.directories import RUNS
-from mpinodes.runlog.log import BYTES_AT_ONCE
 
 # Measured constants.
 PRICED = 3000  # bytes of the ledger per agent and round, for rounds that are accounted for at once
 STARTED = 0.3  # CPU seconds for the start of a rank; under mpirun the ranks start in parallel
 ACCOUNTED = 1e-5  # seconds of accounting per agent and round, after the last round
 CLOSED = 1.0  # seconds for everything else after the last round
+BYTES_AT_ONCE = 4_000_000  # of the logger beside its rows, about
 
 
 def record_bytes(setup: Setup) -> int:

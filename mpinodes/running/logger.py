@@ -92,15 +92,13 @@ class Logger:
                 if order and order.keeps:
                     self._keep(order)
         finally:
-            self._log.write()
             self._watch.lap("rounds")
             self._progress.close()
         self._keeper.keep_two()
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """Write what the logger needs to go on after the rounds done, once these are in the log."""
-        self._log.write()
+        """Write what the logger needs to go on after the rounds done, which are in the log."""
         if order.stops:
             self._log.sync()
         self._keeper.forget_before(order.forget)

@@ -57,7 +57,6 @@ def logged(place: Path, rounds: int, of: int) -> Log:
     log = Log(place / NAME, {"attributes": {"experiment": f"rounds = {of}\n"}, "sizes": {"agent": 2}})
     loss, apart = np.arange(float(rounds)) / 2, np.ones((rounds, 2))
     log.append({"mean_loss": Variable(("round",), loss), "apart": Variable(("round", "agent"), apart)})
-    log.write()
     return log
 
 
@@ -68,11 +67,9 @@ def test_rounds_metrics_rate_and_failures_are_told(tmp_path, watched):
     log.append(
         {"mean_loss": Variable(("round",), np.full(3, 7.0)), "apart": Variable(("round", "agent"), np.ones((3, 2)))}
     )
-    log.write()
     assert re.fullmatch(r"run: round 6 of 9, mean loss 7, [0-9.e+]+ rounds/s, \d+ s left", run.look())
     cut = Log(tmp_path / "run" / NAME, {"attributes": {"experiment": "rounds = 4\n"}})  # by a run that begins anew
     cut.append({"mean_loss": Variable(("round",), np.full(4, 2.0))})
-    cut.write()
     run.look()
     assert "all 4 rounds done" in watching.WatchedRun(tmp_path / "run").look()
     (tmp_path / "run" / "experiment.toml").touch()

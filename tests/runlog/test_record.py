@@ -30,7 +30,6 @@ def recorded(run: Path, chunks: list[dict], horizons, variables: dict | None = N
     log = Log(run / NAME, FACTS)
     for chunk in chunks:
         log.append(chunk)
-        log.write()
     with Reader(run) as record:
         export(record, run, np.array(horizons), variables or {})
     return run
@@ -123,7 +122,6 @@ def test_a_full_disk_leaves_the_log_and_no_record(tmp_path):
     log = Log(tmp_path / NAME, FACTS)
     rng = np.random.default_rng(0)
     log.append({"loss": Variable(("round",), rng.standard_normal(5000))})
-    log.write()
     limits, lines = resource.getrlimit(resource.RLIMIT_FSIZE), []
     for size in np.geomspace(100, 100_000, 20).astype(int).tolist():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

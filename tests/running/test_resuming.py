@@ -22,7 +22,6 @@ from mpinodes.rounds.plan import Plan
 from mpinodes.rounds.step import Step
 from mpinodes.runlog import checkpoints, snapshot
 from mpinodes.runlog.checkpoints import LOGGER, Keeper, Stopped, keepers_of, name_of
-from mpinodes.runlog.log import Log
 from mpinodes.running import job
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
@@ -48,23 +47,17 @@ class Asked(Signals):
         return super().is_asked()
 
 
-def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0, lost: bool = False) -> Path:
-    """A run that ends without a word as it is about to begin a round, of a certain seed.
-
-    The rounds that wait to be logged by then may be lost.
-    """
-    plain, write, is_dead = Step.__call__, Log.write, False
+def killed(monkeypatch, where: Path, words: str, at: int, seed: int = 0) -> Path:
+    """A run that ends without a word as it is about to begin a round, of a certain seed."""
+    plain = Step.__call__
 
     def step(self, state, arrivals, frame, row):
-        nonlocal is_dead
         if (state.here.t + (arrivals is not None), self._setup.experiment.seed) == (at, seed):
-            is_dead = True
             raise Killed
         return plain(self, state, arrivals, frame, row)
 
     with monkeypatch.context() as patched:
         patched.setattr(Step, "__call__", step)
-        patched.setattr(Log, "write", lambda log: None if is_dead and lost else write(log))
         with pytest.raises(Killed):
             run_of(where, words)
     return where
@@ -103,23 +96,17 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "at", "lost"),
+    ("words", "at"),
     [
-        (SMALL, 13, True),
-        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24, False),
-        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9, False),
-        (
-            "algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4",
-            7,
-            True,
-        ),
+        (SMALL, 13),
+        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24),
+        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
+        ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4", 7),
     ],
 )
-def test_a_run_goes_on_to_the_same_record_and_summary(words, at, lost, monkeypatch, tmp_path):
-    """However much of it is in the record by then."""
+def test_a_run_goes_on_to_the_same_record_and_summary(words, at, monkeypatch, tmp_path):
     one = run_of(tmp_path / "one", words)
-    monkeypatch.setattr("mpinodes.runlog.log.SECONDS_BETWEEN_WRITES", 1.0 if lost else 0.0)
-    other = killed(monkeypatch, tmp_path / "other", words, at, lost=lost)
+    other = killed(monkeypatch, tmp_path / "other", words, at)
     assert not (other / "summary.json").exists()
     assert go_on(other) == other
     assert differences(one, other) == []
