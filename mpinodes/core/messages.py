@@ -66,11 +66,6 @@ class Diverged(RuntimeError):
     """The run has left what its method is sound for; the message says where and why."""
 
 
-@lru_cache(maxsize=4096)
-def _ascending(in_neighbors: tuple[int, ...], agent: int) -> tuple[int, ...]:
-    return tuple(sorted((*in_neighbors, agent)))
-
-
 class Neighborhood(NamedTuple):
     """An agent's place in the graph of one round.
 
@@ -88,7 +83,7 @@ class Neighborhood(NamedTuple):
     @property
     def senders(self) -> tuple[int, ...]:
         """Whose releases this agent mixes: its in-neighbors and itself, ascending."""
-        return _ascending(self.in_neighbors, self.agent)
+        return tuple(sorted((*self.in_neighbors, self.agent)))
 
 
 class Released(NamedTuple):

@@ -46,7 +46,6 @@ class Total:
         self._kind, self._regularizer = type(one), owners * one.regularizer
         self._features, self._targets, self._divisor = block
         self._rows, self.is_constant = rows, rows is None
-        self._done, self._counts = 0, np.zeros(len(self._targets), np.int64)  # how often each came in the rounds done
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Return Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
@@ -67,17 +66,12 @@ class Total:
         return self._kind(features, targets, divisor=divisor, regularizer=rounds * self._regularizer)  # type: ignore[no-any-return]
 
     def _counted(self, rows: Callable[[int, int], NDArray[np.int64]], first: int, last: int) -> NDArray[np.int64]:
-        """Return how often each sample came in some rounds; from round 1 on, what was counted before is kept."""
-        if first > 1:
-            return np.bincount(rows(first, last), minlength=len(self._counts))
-        if last < self._done:
-            self._done, self._counts = 0, np.zeros_like(self._counts)
+        """Return how often each sample came in some rounds."""
+        counts = np.zeros(len(self._targets), np.int64)
         at_once = max(1, BYTES_AT_ONCE // (8 * len(rows(1, 1))))
-        for start in range(self._done + 1, last + 1, at_once):
-            came = rows(start, min(start + at_once - 1, last))
-            self._counts += np.bincount(came, minlength=len(self._counts))
-        self._done = last
-        return self._counts
+        for start in range(first, last + 1, at_once):
+            counts += np.bincount(rows(start, min(start + at_once - 1, last)), minlength=len(counts))
+        return counts
 
 
 class Squares(Total):
