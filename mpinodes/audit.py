@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
-from mpinodes.config.arguments import QuietParser
 from mpinodes.core.errors import BadInput
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ REFUTED = 1
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
-    parser = QuietParser("audit", __doc__)
-    parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
+    """Run the command and return its exit code."""
+    parser = Parser("audit", __doc__)
+    parser.add_words("experiment.toml | key=value", "a file, then overrides")
     started = launcher()
     try:
         words = parser.parse_intermixed_args(argv).words

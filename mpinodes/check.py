@@ -14,15 +14,15 @@ import os
 import sys
 from pathlib import Path
 
-from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import is_file
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import command, say
 
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("check", __doc__)
     parser.add_argument("part", metavar="FILE | NAME", type=os.path.expanduser, help="a Python file, or a part's name")
     parser.add_argument("--seed", type=int, default=0, help="of the data that it is tried on (0)")

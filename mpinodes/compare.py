@@ -11,27 +11,24 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.config.arguments import Parser
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import command, show
 
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("compare", __doc__)
-    parser.add_argument(
-        "runs", nargs="+", metavar="STUDY | RUN", type=Path, help="a study's directory, or finished runs"
-    )
+    parser.add_runs("STUDY | RUN", "a study's directory, or finished runs")
     parser.add_argument("--by", metavar="KEY", help="the key whose values are compared (the first that is no number)")
-    parser.add_argument(
-        "--along", metavar="KEY,...", type=lambda keys: [] if keys == "none" else keys.replace(" ", "").split(","),
-        help="the keys of the other axes, or none; means are over the rest (as few keys as tell the runs apart)",
-    )  # fmt: skip
+    keys = lambda text: [] if text == "none" else text.replace(" ", "").split(",")  # noqa: E731
+    along = "the keys of the other axes, or none; means are over the rest (as few keys as tell the runs apart)"
+    parser.add_argument("--along", metavar="KEY,...", type=keys, help=along)
     parser.add_argument("--output", metavar="DIR", type=Path, help="where to (STUDY/compare, or compare)")
     options = parser.parse_args(argv)
-    from mpinodes.studies import telling
+    from mpinodes.studies import compare
 
-    show(telling.compare(options.runs, options.by, options.output, options.along))
+    show(str(compare(*options.runs, by=options.by, along=options.along, output=options.output)))
     return 0
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mpinodes import __version__
-from mpinodes.config.arguments import QuietParser
 from mpinodes.core.errors import BadInput, Overdue
 from mpinodes.launch import launching
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.threads import ONE_THREAD
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def main(argv: list[str]) -> int:
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
     rank = started.rank if started else 0
-    if rank > 0 and {"-h", "--help"} & set(argv):
-        return 0
-    parser = QuietParser("doctor", __doc__)
+    parser = Parser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     limit = LIMIT + (started.size if started else 0)
     options = parser.parse_args(argv)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
     parser.add_argument("--rounds", type=int, default=12, help="changed rounds to follow to the end (12)")

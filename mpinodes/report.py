@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mpinodes.config.arguments import Parser
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import command, show
 
 
@@ -41,9 +41,9 @@ def drawn(run: Path) -> list[Path]:
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("report", __doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory")
+    parser.add_runs("RUN", "a run directory")
     parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
     options = parser.parse_args(argv)
     from mpinodes.running import noise_free

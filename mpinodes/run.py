@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    from mpinodes.config.arguments import QuietParser
+    from mpinodes.launch.arguments import Parser
 
-    parser = QuietParser("run", __doc__, add_help=False)
-    parser.add_argument("words", nargs="*", metavar="experiment.toml | key=value", help="a file, then overrides")
+    parser = Parser("run", __doc__)
+    parser.add_words("experiment.toml | key=value", "a file, then overrides")
     parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
     parser.add_argument(
         "--resume", metavar="RUN", type=Path, help="go on with a run that was ended before its time, from its directory"
@@ -45,12 +45,11 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--explain", metavar="WORD", help="say what a key means ('all': every key), or what a part is: --explain dola"
     )
-    parser.add_argument("--help", action="store_true", help="print this")
     return parser
 
 
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
-    """Print what --help, --list, --explain or --dry-run ask for.
+    """Print what --list, --explain or --dry-run ask for.
 
     Raises:
         BadInput: an unknown key, or an experiment that cannot be run.
@@ -60,9 +59,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     from mpinodes.running import estimate as expected
     from mpinodes.running.setup import rehearse, set_up
 
-    if options.help:
-        _arguments().print_help()
-    elif options.list:
+    if options.list:
         print(explaining.listed())
     elif options.explain:
         print(explained(options.explain))
@@ -91,7 +88,7 @@ def explained(word: str) -> str:
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     started = launcher()
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
@@ -99,7 +96,7 @@ def main(argv: list[str]) -> int:
     if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
         options = _arguments().parse_intermixed_args(argv)
         words, resumed, in_one = options.words, options.resume, options.lockstep
-        if options.help or options.list or options.explain or options.dry_run:
+        if options.list or options.explain or options.dry_run:
             if speaks:
                 inform(options, ranks)
             return 0

@@ -9,18 +9,17 @@ beforehand. Exit code 2: the runs cannot be read, or not be put together.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from mpinodes.config.arguments import Parser
 from mpinodes.core.errors import BadInput
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import command
 
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("spent", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="the directory of a finished run")
+    parser.add_runs("RUN", "the directory of a finished run")
     parser.add_argument("--delta", type=float, help="of the proven epsilon; default: the least of the runs' own")
     options = parser.parse_args(argv)
     from mpinodes.finished import joint_cost as spent

@@ -8,17 +8,16 @@ or 1 where one failed, or ended before its time.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from mpinodes.config.arguments import Parser
+from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import INTERRUPTED, command
 
 
 @command
 def main(argv: list[str]) -> int:
-    """The whole command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = Parser("watch", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="a run directory, also one that is to come")
+    parser.add_runs("RUN", "a run directory, also one that is to come")
     runs = parser.parse_args(argv).runs
     from mpinodes.running.monitor import watch
 

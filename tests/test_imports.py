@@ -49,7 +49,7 @@ WALLS = {
     "bounds": Wall({"core", "losses", "streams", "topology"}),
     "summary": Wall({"core", "metrics", "runlog"}),
     "evaluation": Wall({"core", "config", "data", "losses", "metrics", "privacy", "runlog", "summary"}),
-    "presentation": Wall({"core", "config", "evaluation", "runlog", "summary"}),
+    "presentation": Wall({"core", "config", "evaluation", "metrics", "runlog", "summary"}),
     "finished": Wall({"core", "config", "evaluation", "metrics", "presentation", "privacy", "runlog", "summary"}),
     "running": Wall(
         {
@@ -69,7 +69,18 @@ WALLS = {
         },
     ),
     "studies": Wall(
-        {"core", "config", "evaluation", "finished", "launch", "presentation", "runlog", "running", "summary"}
+        {
+            "core",
+            "config",
+            "evaluation",
+            "finished",
+            "launch",
+            "metrics",
+            "presentation",
+            "runlog",
+            "running",
+            "summary",
+        }
     ),
     "auditing": Wall(
         {

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from mpinodes.presentation.figure_data import Drawn
-
 
 @dataclass(frozen=True, repr=False)
 class Result:
@@ -66,40 +64,21 @@ class Result:
 class Plots:
     """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
 
-    Each is a method, as `regret()`, that raises BadInput where the run has not the numbers for the figure:
-
-        regret: regret per round of the network, of every agent, and of the running average.
-        gap: optimality gap of offline methods.
-        error: squared distance to the best fixed decision, of offline methods.
-        training: training loss of every round, of losses that stay the same.
-        privacy: ε against rounds, claimed and proven.
-        views: what one node learns of another, where that is less than all links tell.
-        accuracy: accuracy against rounds.
-        rmse: root mean squared error against rounds, where targets are real.
-        topology: the graph.
-    """
+t    """
 
     NAMES = ("regret", "gap", "error", "training", "privacy", "views", "accuracy", "rmse", "topology")
 
     _result: Result
 
-    def __getattr__(self, name: str) -> Callable[[], Figure]:
-        if name not in self.NAMES:
-            raise AttributeError(f"a run has no figure {name!r}; choose from: {', '.join(self.NAMES)}")
-        return lambda: self._drawn(name)
-
-    def __dir__(self) -> list[str]:
-        return [*self.NAMES]
 
     def _drawn(self, name: str) -> Figure:
-        from mpinodes.presentation import graph
         from mpinodes.presentation import plots as drawing
-        from mpinodes.presentation import run_figures as figures
         from mpinodes.presentation.figure_data import Drawn
+        from mpinodes.presentation.run_figures import drawers
 
-        draw: Callable[[Drawn, Summary], Figure | None] = getattr(graph if name == "topology" else figures, name)
+        summary = Summary.read(self._result.directory)
         with Drawn(self._result.directory) as data, drawing.style():
-            figure = draw(data, Summary.read(self._result.directory))
+            figure = drawers(summary)[name][1](data, summary)
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook without pyplot shows a figure by nothing else

@@ -206,16 +206,12 @@ def table(place: str | Path) -> pandas.DataFrame:
 
 def columns_of(runs: Sequence[FinishedRun]) -> str:
     """Return as CSV what people call the columns of results, and their units."""
-    return csv_of([{"column": name, "label": c.label, "unit": c.unit} for name, c in labels(runs).items()])
+    import pandas
+
+    rows = [(name, column.label, column.unit) for name, column in labels(runs).items()]
+    return str(pandas.DataFrame(rows, columns=["column", "label", "unit"]).to_csv(index=False))
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return by code how many runs have a warning, and what it means."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])
-
-
-def csv_of(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as CSV with a head of all their keys."""
-    import pandas
-
-    return str(pandas.DataFrame(list(rows), dtype=object).to_csv(index=False))

@@ -14,6 +14,7 @@ class ConsensusError(Metric):
     """Sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )."""
 
     name = "consensus_error"
+    compared = 7
     dims = ("round",)
 
     def take(self, rounds: Stretch) -> Vector:

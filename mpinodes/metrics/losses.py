@@ -26,6 +26,7 @@ class TrainingLoss(Metric):
     name = "training_loss"
     dims = ("round",)
     label = "training loss L(T)"
+    figure, title, compared = "training", "Training loss", 3
 
     def take(self, rounds: Stretch) -> Vector | None:
         """Its values, where losses stay the same."""
@@ -39,6 +40,7 @@ class AverageFitness(Metric):
     dims = ("horizon",)
     sums_agents = True
     label = "average fitness F(T)/T"
+    compared = 4
 
     def judge(self, run: Judged) -> Vector:
         """F(T)/T."""

@@ -14,6 +14,7 @@ class OptimalityGap(Metric):
     name = "optimality_gap"
     dims = ("horizon", "agent")
     label = "optimality gap, mean over agents"
+    figure, title, compared = "gap", "Optimality gap", 2
     long_name = "optimality gap of an agent"
 
     def judge(self, run: Judged) -> Vector | None:
@@ -29,6 +30,7 @@ class DecisionError(Metric):
     name = "decision_error"
     dims = ("horizon",)
     label = "‖mean decision − best‖²"
+    figure, title = "error", "Distance to the best decision"
 
     def judge(self, run: Judged) -> Vector | None:
         """Its values, of offline methods."""
@@ -42,6 +44,7 @@ class AgentDecisionError(Metric):
     dims = ("horizon", "agent")
     label = "‖decision − best‖², mean over agents"
     long_name = "‖decision − best‖² of an agent"
+    figure, title = "error", "Distance to the best decision"
 
     def judge(self, run: Judged) -> Vector | None:
         """Its values, of offline methods."""

@@ -25,6 +25,9 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
         key = f"{marks}{'_last_decision' * decision}.{of}"
         dims = ("horizon",)
         unit = "share" if marks == "accuracy" else ""
+        figure = "" if of == "train" and decision == LAST else marks
+        title = "Accuracy" if marks == "accuracy" else "Root mean squared error"
+        compared = (5 if marks == "accuracy" else 6) if of == "test" and decision == AVERAGE else 0
         label = f"{'accuracy' if unit else 'RMSE'}, {'last decision' if decision else 'running mean'}, {DATA[of]}"
 
         def judge(self, run: Judged) -> Vector | None:

@@ -12,6 +12,8 @@ class _Regret(Metric):
     dims: ClassVar[tuple[str, ...]] = ("horizon",)
     sums_agents = True
     per_round = True
+    figure = "regret"
+    title = "Regret per round"
 
 
 class OfNetwork(_Regret):
@@ -20,6 +22,7 @@ class OfNetwork(_Regret):
     name = "network_regret"
     label = "network regret per round, R(T)/T"
     long_name = "network regret R(T)"
+    compared = 1
 
     def judge(self, run: Judged) -> Vector:
         """Of the decisions."""

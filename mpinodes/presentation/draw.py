@@ -7,14 +7,13 @@ from pathlib import Path
 
 from mpinodes.core.errors import BadInput
 from mpinodes.presentation.figure_data import Drawn
-from mpinodes.presentation.live import live
 from mpinodes.summary.summary import Summary
 
 logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # or each line of a bad settings file is printed
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
-    """Draw the figures of a finished run and its page; returns the page's path.
+    """Draw the figures of a finished run and its page; return the page's path.
 
     Args:
         directory: the run's.
@@ -36,7 +35,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
         target.mkdir(exist_ok=True)
         with data:
             figures = run_figures.draw_all(data, summary, target, vector)
-            curves = live(data)
-        return page.write(directory, summary, data.noise_free, experiment, figures, curves)
+            tables = run_figures.values(data, summary)
+        return page.write(directory, summary, data.noise_free, experiment, figures, tables)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror or error}") from error

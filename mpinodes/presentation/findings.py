@@ -8,6 +8,7 @@ from mpinodes.presentation.privacy_words import DIFFERENCE, number
 from mpinodes.summary.summary import BaselinesSummary, Sets, Summary, WorthSummary
 
 LARGEST_ODDS = 1e4  # above which odds tell nothing any more
+GUESSED = {"accuracy": "always the largest class", "rmse": "always the mean target"}
 SETS = {"test": "test samples", "train": "training samples"}
 
 
@@ -36,9 +37,10 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
-    """Return accuracy or RMSE of what predicts one value: the largest class, or the mean target."""
-    sets = baselines and (baselines.majority if name == "accuracy" else baselines.mean_target)
-    return sets or {}
+    """Return accuracy or RMSE of what predicts one value, `GUESSED`; of another metric nothing."""
+    if baselines is None:
+        return {}
+    return {"accuracy": baselines.majority, "rmse": baselines.mean_target}.get(name) or {}
 
 
 def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:

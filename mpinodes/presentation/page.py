@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from mpinodes.presentation import privacy_words, run_warnings
 from mpinodes.presentation import terminal as words
 from mpinodes.presentation.findings import findings
+from mpinodes.presentation.run_figures import ValueTable
 from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import FileSummary, NoiseFree, PrivacySummary, RanksSummary, Summary
 from mpinodes.summary.timing import PARTS
@@ -28,7 +29,7 @@ def write(
     silent: NoiseFree | None,
     experiment: str,
     figures: dict[str, Path],
-    live: dict[str, Any],
+    tables: Sequence[ValueTable],
 ) -> Path:
     """Write `report.html` into the run directory; return its path.
 
@@ -38,7 +39,7 @@ def write(
         silent: the same run without noise; None: it was not made.
         experiment: the text of experiment.toml.
         figures: files by title.
-        live: what readers pick from.
+        tables: the values behind the figures.
     """
     path, s = directory / "report.html", summary
     text = _template().render(
@@ -47,10 +48,9 @@ def write(
         comparable=s.privacy.noise is not None and not silent and not s.partial, measured=words.measured(s),
         holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False), remarks=_remarks(s),
         privacy=_privacy(s.privacy, s.checked), figures=[_figure(title, file) for title, file in figures.items()],
-        live=live, timing=_timing(s), ranks=_ranks(s.timing.ranks if s.timing else None),
+        tables=tables, timing=_timing(s), ranks=_ranks(s.timing.ranks if s.timing else None),
         again=SAME_BITS if s.reproducible else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in (s.versions or {}).items()),
-        script=Markup((HERE / "page.js").read_text("utf-8")),
     )  # fmt: skip
     write_text(path, text)
     return path

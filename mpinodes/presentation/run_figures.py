@@ -1,30 +1,93 @@
-"""The figures of a run."""
+"""The figures of a run: metrics as they say themselves, privacy, and the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
 from mpinodes.presentation.figure_data import Drawn, Values
-from mpinodes.presentation.findings import naive
+from mpinodes.presentation.findings import GUESSED, naive
 from mpinodes.presentation.graph import topology
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.presentation.terminal import bounded, estimated
-from mpinodes.summary.summary import ShownMetric, Summary
+from mpinodes.summary.summary import Summary
 
-SILENT = "running mean, same run without noise"
+MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
+BOUND_STYLES = ("--", ":", "-.", (0, (1, 3)))
+
+
+class Curve(NamedTuple):
+    """A metric as figures show it.
+
+    Attributes:
+        variable: of the record.
+        label: what people call the metric.
+        unit: "share": drawn as a percentage.
+        per_round: whether the metric is divided by the rounds.
+    """
+
+    variable: str
+    label: str
+    unit: str
+    per_round: bool
+
+    def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
+        """Return rounds or horizons, and the values there."""
+        values = data[self.variable]
+        along = data["horizon" if "horizon" in values.dims else "round"]
+        values = values / along if self.per_round else values
+        return along.values, 100 * values if self.unit == "share" else values
+
+
+class CurveFigure(NamedTuple):
+    """Curves of metrics on one pair of axes.
+
+    Attributes:
+        title: what the figure shows.
+        curves: the metrics, the most important one first.
+    """
+
+    title: str
+    curves: list[Curve]
+
+    @property
+    def label(self) -> str:
+        """Return the label of the vertical axis."""
+        return self.title.lower().replace("rmse", "RMSE") + " (%)" * (self.curves[0].unit == "share")
+
+
+def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
+    """Return the figures that the built-in metrics ask for, and one of each metric of the user's, by file name."""
+    figures: dict[str, CurveFigure] = {}
+    for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # the most important first
+        if built_in.figure:
+            figure = figures.setdefault(built_in.figure, CurveFigure(built_in.title, []))
+            figure.curves.append(Curve(built_in.name, built_in.label, built_in.unit, built_in.per_round))
+    for metric in summary.metrics if summary else ():
+        if metric.figure:
+            curve = Curve(metric.variable, metric.label, metric.unit, metric.per_round)
+            figures[metric.variable] = CurveFigure(metric.label[:1].upper() + metric.label[1:], [curve])
+    return figures
+
+
+def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]]:
+    """Return title and drawer of every figure, by file name; a drawer returns None if the run has no such numbers."""
+    curves = {name: (each.title, partial(draw_curves, name, each)) for name, each in curve_figures(summary).items()}
+    others = {"privacy": ("Privacy loss", privacy), "views": ("What one node learns of another", views)}
+    return {**curves, **others, "topology": ("Topology", topology)}
 
 
 def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
-    """Draw every figure that the run has the numbers for, as PNG; returns titles and files.
+    """Draw every figure that the run has the numbers for, as PNG; return titles and files.
 
     Args:
         data: the record.
@@ -32,138 +95,98 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
         target: where the files go.
         vector: whether SVG and PDF are written beside each, which takes as long again.
     """
-    drawers: dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]] = {
-        "accuracy": ("Accuracy", accuracy),
-        "rmse": ("Root mean squared error", rmse),
-        "regret": ("Regret per round", regret),
-        "gap": ("Optimality gap", gap),
-        "error": ("Distance to the best decision", error),
-        "training": ("Training loss", training),
-        "privacy": ("Privacy loss", privacy),
-        "views": ("What one node learns of another", views),
-        "topology": ("Topology", topology),
-    }
     drawn = {}
     with drawing.style():
-        for name, (title, drawer) in drawers.items():
+        for name, (title, drawer) in drawers(summary).items():
             if (figure := drawer(data, summary)) is not None:
-                drawn[title] = _saved(figure, target / f"{name}.png", vector)
-        for metric in summary.metrics:
-            if metric.figure and metric.variable in data:
-                path = target / f"{metric.variable}.png"
-                drawn[metric.label.capitalize()] = _saved(_of_metric(data, metric, summary), path, vector)
+                path = drawn[title] = target / f"{name}.png"
+                drawing.save(figure, path)
+                if vector:
+                    drawing.save(figure, path.with_suffix(".svg"), metadata={"Date": None})
+                    drawing.save(figure, path.with_suffix(".pdf"), metadata={"CreationDate": None})
     return drawn
 
 
-def _saved(figure: Figure, path: Path, vector: bool) -> Path:
-    drawing.save(figure, path)
-    if vector:
-        drawing.save(figure, path.with_suffix(".svg"), metadata={"Date": None})
-        drawing.save(figure, path.with_suffix(".pdf"), metadata={"CreationDate": None})
-    return path
+class ValueTable(NamedTuple):
+    """The numbers behind the figures.
+
+    Attributes:
+        title: what the rows are.
+        head: of the columns.
+        rows: of cells.
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
 
 
-def _of_metric(data: Drawn, metric: ShownMetric, summary: Summary) -> Figure:
-    """A metric that was asked for, by round or horizon; of agents their range and mean."""
-    axes = drawing.axes()
-    values = data[metric.variable]
-    along = data["horizon" if "horizon" in values.dims else "round"]
-    t = along.values
-    if metric.per_round:
-        values = values / along
-    if metric.unit == "share":
-        values = 100 * values
-    if "agent" in values.dims:
-        drawing.band(axes, t, values, label="agents, least to most")
-        values = values.mean("agent")
-    drawing.line(axes, t, values, NETWORK, label=metric.label)
-    drawing.log(axes, "x", *(("y",) if float(values.min()) > 0 else ()))
-    axes.set(xlabel="rounds", ylabel=metric.label + " (%)" * (metric.unit == "share"))
-    return drawing.finished(axes, summary, metric.label)
+def values(data: Drawn, summary: Summary) -> list[ValueTable]:
+    """Return the values of all curves by horizon, means over agents and seeds, and by agent at the last horizon."""
+    curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
+    for kind in ("claimed", "proven_pure", "proven"):
+        label = f"ε of the network, {kind.replace('_', ' ')}{f' at δ = {summary.privacy.delta:g}' * (kind == 'proven')}"
+        curves.append(Curve(f"epsilon_{kind}_network", label, "", per_round=False))
+    columns = {curve: curve.values(data)[1] for curve in curves if "horizon" in data[curve.variable].dims}
+    by_horizon = {curve: each.mean([dim for dim in each.dims if dim != "horizon"]) for curve, each in columns.items()}
+    tables = [_table("horizon", data["horizon"].values, by_horizon)]
+    of_agents = {curve: each.last("horizon") for curve, each in columns.items() if "agent" in each.dims}
+    by_agent = {curve: each.mean([dim for dim in each.dims if dim != "agent"]) for curve, each in of_agents.items()}
+    return [*tables, *([_table("agent", data["agent"].values, by_agent)] if by_agent else [])]
 
 
-def regret(data: Drawn, summary: Summary) -> Figure | None:
-    """R(T)/T of the network and, as far as they are known, of every agent and of the running average."""
-    if "network_regret" not in data:
+def _table(rows: str, names: np.ndarray, columns: dict[Curve, Values]) -> ValueTable:
+    head = [f"{curve.label}{' (%)' * (curve.unit == 'share')}" for curve in columns]
+    cells = zip(names.tolist(), *(values.values.tolist() for values in columns.values()), strict=True)
+    return ValueTable(rows, [rows, *head], [[str(name), *(f"{x:.4g}" for x in row)] for name, *row in cells])
+
+
+def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
+    """Draw curves of metrics: agents as a band, the run without noise, what guessing gets, and bounds that apply."""
+    curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
+    if not curves:
         return None
     axes = drawing.axes()
-    t = data["horizon"].values
-    least = np.inf
-    if "agent_regret" in data and summary.agents > 1:
-        agents = data["agent_regret"] / data["horizon"]
-        drawing.band(axes, t, agents, label=f"agents, least to most{estimated(summary)}")
-        least = float(agents.min())
-    drawing.line(axes, t, data["network_regret"] / data["horizon"], NETWORK, marker="o", ms=3, label="network")
-    if "network_regret_average_iterate" in data:
-        average = data["network_regret_average_iterate"] / data["horizon"]
-        drawing.line(axes, t, average, AVERAGE, marker="s", ms=3, label="network, running average")
-    if "dynamic_regret" in data:
-        drawing.line(
-            axes, t, data["dynamic_regret"] / data["horizon"], CLAIM, marker="^", ms=3, label="network, dynamic"
+    shown = []
+    for curve, (colour, marker) in zip(curves.values(), MARKERS, strict=False):
+        t, values = curve.values(data)
+        shown.append(values.values.ravel())
+        is_alone, label = len(curves) == 1, curve.label
+        if "agent" in values.dims:
+            drawing.band(axes, t, values, label=f"agents, least to most{estimated(summary) * curve.per_round}")
+            values, label = values.mean("agent"), "mean over agents"
+        if "agent" not in data[curve.variable].dims or is_alone:
+            drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)
+    first = next(iter(curves.values()))
+    is_share, silent = first.unit == "share", data.noise_free
+    if silent and (values_without := getattr(silent, first.variable, None)):
+        t = np.array(silent.horizon)
+        scale = (100.0 if is_share else 1.0) / (t if first.per_round else 1.0)
+        axes.plot(
+            t, scale * np.array(values_without, float), color="black", ls="-.", lw=1, label="same run without noise"
         )
-    if data.noise_free and data.noise_free.network_regret:
-        t0, values = np.array(data.noise_free.horizon), np.array(data.noise_free.network_regret, float)
-        axes.plot(t0, values / t0, color="black", ls="-.", lw=1, label="network, same run without noise")
-    shown = np.concatenate([np.asarray(curve.get_ydata(), float) for curve in axes.lines])
-    least = min(least, float(np.nanmin(shown)))
-    if plain := not 0 < drawing.PLAIN * least < float(np.nanmax(shown)):
-        axes.axhline(0, color="black", lw=0.8)
-    drawing.log(axes, "x", *(() if plain else ("y",)))
-    _bounds(axes, data, summary)
-    axes.set(xlabel="horizon T (rounds)", ylabel="regret per round, R(T)/T")
-    return drawing.finished(axes, summary, f"Regret per round, against the best fixed decision{' (0)' * plain}")
-
-
-def _bounds(axes: Axes, data: Drawn, summary: Summary) -> None:
-    """The theorems' bounds that apply and end within the figure."""
-    low, top = axes.get_ylim()
-    for bound in summary.bounds:
-        values = data[bound.variable] / data["horizon"]
-        if "regret" in bound.of and bound.applies and float(values.last("horizon").max()) <= top:
+    sets = naive(summary.baselines, name)
+    if (guessed := sets.get("test" if first.variable == name else "train")) is not None:
+        axes.axhline(guessed * (100 if is_share else 1), color=AGENT, ls=":", label=GUESSED[name])
+    everything = np.concatenate(shown)
+    least, most = float(np.nanmin(everything)), float(np.nanmax(everything))
+    applicable = [bound for bound in summary.bounds if bound.applies and bound.of in curves]
+    for bound, style in zip(applicable, BOUND_STYLES, strict=False):
+        values = data[bound.variable]
+        values = values / data["horizon"] if curves[bound.of].per_round else values
+        if not curves[bound.of].per_round or float(values.last("horizon").max()) <= most:
             label = f"{bound.name}: {bounded(summary, bound)}"
-            drawing.line(axes, data["horizon"].values, values, CLAIM, ls="--", label=label)
-    axes.set_ylim(low, top)
-
-
-def gap(data: Drawn, summary: Summary) -> Figure | None:
-    """Optimality gap of the agents' average or last decisions, of offline methods."""
-    if "optimality_gap" not in data:
-        return None
-    axes = drawing.axes()
-    t, found = data["horizon"].values, data["optimality_gap"]
-    drawing.band(axes, t, found, label="agents, least to most")
-    drawing.line(axes, t, found.mean("agent"), NETWORK, marker="o", ms=3, label="mean over agents")
-    drawing.log(axes, "x", *(("y",) if float(found.min()) > 0 else ()))
-    axes.set(xlabel="rounds", ylabel=f"optimality gap of the {summary.judged} decision")
-    return drawing.finished(axes, summary, "Optimality gap")
-
-
-def error(data: Drawn, summary: Summary) -> Figure | None:
-    """Squared distance to the best fixed decision, of the mean decision and of each agent's, with its bounds."""
-    if "decision_error" not in data or not float(data["decision_error"].max()) > 0:
-        return None
-    axes = drawing.axes()
-    t, each = data["horizon"].values, data["agent_decision_error"]
-    drawing.band(axes, t, each, label="agents, least to most")
-    drawing.line(axes, t, data["decision_error"], NETWORK, marker="o", ms=3, label="mean decision")
-    applicable = [b for b in summary.bounds if "error" in b.of and b.applies]
-    for bound, line in zip(applicable, ("--", ":", "-.", (0, (1, 3))), strict=False):
-        label = f"{bound.name}: {bounded(summary, bound)}"
-        drawing.line(axes, t, data[bound.variable], CLAIM, ls=line, label=label)
-    drawing.log(axes, "x", "y")
-    axes.set(xlabel="rounds", ylabel=f"‖{summary.judged} decision − best‖²")
-    return drawing.finished(axes, summary, "Distance to the best decision")
-
-
-def training(data: Drawn, summary: Summary) -> Figure | None:
-    """Training loss of every round, of losses that stay the same."""
-    if "training_loss" not in data:
-        return None
-    axes = drawing.axes()
-    drawing.line(axes, data["round"].values, data["training_loss"], NETWORK, label="at each agent's own decision")
-    axes.set(xlabel="round", ylabel="training loss L(t)")
-    drawing.log_or_plain(axes, data["training_loss"].values)
-    return drawing.finished(axes, summary, "Training loss of every round")
+            drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
+    if is_share or not 0 < drawing.PLAIN * least < most:
+        drawing.log(axes, "x")
+        if least < 0:
+            axes.axhline(0, color="black", lw=0.8)
+        elif not is_share:
+            axes.set_ylim(0.0, 1.12 * most or 1.0)
+    else:
+        drawing.log(axes, "x", "y")
+    axes.set(xlabel="rounds", ylabel=figure.label)
+    return drawing.finished(axes, summary, figure.title)
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
@@ -242,57 +265,3 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
 def _worst(epsilon: Values) -> np.ndarray:
     """Over agents and repeats, by horizon."""
     return epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False).values
-
-
-def accuracy(data: Drawn, summary: Summary) -> Figure | None:
-    """Accuracy of the running mean and of the last decision against rounds, on test data where there are some."""
-    return _marks(data, summary, Marks("accuracy", "Accuracy", "accuracy (%)", "always the largest class", 100.0))
-
-
-def rmse(data: Drawn, summary: Summary) -> Figure | None:
-    """The same of the error, where targets are real."""
-    title = "Root mean squared error"
-    return _marks(data, summary, Marks("rmse", title, title.lower(), "always the mean target"))
-
-
-class Marks(NamedTuple):
-    """What decisions are worth on samples.
-
-    Attributes:
-        name: of the variable.
-        title, label: of the figure and its ordinate.
-        naive: what people call the best prediction of one value.
-        factor: from what is recorded to what is drawn.
-    """
-
-    name: str
-    title: str
-    label: str
-    naive: str
-    factor: float = 1.0
-
-
-def _marks(data: Drawn, summary: Summary, of: Marks) -> Figure | None:
-    test, train = of.name, f"{of.name}_train"
-    if test not in data and train not in data:
-        return None
-    axes = drawing.axes()
-    t = data["horizon"].values
-    if test in data:
-        running, last = of.factor * data[test], of.factor * data[f"{of.name}_last"]
-        drawing.line(axes, t, running, NETWORK, marker="o", ms=3, label="running mean of the decisions, test")
-        drawing.line(axes, t, last, AVERAGE, marker="s", ms=3, label="last decision, test")
-    if train in data:
-        drawing.line(
-            axes, t, of.factor * data[train], NETWORK, ls=":" if test in data else "-", label="running mean, training"
-        )
-    silent = data.noise_free
-    if silent and (curve := getattr(silent, test if test in data else train)):
-        without = of.factor * np.array(curve, float)
-        axes.plot(silent.horizon, without, color="black", ls="-.", lw=1, label=SILENT)
-    guessed = naive(summary.baselines, of.name).get("test" if test in data else "train")
-    if guessed is not None:
-        axes.axhline(of.factor * guessed, color=AGENT, ls=":", label=of.naive)
-    drawing.log(axes, "x")
-    axes.set(xlabel="rounds", ylabel=of.label)
-    return drawing.finished(axes, summary, of.title)

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a tidy line every few seconds elsewhere, `progress.jsonl` always."""
+"""How far a run or a study is: a bar on a terminal, elsewhere a line every few seconds; of a run, `progress.jsonl`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,67 @@ def on_terminal() -> bool:
     return False
 
 
-def bar(title: str, total: int, unit: str, done: int = 0) -> Any:
-    """Return a progress bar; None: nobody watches, or tqdm cannot use the TQDM_ variables of the environment."""
-    with suppress(Exception):
-        if on_terminal():
-            from tqdm import tqdm  # which reads these variables as it is imported
+class Bar:
+    """Show how much of a run or of a study is done: a bar on a terminal, elsewhere a line every few seconds.
 
-            return tqdm(total=total, initial=done, desc=title, unit=unit, file=sys.stderr, ncols=90, leave=False)
-    return None
+    Args:
+        title: what is done.
+        total: number of units that there are to do.
+        unit: what is counted, as "round".
+        done: number of units that were done before.
+    """
+
+    def __init__(self, title: str, total: int, unit: str, done: int = 0) -> None:
+        self._title, self._total, self._unit, self._begin = title, total, unit, done
+        self._start = self._last_line = time.perf_counter()
+        self._bar: Any = None
+        with suppress(Exception):  # tqdm reads its TQDM_ variables as it is imported, and fails for wrong ones
+            if on_terminal():
+                from tqdm import tqdm
+
+                self._bar = tqdm(
+                    total=total, initial=done, desc=title, unit=unit, file=sys.stderr, ncols=90, leave=False
+                )
+
+    def show(self, done: int, note: str = "") -> float:
+        """Show the number of units done, and a note; return how many units a second takes."""
+        now = time.perf_counter()
+        rate = (done - self._begin) / max(now - self._start, 1e-9)
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif now - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            pace = f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
+            left = in_minutes((self._total - done) / max(rate, 1e-9))
+            parts = [f"{self._title}: {self._unit} {done} of {self._total}", note, f"{pace} {self._unit}s/s"]
+            write_stderr(f"{', '.join(filter(None, parts))}, {left} left\n")
+        return rate
+
+    def say(self, text: str, is_last: bool) -> None:
+        """Show a line of text in the place of the bar; the last line is taken away again."""
+        now = time.perf_counter()
+        line = f"{self._title}: {text}"
+        if self._bar is not None:
+            end = "\r\x1b[K" * is_last
+            write_stderr(f"\r{line}\x1b[K{end}")
+        elif now - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            write_stderr(f"{line}\n")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def in_minutes(seconds: float) -> str:
+    """Return a time for people."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _shown(path: Path, rounds: int) -> list[str]:
@@ -56,54 +109,35 @@ def _shown(path: Path, rounds: int) -> list[str]:
 
 
 class Progress:
-    """Shows the rounds done, to people and to programs; of a run that goes on, from a round on."""
+    """Show the rounds of a run to people and to programs; of a run that goes on, from a round on."""
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
-        self._rounds, self._title, self._begin = rounds, title, begin
         self._file = directory / "progress.jsonl"
         before = _shown(self._file, begin) if begin else []
         self._jsonl = self._file.open("w", encoding="utf-8")
         self._jsonl.writelines(before)
+        self._rounds = rounds
         self._last: dict[str, float | int | str | None] = {}
-        self._start = self._last_line = time.perf_counter()
-        self._bar = bar(title, rounds, "round", begin)
+        self._bar = Bar(title, rounds, "round", begin)
 
     def show(self, t: int, average_fitness: float) -> None:
-        """Round t is done; the mean loss so far is `average_fitness`."""
-        now = time.perf_counter()
-        rate = (t - self._begin) / max(now - self._start, 1e-9)
+        """Show that round t is done, and that the mean loss so far is `average_fitness`."""
+        rate = self._bar.show(t, f"F/T {average_fitness:.4g}")
         fitness = average_fitness if isfinite(average_fitness) else None
-        line = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
-        self._last = dict(line)
-        self._jsonl.write(json.dumps(line) + "\n")
+        self._last = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
+        self._jsonl.write(json.dumps(self._last) + "\n")
         self._jsonl.flush()
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"F/T {average_fitness:.4g}", refresh=False)
-            self._bar.update(t - self._bar.n)
-        elif now - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            left = (self._rounds - t) / rate
-            done = f"{self._title}: round {t} of {self._rounds}, F/T {average_fitness:.4g}"
-            write_stderr(f"{done}, {rate:.0f} rounds/s, {left:.0f} s left\n")
 
     def finishing(self, what: str, done: int, of: int) -> None:
-        """After the rounds: so many parts of what is left to do are done."""
-        now = time.perf_counter()
-        line = f"{self._title}: {what}, {done} of {of} horizons"
+        """Show how many parts of what follows the rounds are done."""
         with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # the results matter more
             file.write(json.dumps(self._last | {"finishing": what, "done": done, "of": of}) + "\n")
-        if self._bar is not None:
-            end = "" if done < of else "\r\x1b[K"
-            write_stderr(f"\r{line}\x1b[K{end}")
-        elif now - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            write_stderr(f"{line}\n")
+        self._bar.say(f"{what}, {done} of {of} horizons", is_last=done == of)
 
     def close(self) -> None:
         """Take the bar away."""
         self._jsonl.close()
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()
 
 
 def write_stderr(text: str) -> None:

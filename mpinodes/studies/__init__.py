@@ -1,1 +1,86 @@
-"""Many runs as one thing: a study's points, their runs, and what these say side by side."""
+"""Studies: many runs as one thing. `sweep` does the runs, `compare` puts finished runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from mpinodes.studies.sweeping import Swept
+    from mpinodes.studies.telling import Compared
+
+__all__ = ["compare", "sweep"]
+
+
+def sweep(
+    *asked: str | Path | Mapping[str, Any],
+    mpi: bool = False,
+    part: str | None = None,
+    world: MPI.Intracomm | None = None,
+) -> Swept | None:
+    """Do all runs of a study that are not done yet, as many at once as there are cores, and write its table.
+
+    Args:
+        asked: a TOML file, the directory of a study, or a dictionary; then words as on the command line:
+            "seed=0,1,2" makes an axis, "rounds=100" sets a value in all runs.
+        mpi: whether every run is done by an mpirun of its own, one after the other.
+        part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written.
+        world: all ranks of an MPI job, each of which calls this function. Rank 0 hands out whole runs to the others.
+
+    Returns:
+        The directory, the table and the failures of the study; None on all ranks but rank 0.
+
+    Raises:
+        mpinodes.core.errors.BadInput: the study is malformed, or some of its runs cannot be done. All such runs are
+            named, and none was begun.
+    """
+    from mpinodes.studies import pools, sweeping
+    from mpinodes.studies.plans import in_lockstep
+    from mpinodes.studies.study import Study
+
+    if world is None:
+        study, runs = Study.of(asked), sweeping.Part.read(part)
+        workers = pools.processes(min(pools.cores(), len(study.points())))
+        with workers as pool, pools.processes(1) if mpi else nullcontext(pool) as runner:
+            return sweeping.sweep(study, pool, runner, pools.by_mpirun if mpi else in_lockstep, runs)
+    from concurrent.futures import Executor
+    from functools import partial
+
+    from mpi4py.futures import MPICommExecutor
+
+    with MPICommExecutor(world, root=0) as executor:
+        if executor is None:
+            return None
+        pool = partial(pools.by_executor, cast(Executor, executor))
+        return sweeping.sweep(Study.of(asked), pool, pool, part=sweeping.Part.read(part))
+
+
+def compare(
+    *runs: str | Path,
+    by: str | None = None,
+    along: Sequence[str] | None = None,
+    output: str | Path | None = None,
+) -> Compared:
+    """Put finished runs side by side, and write tables, figures and a page of Markdown.
+
+    Args:
+        runs: the directory of a study, or directories of finished runs, or of several of them.
+        by: the key whose values are compared; None: the first that has words as values.
+        along: the keys of the other axes; means are over the rest. None: as few keys as tell the runs apart.
+        output: where all is written; None: `compare` in the study's directory, or here.
+
+    Returns:
+        The directory that was written, the means and the differences as data frames.
+
+    Raises:
+        mpinodes.core.errors.BadInput: there are no finished runs, they do not differ in such a key, or the output
+            cannot be written.
+    """
+    from mpinodes.studies.telling import write
+
+    places = [Path(run).expanduser() for run in runs]
+    return write(places, by, None if output is None else Path(output).expanduser(), along)

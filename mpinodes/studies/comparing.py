@@ -16,7 +16,9 @@ from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import runs as tables
 from mpinodes.finished.runs import RUNS, TABLE, FinishedRun, differing, frozen
+from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.studies.study import FILE, SEED, Axis, Study
+from mpinodes.summary.summary import Column
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12  # a standard deviation of so little of the mean is that of equal values
@@ -172,9 +174,9 @@ class Comparison:
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
 
     @cached_property
-    def labels(self) -> dict[str, str]:
-        """What people call the results, by their columns."""
-        return {name: column.label for name, column in tables.labels(self.runs).items()}
+    def columns(self) -> dict[str, Column]:
+        """Return label and unit of every result."""
+        return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
         """Of a result, by group; None: some run has none."""
@@ -302,18 +304,16 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
     return keys
 
 
-def chosen_results(comparison: Comparison) -> list[str]:
-    """What tables and figures for people show: regret or gap, accuracy or error, disagreement, privacy, bytes."""
-    wanted = (
-        "regret_per_round", "optimality_gap_mean", "training_loss", "accuracy_test", "rmse_test", "consensus_error",
-        tables.CLAIMED, tables.PROVEN, "bytes_sent",
-    )  # fmt: skip
-    there = [name for name in ("average_fitness", *wanted) if name in comparison.results]
-    there = [name for name in there if any(run.results.get(name) is not None for run in comparison.runs)]
-    return there if {*there}.isdisjoint(wanted[:3]) else [name for name in there if name in wanted]
-
-
 def compared_results(comparison: Comparison) -> list[str]:
-    """Those of them that a difference is told of."""
-    others = (tables.CLAIMED, tables.PROVEN, "bytes_sent")
-    return [name for name in chosen_results(comparison) if name not in others]
+    """Return the metrics that differences and figures show, by their places in the contract of metrics."""
+    ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
+    shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
+    names = [shown[name] for name in sorted(ranks, key=ranks.__getitem__) if name in shown]
+    return [name for name in names if any(run.results.get(name) is not None for run in comparison.runs)]
+
+
+def chosen_results(comparison: Comparison) -> list[str]:
+    """Return what tables for people show: the compared metrics, privacy, and bytes."""
+    costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
+    there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]
+    return [*compared_results(comparison), *there]

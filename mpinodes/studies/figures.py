@@ -18,6 +18,7 @@ from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.findings import naive
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
+from mpinodes.presentation.run_figures import Curve, curve_figures
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
 
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", "#E69F00", "#56B4E9", AGENT, "#000000"]  # Okabe and Ito's
@@ -31,30 +32,12 @@ GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS, BELOW = "guessing: always the largest class", "below the axis"
 
 
-class Curve(NamedTuple):
-    """A variable of the record, by horizon.
-
-    Attributes:
-        file: of its figure.
-        label: of its axis.
-        variable: its name.
-        per_round: whether it is divided by the rounds.
-        factor: and multiplied by.
-    """
-
-    file: str
-    label: str
-    variable: str
-    per_round: bool = False
-    factor: float = 1.0
+PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_round=False)
 
 
-CURVES = (
-    Curve("regret", "network regret per round, R(T)/T", "network_regret", per_round=True),
-    Curve("gap", "optimality gap, mean over agents", "optimality_gap"),
-    Curve("accuracy", "accuracy of the running mean, test (%)", "accuracy", factor=100),
-    Curve("privacy", "proven ε of the network", "epsilon_proven_network"),
-)
+def curves() -> dict[str, Curve]:
+    """Return the curves against rounds, by file name: the first metric of each figure of a run, and privacy."""
+    return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
 
 class Plot(NamedTuple):
@@ -142,41 +125,41 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
         shares = [share for run in runs if (share := naive(run.summary.baselines, "accuracy").get("test")) is not None]
         guesses |= {group: 100 * float(np.mean(shares))} if shares else {}
     read = {id(run): _curves(run) for run in comparison.runs}
-    for curve in CURVES:
+    for name, curve in curves().items():
         lines = {}
         for group, runs in comparison.groups.items():
-            if there := [read[id(run)][curve.file] for run in runs if curve.file in read[id(run)]]:
+            if there := [read[id(run)][name] for run in runs if name in read[id(run)]]:
                 shared = sorted(set.intersection(*(set(t.tolist()) for t, _ in there)))
                 values = np.array([values[np.isin(t, shared)] for t, values in there])
                 lines[group] = (np.array(shared), *interval(values))
-        beside = guesses if curve.file == "accuracy" else {}
-        yield Plot(curve.file, "rounds", curve.label, comparison.axes, lines, beside)
+        label = f"{curve.label}{' (%)' * (curve.unit == 'share')}"
+        yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
     for axis in filter(comparison.is_numeric, comparison.axes):
-        for name in dict.fromkeys([first, *(name for name in rest if name.startswith("accuracy")), PROVEN]):
+        for name in dict.fromkeys(
+            [first, *(name for name in rest if comparison.columns[name].unit == "share"), PROVEN]
+        ):
             yield _against(comparison, axis, name, guesses)
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read horizons and values of the curves that a run has: of a loss as if a round had one, of agents their mean."""
-    curves = {}
+    read = {}
     with Drawn(run.place) as record:
-        t = record["horizon"].values
-        for curve in CURVES:
-            if curve.variable in record:
-                read = record[curve.variable]
-                values = (read.mean("agent") if "agent" in read.dims else read).values
-                values = curve.factor * values / (run.losses(curve.variable) * (t if curve.per_round else 1))
+        for name, curve in curves().items():
+            if curve.variable in record and "horizon" in record[curve.variable].dims:
+                t, named = curve.values(record)
+                values = (named.mean("agent") if "agent" in named.dims else named).values / run.losses(curve.variable)
                 # Privacy that is lost without bound in the end has no curve, as where nothing is proven.
-                if np.isfinite(values[-1:] if curve.file == "privacy" else values).any():
-                    curves[curve.file] = t, values
-    return curves
+                if np.isfinite(values[-1:] if curve is PRIVACY else values).any():
+                    read[name] = t, values
+    return read
 
 
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
     """Make a plot of a result against an axis of numbers, of the settings that have two values of the axis."""
     place = comparison.axes.index(axis)
-    share = 100.0 if name.startswith("accuracy") else 1.0
+    share = 100.0 if comparison.columns[name].unit == "share" else 1.0
     rows: dict[tuple[Any, ...], list[tuple[float, float, float, float]]] = {}
     for group, e in comparison.estimates(name).items():
         if e is not None and np.isfinite(group[place]):
@@ -189,7 +172,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
     file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
     ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
     others = [other for other in comparison.axes if other != axis]
-    return Plot(file, axis, comparison.labels[name] + " (%)" * (share > 1), others, lines, beside, ticks)
+    return Plot(file, axis, comparison.columns[name].label + " (%)" * (share > 1), others, lines, beside, ticks)
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:

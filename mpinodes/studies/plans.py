@@ -30,32 +30,53 @@ from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.layout_version import require_version
 from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
-from mpinodes.studies.study import GridPoint, word_of
+from mpinodes.studies.study import SEED, GridPoint, word_of
 
 FAILED = "failed.txt"  # in the directory of a run that did, why
 LONGEST, SHORT = 90, 8  # letters of a directory's name, and then digits
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """A run that can be.
+class Point:
+    """A run of a study.
 
     Attributes:
-        name: of its directory.
-        digits: of its whole experiment, with which the name ends.
-        settings: of the study's axes, by dotted key.
-        is_done: whether it is there already.
-        experiment: as msgpack, empty where it is done: with every choice made, but perhaps for its budget's.
-        is_ready: whether its budget's are.
-        near: the `privacy.epsilon` that a run has which differs in its seed alone; 0: none is known.
+        settings: the values of the study's axes, by dotted key.
+    """
+
+    settings: dict[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """Return the settings for people."""
+        return ", ".join(f"{key}={value}" for key, value in self.settings.items()) or "the only one"
+
+
+@dataclass(frozen=True)
+class Mistake(Point):
+    """A run that cannot be done, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun(Point):
+    """A run of a study that can be done.
+
+    Attributes:
+        name: of the directory.
+        digits: hash of the whole experiment, with which the name ends.
+        is_done: whether the directory holds the finished run.
+        experiment: the experiment as msgpack; empty if the run is done.
+        is_ready: whether the experiment has the noise that its budget asks for.
+        near: the `privacy.epsilon` of a run that differs in the seed alone; 0: unknown.
         connected_over: see `Setup`.
         agents, rounds: of the run.
-        noise: what names its noise, where a seed gives it again.
+        noise: what names the noise, if a seed gives the noise again.
     """
 
     name: str
     digits: str
-    settings: dict[str, Any]
     is_done: bool
     experiment: bytes
     is_ready: bool
@@ -65,13 +86,10 @@ class PlannedRun:
     rounds: int
     noise: str
 
-
-@dataclass(frozen=True)
-class Mistake:
-    """Why a run cannot be."""
-
-    settings: dict[str, Any]
-    reason: str
+    @property
+    def setting(self) -> str:
+        """Return what the run has in common with those that differ in the seed alone."""
+        return repr({key: value for key, value in self.settings.items() if key != SEED})
 
 
 def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:

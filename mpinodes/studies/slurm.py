@@ -10,18 +10,25 @@ from pathlib import Path
 
 from mpinodes.core.errors import BadInput
 from mpinodes.runlog.directories import write_text
+from mpinodes.studies import pools, sweeping
 from mpinodes.studies.study import Study
 
 MOST_TASKS = 1000  # what Slurm's MaxArraySize allows by default
 SCRIPT, LOGS = "slurm.sh", "slurm"
 
 
-def submitted(study: Study, runs: int) -> str:
-    """Write the array, and submit it where there is a Slurm; says what was done.
+def submit(words: list[str]) -> str:
+    """Plan a study, write its job array, and submit that if there is a Slurm; return what was done.
+
+    Args:
+        words: the study, as the words of a command name it.
 
     Raises:
-        BadInput: Slurm refuses it.
+        BadInput: the study is malformed, a run cannot be done, or Slurm refuses the array.
     """
+    study = Study.of(words)
+    with pools.processes(pools.cores()) as pool:
+        runs = len(sweeping.prepared(study, pool))
     place = study.place.absolute()
     (place / LOGS).mkdir(exist_ok=True)
     script = place / SCRIPT

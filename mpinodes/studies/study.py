@@ -22,7 +22,7 @@ import tomli_w
 
 from mpinodes.config.registry import suggest
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge, nested, parse
+from mpinodes.core.experiment import Tree, gathered, merge, nested, parse
 from mpinodes.core.experiment import flat as every_key
 
 FILE = "study.toml"
@@ -78,17 +78,23 @@ class Study:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Study:
-        """The study that the words of a command ask for: a file or a study's directory, then key=a,b,c.
+    def of(cls, asked: Sequence[str | Path | Mapping[str, Any]]) -> Study:
+        """Return the study that a command or a caller asks for.
+
+        Args:
+            asked: a file, the directory of a study, or a dictionary; then words key=value, or key=a,b,c for an axis.
 
         Raises:
-            BadInput: one of them is malformed, or the study is.
+            BadInput: a word is malformed, or the study is.
         """
-        file = Path(os.path.expanduser(words[0])) if words and "=" not in words[0] else None
+        words = list(asked)
+        has_base = bool(words) and not (isinstance(words[0], str) and "=" in words[0])
+        base = words.pop(0) if has_base else {}
+        file = None if isinstance(base, Mapping) else Path(os.path.expanduser(base))
         where = file if file is not None and file.is_dir() else None
-        tree = parse(str(file / FILE if where else file) if file else None, [])
-        for word in words[1:] if file else words:
-            tree = _with(tree, word)
+        tree = gathered(base) if isinstance(base, Mapping) else parse(str(where / FILE if where else file), [])
+        for word in words:
+            tree = _with(tree, str(word))
         base = _base(tree)
         name = base.get(NAME, where.absolute().name if where else file.stem if file else "study")
         given = base.get("output", {})

@@ -1,124 +1,175 @@
-"""A study from its file to its table: every run planned before the first begins, then done, and what failed named."""
+"""A study from its file to its table: every run is planned before the first begins, then all are done."""
 
 from __future__ import annotations
 
 import fcntl
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mpinodes.core.errors import BadInput
-from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, csv_of, summary_of
+from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
-from mpinodes.runlog.progress import SECONDS_BETWEEN_LINES, bar, write_stderr
+from mpinodes.runlog.progress import Bar, in_minutes
 from mpinodes.studies.plans import Mistake, PlannedRun, failure, in_lockstep, note_failure, performed, planned
-from mpinodes.studies.pools import DIED, Died, Pool
-from mpinodes.studies.study import FILE, SEED, Study
+from mpinodes.studies.pools import Pool
+from mpinodes.studies.study import FILE, GridPoint, Study
+
+if TYPE_CHECKING:
+    import pandas
 
 LOCK = ".lock"
-MOST_NAMED = 20  # mistakes, or failures, that are told one by one
+MOST_NAMED = 20  # mistakes, or failures, that are named one by one
+DIED = "its process died: killed, or out of memory"
 Perform = Callable[[PlannedRun, Path], str]
 
 
 class Part(NamedTuple):
-    """Which runs are this command's: every `of`-th, from `first`."""
+    """Which runs of a study are done: every `of`-th, from `first`."""
 
     first: int = 0
     of: int = 1
 
+    @classmethod
+    def read(cls, text: str | None) -> Part:
+        """Return the part that K/N names; None: the whole study.
 
-class Swept(NamedTuple):
-    """What came of a study.
+        Raises:
+            BadInput: the text is not K/N.
+        """
+        if text is None:
+            return cls()
+        numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not numbers or int(numbers[1]) >= int(numbers[2]):
+            raise BadInput(f"--part {text}: expected K/N, with K from 0 to N - 1")
+        return cls(int(numbers[1]), int(numbers[2]))
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Hold what came of a study; as text it is what `mpinodes sweep` prints.
 
     Attributes:
-        plans: of its runs.
-        before: how many were there already.
-        failed: why, by directory.
-        seconds: that the runs took together.
+        study: the study.
+        plans: its runs, or those of the part that was to be done.
+        before: how many runs were done before.
+        failed: the reasons of the runs that failed, by the names of their directories.
+        seconds: how long the runs took together.
     """
 
+    study: Study
     plans: list[PlannedRun]
     before: int
     failed: dict[str, str]
     seconds: float
 
+    @property
+    def directory(self) -> Path:
+        """Return the directory of the study."""
+        return self.study.place
 
-def sweep(study: Study, pool: Pool, runner: Pool, run: Perform = in_lockstep, part: Part = Part()) -> Swept:  # noqa: B008
-    """Do what is not done yet.
+    @cached_property
+    def table(self) -> pandas.DataFrame:
+        """Return a row for each run, as table.csv has it: directory, state, settings, results."""
+        return table_of(self.directory, self.plans)[0]
+
+    def __str__(self) -> str:
+        runs, failed = len(self.plans), self.failed
+        done = runs - self.before - len(failed)
+        rounds = sum(plan.rounds for plan in self.plans if not plan.is_done and plan.name not in failed)
+        before = f", {self.before} were there before" if self.before else ""
+        lines = [f"{self.study.name}: {runs} runs: {done} done now{before}, {len(failed)} failed"]
+        if done:
+            took = in_minutes(self.seconds) if self.seconds >= 10 else f"{self.seconds:.1f} s"
+            lines.append(f"  {took}, {rounds / self.seconds:.0f} rounds/s together")
+        lines += [f"  failed: {name}: {reason.splitlines()[0]}" for name, reason in [*failed.items()][:MOST_NAMED]]
+        if len(failed) > MOST_NAMED:
+            lines.append(f"  and {len(failed) - MOST_NAMED} more: see {self.directory / TABLE}")
+        lines += [f"  {line}" for line in shared_noise(self.plans)]
+        runs_here, names = self.directory / RUNS, {plan.name for plan in self.plans}
+        summaries = filter(None, (summary_of(runs_here / name) for name in names))
+        lines += [f"  WARNING: {line}" for line in run_warnings.counted([*map(run_warnings.of, summaries)]).values()]
+        if others := [run for run in runs_here.glob("*") if run.name not in names and summary_of(run)]:
+            lines.append(f"  {len(others)} finished runs in {runs_here} are of another study, and not in {TABLE}")
+        return "\n".join([*lines, f"  study: {self.directory}"])
+
+
+def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: Part = Part()) -> Swept:  # noqa: B008
+    """Do all runs of a study that are not done yet.
 
     Args:
         study: the study.
-        pool: who plans.
-        runner: who runs.
-        run: how.
-        part: of it.
+        planner: plans the runs.
+        runner: does the runs.
+        run: does one run, given its directory, and returns why it failed.
+        part: which runs are done.
 
     Raises:
-        BadInput: a run cannot be; all such are named, and none was begun.
+        BadInput: some runs cannot be done; all of them are named, and none was begun.
     """
     place = study.place.absolute()
-    with _ready(study, pool, part) as plans:
+    failed: dict[str, str] = {}
+    with _ready(study, planner, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
         if part.of == 1:
-            write_table(place, plans)  # which says what runs there are to be
+            write_table(place, plans)  # which names the runs that are to be done
         begun = time.perf_counter()
-        failed: dict[str, str] = {}
-        with _progress(f"{study.name}: done", len(to_do)) as show:
-            for k, outcome in runner.each(partial(performed, runs=place / RUNS, run=run), to_do):
-                if isinstance(outcome, Died):
-                    note_failure(place / RUNS / to_do[k].name, DIED)
-                    outcome = DIED
-                if outcome:
-                    failed[to_do[k].name] = outcome
-                show(len(failed))
+        perform = partial(performed, runs=place / RUNS, run=run)
+        with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
+            for done, (k, reason) in enumerate(runner(perform, to_do), 1):
+                if reason is None:
+                    note_failure(place / RUNS / to_do[k].name, reason := DIED)
+                if reason:
+                    failed[to_do[k].name] = reason
+                bar.show(done, f"{len(failed)} failed" if failed else "")
         seconds = time.perf_counter() - begun
         if part.of == 1:
             write_table(place, plans)
-    return Swept(plans, len(plans) - len(to_do), failed, seconds)
+    return Swept(study, plans, len(plans) - len(to_do), failed, seconds)
 
 
-def prepared(study: Study, pool: Pool) -> list[PlannedRun]:
-    """The runs of a study, and its directory ready for them.
+def prepared(study: Study, planner: Pool) -> list[PlannedRun]:
+    """Return the runs of a study, whose directory is then ready for them.
 
     Raises:
-        BadInput: a run cannot be; all such are named.
+        BadInput: some runs cannot be done; all of them are named.
     """
-    with _ready(study, pool, Part()) as plans:
+    with _ready(study, planner, Part()) as plans:
         return plans
 
 
 @contextmanager
-def _ready(study: Study, pool: Pool, part: Part) -> Iterator[list[PlannedRun]]:
-    """Everything planned, and the directory this command's own; nothing is made where a run cannot be."""
+def _ready(study: Study, planner: Pool, part: Part) -> Iterator[list[PlannedRun]]:
+    """Plan all runs and lock the directory of the study, which is made if all runs can be done."""
     place, points = study.place.absolute(), study.points()[part.first :: part.of]
     is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
     if place.is_dir() and not is_ours and any(place.iterdir()):
         raise BadInput(f"{study.place}: not empty, and no study's (no {FILE} in it); set output.dir to another place")
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if is_ours:
-            held.enter_context(_locked(study.place, alone=part.of == 1))
-        plans = _plans(study, points, pool, place / RUNS)
+            stack.enter_context(_locked(study.place, alone=part.of == 1))
+        plans = _plans(study, points, planner, place / RUNS)
         try:
             (place / RUNS).mkdir(parents=True, exist_ok=True)
             if not is_ours:
-                held.enter_context(_locked(study.place, alone=part.of == 1))
+                stack.enter_context(_locked(study.place, alone=part.of == 1))
             if part.of == 1:
                 write_text(place / FILE, study.toml())
         except OSError as error:
-            raise BadInput(
-                f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
-            ) from error
+            reason = f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
+            raise BadInput(reason) from error
         yield plans
 
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
-    """One sweep at a time, or parts of one."""
+    """Let one sweep write to a study at a time, or several that do parts of the study."""
     with (place.absolute() / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -127,93 +178,50 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
         yield
 
 
-def _plans(study: Study, points: Sequence[Any], pool: Pool, runs: Path) -> list[PlannedRun]:
-    """Of every point.
+def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path) -> list[PlannedRun]:
+    """Plan every run.
 
     Raises:
-        BadInput: some cannot be.
+        BadInput: some runs cannot be done, or two are one and the same.
     """
-    found: dict[int, PlannedRun | Mistake] = {}
-    with _progress(f"{study.name}: composed", len(points)) as show:
-        for k, plan in pool.each(partial(planned, runs=runs), points):
-            found[k] = Mistake(points[k].settings, DIED) if isinstance(plan, Died) else plan
-            show(sum(isinstance(one, Mistake) for one in found.values()))
-    in_order = [found[k] for k in sorted(found)]
-    if mistakes := [one for one in in_order if isinstance(one, Mistake)]:
-        raise BadInput(_named(study, mistakes, len(points)))
-    plans = [one for one in in_order if isinstance(one, PlannedRun)]
+    plans: dict[int, PlannedRun] = {}
+    mistakes: dict[int, Mistake] = {}
+    with closing(Bar(f"{study.name}: composed", len(points), "run")) as bar:
+        for done, (k, plan) in enumerate(planner(partial(planned, runs=runs), points), 1):
+            if isinstance(plan, PlannedRun):
+                plans[k] = plan
+            else:
+                mistakes[k] = plan or Mistake(points[k].settings, DIED)
+            bar.show(done, f"{len(mistakes)} failed" if mistakes else "")
+    if mistakes:
+        raise BadInput(_named(study, [mistakes[k] for k in sorted(mistakes)], len(points)))
     by_digits: dict[str, PlannedRun] = {}
-    for plan in plans:
+    for _, plan in sorted(plans.items()):
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
-            raise BadInput(f"two runs of the study are one and the same: {_shown(other)}; and {_shown(plan)}")
-    return _beside_their_first_seeds(plans)
-
-
-def _beside_their_first_seeds(plans: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The plans, those whose noise is still to be found with the label of one that differs in its seed alone."""
-    setting: Callable[[PlannedRun], str] = lambda plan: repr({k: v for k, v in plan.settings.items() if k != SEED})  # noqa: E731
-    labels = {setting(plan): plan.near for plan in plans if plan.near}
-    return [plan if plan.is_ready else replace(plan, near=labels.get(setting(plan), 0.0)) for plan in plans]
-
-
-def _shown(plan: PlannedRun | Mistake) -> str:
-    return ", ".join(f"{key}={value}" for key, value in plan.settings.items()) or "the only one"
+            raise BadInput(f"two runs of the study are one and the same: {other.shown}; and {plan.shown}")
+    # Noise that a budget asks for is known of the first seed of each setting, and near that of the other seeds.
+    near = {plan.setting: plan.near for plan in by_digits.values() if plan.near}
+    return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
 
 
 def _named(study: Study, mistakes: Sequence[Mistake], runs: int) -> str:
-    """Each mistake once, with the runs that have it."""
+    """Return each mistake once, with the runs that have it."""
     by_reason: dict[str, list[Mistake]] = {}
     for mistake in mistakes:
         by_reason.setdefault(mistake.reason, []).append(mistake)
     lines = [
         f"{study.name}: {len(mistakes)} of {runs} runs cannot be, and none was begun; mend them, or study.exclude:"
     ]
-    for reason, those in by_reason.items():
-        lines += [f"  {reason}", *(f"    {_shown(each)}" for each in those[:MOST_NAMED])]
-        lines += [f"    and {len(those) - MOST_NAMED} more"] * (len(those) > MOST_NAMED)
+    for reason, same in by_reason.items():
+        lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
+        lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)
     return "\n".join(lines)
 
 
-# ------------------------------------------------------------------------------------------------------------- progress
-@contextmanager
-def _progress(title: str, runs: int) -> Iterator[Callable[[int], None]]:
-    """How far it is, and how long it will take: a bar, or a line now and then."""
-    begun = last = time.perf_counter()
-    done = 0
-    shown = bar(title, runs, "run")
+def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
+    """Return a row for each planned run of a study, and the runs that are done."""
+    import pandas
 
-    def show(failed: int) -> None:
-        nonlocal done, last
-        done += 1
-        now = time.perf_counter()
-        if shown is not None:
-            shown.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
-            shown.update()
-        elif now - last > SECONDS_BETWEEN_LINES:
-            last = now
-            left = (runs - done) * (now - begun) / done
-            said = f"{title} {done} of {runs} runs{f', {failed} failed' if failed else ''}"
-            write_stderr(f"{said}, {in_minutes(left)} left\n")
-
-    try:
-        yield show
-    finally:
-        if shown is not None:
-            shown.close()
-
-
-def in_minutes(seconds: float) -> str:
-    """A time for people."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-# --------------------------------------------------------------------------------------------------------- what is left
-def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
-    """Write a row for each run: where it is, what came of it, its settings and its results; and the columns' labels."""
     rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name
@@ -222,44 +230,27 @@ def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
         row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
         done += [FinishedRun(directory, summary)] if summary else []
         rows.append(row | (done[-1].results if summary else {"reason": reason}))
-    write_text(place / TABLE, csv_of(rows))
+    return pandas.DataFrame(rows, dtype=object), done
+
+
+def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
+    """Write table.csv, and the labels of its columns beside it."""
+    frame, done = table_of(place, plans)
+    write_text(place / TABLE, frame.to_csv(index=False))
     write_text(place / COLUMNS, columns_of(done))
 
 
-def text(study: Study, swept: Swept) -> str:
-    """What a person wants to read when a study is over."""
-    runs, failed = len(swept.plans), swept.failed
-    done = runs - swept.before - len(failed)
-    rounds = sum(plan.rounds for plan in swept.plans if not plan.is_done and plan.name not in failed)
-    before = f", {swept.before} were there before" if swept.before else ""
-    lines = [f"{study.name}: {runs} runs: {done} done now{before}, {len(failed)} failed"]
-    if done:
-        took = f"{in_minutes(swept.seconds)}" if swept.seconds >= 10 else f"{swept.seconds:.1f} s"
-        lines.append(f"  {took}, {rounds / swept.seconds:.0f} rounds/s together")
-    for name, reason in list(failed.items())[:MOST_NAMED]:
-        lines.append(f"  failed: {name}: {reason.splitlines()[0]}")
-    if len(failed) > MOST_NAMED:
-        lines.append(f"  and {len(failed) - MOST_NAMED} more: see {study.place / TABLE}")
-    lines += [f"  {line}" for line in shared_noise(swept.plans)]
-    summaries = filter(None, (summary_of(study.place / RUNS / plan.name) for plan in swept.plans))
-    lines += [f"  WARNING: {line}" for line in run_warnings.counted([*map(run_warnings.of, summaries)]).values()]
-    runs_here, names = study.place / RUNS, {plan.name for plan in swept.plans}
-    if others := [each for each in runs_here.glob("*") if each.name not in names and summary_of(each)]:
-        lines.append(f"  {len(others)} finished runs in {runs_here} are of another study, and not in {TABLE}")
-    return "\n".join([*lines, f"  study: {study.place}"])
-
-
 def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
-    """What is to be said where runs have the same noise, though no key was given for it."""
+    """Return what is to be said if runs have the same noise, though no key was given for the noise."""
     by_noise: dict[str, list[PlannedRun]] = {}
     for plan in plans:
         if plan.noise:
             by_noise.setdefault(plan.noise, []).append(plan)
-    shared = [those for those in by_noise.values() if len(those) > 1]
+    shared = [same for same in by_noise.values() if len(same) > 1]
     if not shared:
         return []
-    one, other = shared[0][:2]
+    first, second = shared[0][:2]
     return [
-        f"{sum(map(len, shared))} runs share their noise with others, as {one.name} and {other.name}: they differ in "
-        "nothing that a message depends on, but perhaps in how long they are"
+        f"{sum(map(len, shared))} runs share their noise with others, as {first.name} and {second.name}: they differ "
+        "in nothing that a message depends on, but perhaps in how long they are"
     ]

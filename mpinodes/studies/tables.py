@@ -5,61 +5,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, isfinite, isnan, log10
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, csv_of, warned
+from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, warned
 from mpinodes.runlog.directories import write_text
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$",
-    "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$", "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$",
-    "–": "--", "—": "---", "‑": "-", "…": r"\dots{}", "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}  # fmt: skip
+if TYPE_CHECKING:
+    import pandas
+
+SIGNS = str.maketrans({  # of our labels, as LaTeX has them; pandas escapes the signs that LaTeX reads otherwise
+    "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
+    "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$", "–": "--", "—": "---", "‑": "-", "…": r"\dots{}",
+    "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}", ">": r"\textgreater{}",
+})  # fmt: skip
 
 
-class Table(NamedTuple):
-    """Words in rows.
+def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
+    """Return rows as a data frame, in which whole numbers stay whole beside missing ones."""
+    import pandas
 
-    Attributes:
-        head: of the columns.
-        rows: as long as it.
-        words: how many columns are words, to the left; numbers stand to the right.
-    """
-
-    head: list[str]
-    rows: list[list[str]]
-    words: int
+    return pandas.DataFrame(list(rows), dtype=object)
 
 
-def of_means(comparison: Comparison, names: Sequence[str]) -> Table:
-    """Return mean ± standard deviation over runs, and the codes of their warnings."""
-    columns = [comparison.estimates(name) for name in names]
-    nothing = ["unproven" if name in (PURE, PROVEN) else "none" for name in names]
+def means(comparison: Comparison) -> pandas.DataFrame:
+    """Return a row for each setting: of every result the mean, the standard deviation and the 95 % interval."""
+    rows: list[dict[str, Any]] = []
+    columns = {name: comparison.estimates(name) for name in comparison.results}
+    for values, runs in comparison.groups.items():
+        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True))
+        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS.name: " ".join(warned(runs))}
+        for name, column in columns.items():
+            e = column[values]
+            low, high = (None, None) if e is None else e.ends
+            row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
+            row |= {f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    return frame_of(rows)
+
+
+def differences(comparison: Comparison, found: Sequence[Difference]) -> pandas.DataFrame:
+    """Return a row for each difference between two values of the first axis, with its 95 % interval."""
+    rows = []
+    for d in found:
+        (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
+        row = {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
+        rows.append(at | row | {"difference_low": low, "difference_high": high, "seeds": d.estimate.number})
+    return frame_of(rows)
+
+
+def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataFrame:
+    """Return mean ± standard deviation over runs, with the columns of table.csv, and the codes of warnings."""
+    estimates = {name: comparison.estimates(name) for name in names}
     rows = []
     for values, runs in comparison.groups.items():
-        cells = [in_words(column[values], none) for column, none in zip(columns, nothing, strict=True)]
-        rows.append([*map(shown, values), *cells, " ".join(warned(runs))])
-    heads = [comparison.labels[name] for name in names]
-    return Table([*comparison.axes, *heads, WARNINGS.name], rows, len(comparison.axes))
+        row = {axis: shown(value) for axis, value in zip(comparison.axes, values, strict=True)}
+        for name, column in estimates.items():
+            row[name] = in_words(column[values], "unproven" if name in (PURE, PROVEN) else "none")
+        rows.append(row | {WARNINGS.name: " ".join(warned(runs))})
+    return frame_of(rows)
 
 
-def of_differences(comparison: Comparison, differences: Sequence[Difference]) -> Table:
-    """Mean difference by seed, and its 95 % interval."""
+def differences_in_words(comparison: Comparison, found: Sequence[Difference]) -> pandas.DataFrame:
+    """Return mean differences by seed, and their 95 % intervals."""
     rows = []
-    for d in differences:
+    for d in found:
         low, high = d.estimate.ends
-        within = "" if low is None else f"[{low:.4g}, {high:.4g}]"
-        numbers = [f"{d.estimate.mean:.4g}", within, str(d.estimate.number)]
-        rows.append([*map(shown, d.at), f"{shown(d.one)} − {shown(d.other)}", comparison.labels[d.result], *numbers])
-    head = [*comparison.axes[1:], "difference", "result", "mean", "95 % interval", "seeds"]
-    return Table(head, rows, len(comparison.axes) + 1)
+        row = {axis: shown(value) for axis, value in zip(comparison.axes[1:], d.at, strict=True)}
+        row |= {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
+        row |= {"mean": f"{d.estimate.mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
+        rows.append(row | {"seeds": str(d.estimate.number)})
+    return frame_of(rows)
 
 
 def in_words(estimate: Estimate | None, none: str) -> str:
-    """Both to the place of the second digit of the deviation."""
+    """Return mean and deviation, both to the place of the second digit of the deviation."""
     if estimate is None:
         return none
     mean, std = estimate.mean, estimate.std
@@ -73,65 +93,25 @@ def in_words(estimate: Estimate | None, none: str) -> str:
     return f"{mean:,.{max(places, 0)}f} ± {std:,.{max(places, 0)}f}"
 
 
-def markdown(table: Table) -> str:
-    """A table of pipes."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    rule = ["---"] * table.words + ["---:"] * (len(table.head) - table.words)
-    return "\n".join([line(table.head), line(rule), *map(line, table.rows)]) + "\n"
+def markdown(frame: pandas.DataFrame, words: int) -> str:
+    """Return a table of pipes, the first columns to the left; pandas would need the package tabulate for it."""
+    rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
 
 
-def latex(table: Table) -> str:
-    """A tabular; needs the package booktabs."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "  " + " & ".join(map(escaped, cells)) + r" \\"
-
-    columns = "l" * table.words + "r" * (len(table.head) - table.words)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", line(table.head), r"  \midrule"]
-    return "\n".join([*lines, *map(line, table.rows), r"  \bottomrule", r"\end{tabular}"]) + "\n"
+def latex(frame: pandas.DataFrame, words: int) -> str:
+    """Return a tabular for the package booktabs; a sign that LaTeX may not have becomes a question mark."""
+    columns = "l" * words + "r" * (len(frame.columns) - words)
+    text = str(frame.to_latex(index=False, escape=True, column_format=columns))
+    return text.translate(SIGNS).encode("ascii", "replace").decode()
 
 
-def escaped(text: str) -> str:
-    """Text as LaTeX reads it; a sign that it may not have becomes a question mark."""
-    return "".join(LATEX.get(sign, sign if sign.isascii() else "?") for sign in text)
-
-
-def numbers(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a row for each setting: of every result its mean, standard deviation and 95 % interval."""
-    rows: list[dict[str, Any]] = []
-    columns = {name: comparison.estimates(name) for name in comparison.results}
-    for values, runs in comparison.groups.items():
-        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True))
-        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS.name: " ".join(warned(runs))}
-        for name, column in columns.items():
-            e = column[values]
-            both = (None, None) if e is None else e.ends
-            row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
-            row |= {f"{name}_low": both[0], f"{name}_high": both[1]}
-        rows.append(row)
-    return rows
-
-
-def of_all_differences(comparison: Comparison, differences: Sequence[Difference]) -> list[dict[str, Any]]:
-    """Return a row for each difference."""
-    return [
-        dict(zip(comparison.axes[1:], d.at, strict=True))
-        | {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
-        | {"difference_low": d.estimate.ends[0], "difference_high": d.estimate.ends[1], "seeds": d.estimate.number}
-        for d in differences
-    ]
-
-
-def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """Where pandas can; returns why it cannot, or nothing. Of words and numbers in one column, all are words."""
-    import pandas
-
-    frame = pandas.DataFrame(list(rows))
+def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
+    """Write a data frame; return why pandas cannot, or nothing. Of words and numbers in one column, all are words."""
+    frame = frame.infer_objects()
     for name in frame:
-        if len({type(value) for value in frame[name].dropna()} - {int, float}) and frame[name].dtype == object:
+        if frame[name].dtype == object and {type(value) for value in frame[name].dropna()} - {int, float}:
             frame[name] = frame[name].map(str, na_action="ignore")
     try:
         frame.to_parquet(path, index=False)
@@ -140,12 +120,19 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def write(comparison: Comparison, differences: Sequence[Difference], names: Sequence[str], target: Path) -> list[str]:
-    """All tables; returns what could not be written, and why."""
-    rows, means = numbers(comparison), of_means(comparison, names)
-    write_text(target / TABLE, csv_of(rows))
+def write(target: Path, comparison: Comparison, found: Sequence[Difference], in_short: pandas.DataFrame) -> list[str]:
+    """Write all tables; return what could not be written, and why.
+
+    Args:
+        target: the directory.
+        comparison: the runs.
+        found: the differences.
+        in_short: means in words.
+    """
+    numbers, words = means(comparison), len(comparison.axes)
+    write_text(target / TABLE, numbers.to_csv(index=False))
     write_text(target / COLUMNS, columns_of(comparison.runs))
-    write_text(target / "differences.csv", csv_of(of_all_differences(comparison, differences)))
-    write_text(target / "table.md", markdown(means))
-    write_text(target / "table.tex", latex(means))
-    return list(filter(None, [write_parquet(target / "table.parquet", rows)]))
+    write_text(target / "differences.csv", differences(comparison, found).to_csv(index=False))
+    write_text(target / "table.md", markdown(in_short, words))
+    write_text(target / "table.tex", latex(in_short, words))
+    return list(filter(None, [write_parquet(target / "table.parquet", numbers)]))

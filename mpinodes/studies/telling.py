@@ -5,12 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished import joint_cost as spent
-from mpinodes.finished.runs import WARNINGS, warned
+from mpinodes.finished.runs import warned
 from mpinodes.presentation.privacy_words import number
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
@@ -18,13 +20,45 @@ from mpinodes.studies import figures, tables
 from mpinodes.studies.comparing import Comparison, chosen_results, compared_results
 from mpinodes.studies.study import FILE
 
+if TYPE_CHECKING:
+    import pandas
+
 FOLDER = "compare"
 NORMALIZED = "Where each agent has losses of its own, losses and regrets are divided by the number of agents."
 MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # of a table, of keys beyond the axes, of runs without words of progress
 
 
-def compare(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None = None) -> str:
-    """Write it all; returns what a person wants to read first.
+@dataclass(frozen=True)
+class Compared:
+    """Hold a comparison of runs; as text it is what `mpinodes compare` prints.
+
+    Attributes:
+        directory: where tables, figures and compare.md are.
+        comparison: the runs, their axes and their estimates.
+        text: what a person wants to read first.
+    """
+
+    directory: Path
+    comparison: Comparison
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def means(self) -> pandas.DataFrame:
+        """Return a row for each setting, as table.csv has it."""
+        return tables.means(self.comparison)
+
+    @property
+    def differences(self) -> pandas.DataFrame:
+        """Return a row for each difference along the first axis, paired by seed, as differences.csv has it."""
+        found = self.comparison.differences(compared_results(self.comparison))
+        return tables.differences(self.comparison, found)
+
+
+def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> Compared:
+    """Compare runs, and write tables, figures and compare.md: see `mpinodes.studies.compare`.
 
     Raises:
         BadInput: there is nothing to compare, or nowhere to write.
@@ -33,43 +67,43 @@ def compare(places: Sequence[Path], by: str | None, output: Path | None, along: 
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
     try:
         target.mkdir(parents=True, exist_ok=True)
-        return _written(comparison, target)
+        return Compared(target, comparison, _written(comparison, target))
     except OSError as error:
-        raise BadInput(
-            f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
-        ) from error
+        reason = f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
+        raise BadInput(reason) from error
 
 
 def _written(comparison: Comparison, target: Path) -> str:
-    names = chosen_results(comparison)
-    differences = comparison.differences(compared_results(comparison))
-    left_out = tables.write(comparison, differences, names, target)
+    found = comparison.differences(compared_results(comparison))
+    means = tables.means_in_words(comparison, chosen_results(comparison))
+    labelled = means.rename(columns={name: column.label for name, column in comparison.columns.items()})
+    left_out = tables.write(target, comparison, found, labelled)
     drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
-    means, paired = tables.of_means(comparison, names), tables.of_differences(comparison, differences)
     notes = [*comparison.remarks, *_regretless(comparison)]
     beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
     more = [f"{len(beyond) - MOST_BEYOND} more keys in which the runs differ: compare.md"] * (len(beyond) > MOST_BEYOND)
     warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
     remarks = [*warnings, *notes, *beyond[:MOST_BEYOND], *more, NORMALIZED, *left_out]
-    cost = _cost(comparison)
-    along = [f"## Differences along {comparison.axes[0]}, by seed", "", tables.markdown(paired)] if paired.rows else []
+    cost, words = _cost(comparison), len(comparison.axes)
+    paired = tables.markdown(tables.differences_in_words(comparison, found), words + 1) if found else ""
+    along = [f"## Differences along {comparison.axes[0]}, by seed", "", paired] if found else []
     page = [
         f"# {comparison.title}: {len(comparison.runs)} runs", "",
-        tables.markdown(means),
+        tables.markdown(labelled, words),
         f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
         *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
         *along, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
         "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
     ]  # fmt: skip
     write_text(target / "compare.md", "\n".join(page))
-    said = [
+    return "\n".join([
         f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
-        *_aligned(means), "",
+        means[:MOST_ROWS].to_string(index=False),
+        *([f"... and {len(means) - MOST_ROWS} more: table.md"] if len(means) > MOST_ROWS else []), "",
         *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")), "",
         *textwrap.wrap(cost, 118), "",
         f"{target}: compare.md, tables, {len(drawn)} figures",
-    ]  # fmt: skip
-    return "\n".join(said)
+    ])  # fmt: skip
 
 
 def _tell(comparison: Comparison, line: str) -> None:
@@ -96,15 +130,3 @@ def _cost(comparison: Comparison) -> str:
     told = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
     by = f" by {total.rule}" if total.rule != "unproven" else ""
     return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {told}{by}.", *said])
-
-
-def _aligned(table: tables.Table) -> list[str]:
-    """For the terminal."""
-    heads = [textwrap.wrap(head, 16, break_long_words=False) or [""] for head in table.head]
-    stacked = zip(*([""] * (max(map(len, heads)) - len(head)) + head for head in heads), strict=True)
-    lines = [*stacked, *table.rows[:MOST_ROWS]]
-    left = [k < table.words or head == WARNINGS.name for k, head in enumerate(table.head)]
-    columns = list(zip((max(map(len, column)) for column in zip(*lines, strict=True)), left, strict=True))
-    padded = [[f"{x:{'<' if left else '>'}{n}}" for x, (n, left) in zip(line, columns, strict=True)] for line in lines]
-    said = ["  ".join(cells).rstrip() for cells in padded]
-    return said + [f"... and {len(table.rows) - MOST_ROWS} more: table.md"] * (len(table.rows) > MOST_ROWS)

@@ -28,7 +28,7 @@ from mpinodes.core.experiment import parse
 from mpinodes.finished.runs import FinishedRun, found
 from mpinodes.launch.launching import mpirun
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
-from mpinodes.studies.pools import OneByOne, Processes, cores
+from mpinodes.studies.pools import cores, one_by_one, processes
 from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
 
@@ -191,9 +191,9 @@ class Desk:
         study = Study.of([str(HERE / toml), *words, f"output.dir={place}"])
         if self.quick:  # so few that workers take longer to start
             with threadpool_limits(1):
-                swept = sweep(study, OneByOne(), OneByOne())
+                swept = sweep(study, one_by_one, one_by_one)
         else:
-            with Processes(min(cores(), len(study.points()))) as pool:
+            with processes(min(cores(), len(study.points()))) as pool:
                 swept = sweep(study, pool, pool)
         if swept.failed:
             raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in swept.failed.items()))

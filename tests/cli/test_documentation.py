@@ -58,7 +58,7 @@ def _cheap(tmp_path, monkeypatch):
     """An empty directory, and one process for a study's runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pools, "Processes", lambda _: contextlib.nullcontext(pools.OneByOne()))
+    monkeypatch.setattr(pools, "processes", lambda _: contextlib.nullcontext(pools.one_by_one))
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)

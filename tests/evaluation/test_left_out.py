@@ -22,9 +22,8 @@ from mpinodes.losses.softmax import Softmax
 from mpinodes.presentation.terminal import text
 from mpinodes.sets.ball import Ball
 from mpinodes.sets.box import Box
-from mpinodes.studies.telling import compare
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import summary_of, typed
+from tests.helpers.records import compared, summary_of, typed
 
 LINEAR = """
 from dataclasses import dataclass
@@ -124,7 +123,7 @@ def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tm
     assert not (run / "figures" / "regret.png").exists()
     other = run_of(tmp_path / "other", f"{SMALL} {regression(tmp_path)} problem.path={file} seed=1 {more}")
     third = run_of(tmp_path / "third", f"{SMALL} data.total=200 comparator=false")
-    said = compare([run, other, third], None, tmp_path / "compared")
+    said = compared([run, other, third], None, tmp_path / "compared")
     assert "2 runs have no regret: Mine is not known to be convex" in said
     assert "1 runs have no regret: comparator=false." in said
 

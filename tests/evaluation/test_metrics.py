@@ -260,7 +260,7 @@ def test_agent_regret_of_some_rounds_is_called_an_estimate_and_changes_nothing_e
     assert not any("estimated" in row.value for row in summary.results(typed(full), why=False))
     assert some["agent_regret_every"] == 5
     with Drawn(directory) as data:
-        _, labels = figures.regret(data, typed(some)).axes[0].get_legend_handles_labels()
+        _, labels = figures.drawers(typed(some))["regret"][1](data, typed(some)).axes[0].get_legend_handles_labels()
     assert "agents, least to most (estimated from one round in 5)" in labels
 
 

@@ -75,10 +75,13 @@ def test_the_error_is_told_in_words_and_drawn(run):
         "Worse than always naming the mean target", "Worse than doing nothing",
     ]  # fmt: skip
     with Drawn(run) as data:
-        assert figures.accuracy(data, typed(summary)) is None
-        figure = figures.rmse(data, typed(summary))
+        drawers = figures.drawers(typed(summary))
+        assert drawers["accuracy"][1](data, typed(summary)) is None
+        figure = drawers["rmse"][1](data, typed(summary))
     labels = figure.axes[0].get_legend_handles_labels()[1]
-    assert {"last decision, test", "running mean, training", "always the mean target"} <= {*labels}
+    assert {"RMSE, last decision, test data", "RMSE, running mean, training data", "always the mean target"} <= {
+        *labels
+    }
 
 
 def test_online_regression_has_a_test_set_of_its_own_law(tmp_path):

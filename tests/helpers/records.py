@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
@@ -11,6 +12,7 @@ import networkx as nx
 import numpy as np
 
 import mpinodes
+import mpinodes.studies
 from mpinodes.core.messages import HEADER
 from mpinodes.summary.summary import PrivacySummary, Summary
 from tests.helpers import reference
@@ -67,3 +69,8 @@ def frames_foretold(run: Path, stages: int, stop: float) -> None:
             known = np.bitwise_or.reduce(before[heard, 2].astype(int))
             moving = (2 * known + (moved > stop * np.linalg.norm(before[i, body]))) % 2**hops if stop else 0
             np.testing.assert_array_equal(frames[t - 1, i], [t, 1.0, moving, *mixed])
+
+
+def compared(places: Sequence[Path], by: str | None, output: Path, along: list[str] | None = None) -> str:
+    """Compare runs, and return what the command prints."""
+    return str(mpinodes.studies.compare(*places, by=by, output=output, along=along))

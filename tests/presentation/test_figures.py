@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from mpinodes import report
-from mpinodes.presentation import graph
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import run_figures as figures
 from mpinodes.presentation.figure_data import Drawn
@@ -34,9 +33,8 @@ def run(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def drawn(run) -> dict[str, Figure]:
     summary = Summary.read(run)
-    drawers = {name: getattr(figures, name) for name in ("accuracy", "regret", "gap", "error", "training", "privacy")}
     with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
-        found = {name: draw(data, summary) for name, draw in (drawers | {"topology": graph.topology}).items()}
+        found = {name: draw(data, summary) for name, (_, draw) in figures.drawers(summary).items() if name != "views"}
     for figure in (kept := {name: figure for name, figure in found.items() if figure is not None}).values():
         figure.draw_without_rendering()
     return kept

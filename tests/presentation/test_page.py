@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import numpy as np
 import pytest
@@ -158,11 +160,28 @@ def test_a_summary_that_lacks_a_key_is_refused_in_a_line(run, summary, capsys):
             assert capsys.readouterr().err.count("\n") == 1, key
 
 
-@pytest.mark.parametrize(("agents", "said"), [(30, False), (31, True)])
-def test_agents_whose_curves_are_left_out_are_told_of(agents, said, tmp_path):
-    words = f"algorithm.name=dola topology.name=ring topology.agents={agents} data.total=310 rounds=2"
-    run = run_of(tmp_path / "run", words)
+def test_the_numbers_behind_the_figures_are_in_the_page_by_horizon_and_by_agent(tmp_path):
+    run = run_of(
+        tmp_path / "run", "algorithm.name=dola rounds=20 data.total=350 record.metrics=['comparator-distance']"
+    )
     assert report.main([str(run)]) == 0
-    page = (run / "report.html").read_text("utf-8")
-    assert ("Curves of agents 0 to 29 of 31; record.h5 has those of all." in page) == said
-    assert ('"agent": 29' in page, '"agent": 30' in page) == (True, False)
+    (horizons, agents), record = tables_of((run / "report.html").read_text("utf-8")), mpinodes.load(run)
+    regret = record.network_regret / record.horizon
+    assert horizons["horizon"] == [str(t) for t in record.horizon.values]
+    assert horizons["network regret per round, R(T)/T"] == [f"{value:.4g}" for value in regret.values]
+    assert horizons["accuracy, running mean, test data (%)"][-1] == f"{100 * record.accuracy.values[-1]:.4g}"
+    assert horizons["distance to the best fixed decision"][-1] == f"{record.comparator_distance.values[-1]:.4g}"
+    (proven,) = [column for name, column in horizons.items() if name.startswith("ε of the network, proven at δ = ")]
+    assert proven[-1] == f"{record.epsilon_proven_network.values[-1]:.4g}"
+    of_agents = (record.agent_regret / record.horizon).values[-1]
+    assert agents["agents' regret per round, their mean"] == [f"{value:.4g}" for value in of_agents]
+
+
+def tables_of(page: str) -> list[dict[str, list[str]]]:
+    """Return the columns of the tables of values."""
+    found = []
+    for table in re.findall(r"<summary>Values by .*?</table>", page, re.DOTALL):
+        head = [html.unescape(cell) for cell in re.findall(r"<th>(.*?)</th>", table)]
+        rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", table)]
+        found.append(dict(zip(head, map(list, zip(*rows, strict=True)), strict=True)))
+    return found

@@ -70,7 +70,7 @@ def test_a_batch_log_gets_a_tidy_line_now_and_then(tmp_path, monkeypatch, capsys
     shown.close()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in lines] == [f"dola: round {t} of 10" for t in (3, 6, 9)]
-    assert lines[0].endswith("F/T 0.25, 0 rounds/s, 14 s left")
+    assert lines[0].endswith("F/T 0.25, 0.5 rounds/s, 14 s left")
     assert len((tmp_path / "progress.jsonl").read_text().splitlines()) == 10
 
 

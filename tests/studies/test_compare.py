@@ -18,16 +18,17 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 from scipy.stats import ttest_rel
 
 import mpinodes
+import mpinodes.studies
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import CLAIMED, PROVEN
-from mpinodes.studies import figures, tables, telling
+from mpinodes.studies import figures, tables
 from mpinodes.studies.comparing import Comparison
-from mpinodes.studies.pools import OneByOne
+from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
 from tests.helpers.parts import run_of
-from tests.helpers.records import summary_of
+from tests.helpers.records import compared, summary_of
 from tests.helpers.running import run_alone
 
 REGRET = "regret_per_round"
@@ -50,7 +51,7 @@ def study(tmp_path_factory):
     where = tmp_path_factory.mktemp("studies")
     (where / "small.toml").write_text(STUDY)
     asked = Study.of([str(where / "small.toml"), f"output.dir={where}/small"])
-    assert not sweep(asked, OneByOne(), OneByOne()).failed
+    assert not sweep(asked, one_by_one, one_by_one).failed
     return where / "small"
 
 
@@ -104,7 +105,7 @@ def test_what_differs_beyond_the_axes_is_said(study, tmp_path):
         "data.partition", "algorithm.gradient_at", "algorithm.mixing",
     }  # fmt: skip
     asked = Study.of(["rounds=5", "algorithm.name=dola,dpps", "topology.name=ring", f"output.dir={tmp_path}/bare"])
-    sweep(asked, OneByOne(), OneByOne())
+    sweep(asked, one_by_one, one_by_one)
     found = dict(Comparison.of([tmp_path / "bare"], None).beyond())
     assert found["problem.regularizer"] == "0.01 (dola); 0 (dpps)"
     assert found["problem.loss"] == "hinge (dola); logistic (dpps)"
@@ -112,7 +113,7 @@ def test_what_differs_beyond_the_axes_is_said(study, tmp_path):
 
 
 def test_everything_is_written_and_can_be_read(study, tmp_path):
-    said = telling.compare([study], None, tmp_path)
+    said = compared([study], None, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     figures = {"regret.png", "accuracy.png", "privacy.png", "result-by-epsilon.png", "accuracy-by-epsilon.png"}
     assert figures | {"compare.md", "table.csv", "table.md", "table.tex", "differences.csv"} <= names
@@ -132,15 +133,27 @@ def test_everything_is_written_and_can_be_read(study, tmp_path):
     assert "Beyond the axes: algorithm.mixing: metropolis (dola); uniform (dpsda-c)" in " ".join(said.split())
 
 
+def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
+    done = mpinodes.studies.compare(study, by="privacy.epsilon", output=tmp_path / "out")
+    assert done.directory == tmp_path / "out"
+    assert "12 runs in 4 settings" in str(done)
+    for name, frame in (("table.csv", done.means), ("differences.csv", done.differences)):
+        written = pandas.read_csv(done.directory / name)
+        pandas.testing.assert_frame_equal(written, frame.infer_objects(), check_dtype=False)
+    assert set(done.differences["one"]) == {1.0}
+    with pytest.raises(BadInput, match="no key that tells runs apart"):
+        mpinodes.studies.compare(study, by="nothing")
+
+
 def test_parquet_has_words_and_numbers_in_a_column_and_is_left_out_without_an_engine(tmp_path, monkeypatch):
     rows = [{"epsilon": "inf", "x": None, "of": 1}, {"epsilon": 0.5, "x": 2.5, "of": 2.5}, {"epsilon": 1, "y": True}]
-    assert tables.write_parquet(tmp_path / "t.parquet", rows) == ""
+    assert tables.write_parquet(tmp_path / "t.parquet", tables.frame_of(rows)) == ""
     read = pandas.read_parquet(tmp_path / "t.parquet")
     assert read["epsilon"].tolist() == ["inf", "0.5", "1"]
     assert read["of"].dropna().tolist() == [1, 2.5]
     monkeypatch.setattr(pandas.DataFrame, "to_parquet", lambda *_, **__: (_ for _ in ()).throw(ImportError()))
     assert "t.parquet is left out: pandas writes Parquet with pyarrow" in tables.write_parquet(
-        tmp_path / "t.parquet", rows
+        tmp_path / "t.parquet", tables.frame_of(rows)
     )
 
 
@@ -187,15 +200,16 @@ def test_a_mean_is_as_precise_as_its_deviation(values, said):
 
 
 def test_signs_that_latex_reads_otherwise_are_escaped():
-    assert tables.escaped("a_b & 5 % ε → ‖x‖²") == r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$"
+    written = tables.latex(tables.frame_of([{"x": "a_b & 5 % ε → ‖x‖²"}]), 1)
+    assert r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$ \\" in written
 
 
 def test_what_is_not_proven_is_said_so(tmp_path):
     asked = Study.of(["rounds=5", "algorithm.name=dpps", "privacy.epsilon=1,2", f"output.dir={tmp_path}/study"])
-    sweep(asked, OneByOne(), OneByOne())
-    table = tables.of_means(Comparison.of([tmp_path / "study"], None), [CLAIMED, PROVEN])
-    assert [row[1] for row in table.rows] == ["none", "none"]
-    assert all(float(row[2].replace(",", "")) > 0 for row in table.rows)
+    sweep(asked, one_by_one, one_by_one)
+    table = tables.means_in_words(Comparison.of([tmp_path / "study"], None), [CLAIMED, PROVEN])
+    assert table[CLAIMED].tolist() == ["none", "none"]
+    assert all(float(cell.replace(",", "")) > 0 for cell in table[PROVEN])
 
 
 def test_the_command_compares_runs_and_says_what_it_cannot(study, tmp_path):
@@ -213,7 +227,7 @@ def test_cases_are_told_apart_by_their_names_and_what_goes_together_by_one_key(t
     cases = 'study.cases=[{name="near", problem.radius=1}, {name="far", problem.radius=9, data.batch=2}]'
     together = "study.zip={privacy.epsilon=[1, 2], privacy.clip=[3.0, 4.0]}"
     asked = Study.of(["rounds=5", "algorithm.name=dola", cases, together, f"output.dir={tmp_path}/study"])
-    sweep(asked, OneByOne(), OneByOne())
+    sweep(asked, one_by_one, one_by_one)
     comparison = Comparison.of([tmp_path / "study"], None)
     assert comparison.axes == ["name", "privacy.epsilon"]
     assert list(comparison.groups) == [("near", 1.0), ("near", 2.0), ("far", 1.0), ("far", 2.0)]
@@ -226,7 +240,7 @@ def test_cases_are_told_apart_by_their_names_and_what_goes_together_by_one_key(t
 
 @pytest.mark.parametrize("runs", [1, 3])
 def test_a_page_of_runs_along_no_axis_has_no_differences(study, tmp_path, runs):
-    said = telling.compare(sorted((study / "runs").iterdir())[:runs], None, tmp_path)
+    said = compared(sorted((study / "runs").iterdir())[:runs], None, tmp_path)
     assert f"{runs} runs in 1 settings" in said
     page = (tmp_path / "compare.md").read_text()
     assert "## Beyond the axes" in page
@@ -239,7 +253,7 @@ def test_a_run_done_again_counts_once(study, tmp_path):
     alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "again"], None)
     assert both.estimates(REGRET) == alone.estimates(REGRET)
     assert both.remarks == [f"A run done again, to the same bits, counts once: {tmp_path / 'again'}."]
-    said = telling.compare([*runs, tmp_path / "again"], None, tmp_path / "out")
+    said = compared([*runs, tmp_path / "again"], None, tmp_path / "out")
     assert "6 runs in 2 settings" in said
     assert both.remarks[0] in (tmp_path / "out" / "compare.md").read_text()
 
@@ -289,7 +303,7 @@ def test_axes_with_one_last_word_are_told_by_their_whole_keys(study, tmp_path):
 
 def test_what_a_budget_chooses_is_no_axis_and_is_said_to_be_chosen(tmp_path):
     words = ["rounds=5", "topology.agents=3", "algorithm.name=dola", "privacy.budget.epsilon=1,2", "seed=0,1"]
-    sweep(Study.of([*words, f"output.dir={tmp_path}/study"]), OneByOne(), OneByOne())
+    sweep(Study.of([*words, f"output.dir={tmp_path}/study"]), one_by_one, one_by_one)
     runs = sorted((tmp_path / "study" / "runs").iterdir())
     for places in ([tmp_path / "study"], runs):
         comparison = Comparison.of(places, None)
@@ -328,7 +342,7 @@ def mixed(study, tmp_path):
     ("by", "along"), [(None, None), ("privacy.epsilon", None), ("data.name", ["privacy.epsilon"]), ("data.file", [])]
 )
 def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed, tmp_path, capsys, by, along):
-    said = " ".join(telling.compare([mixed], by, tmp_path / "out", along).split())
+    said = " ".join(compared([mixed], by, tmp_path / "out", along).split())
     drawn = [path.name for path in (tmp_path / "out").glob("*.png")]
     assert 3 <= len(drawn) <= 12
     assert max(map(len, drawn)) <= 60

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mpinodes.studies
 from mpinodes import sweep
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import asked_for
 from mpinodes.core.messages import HEADER
 from mpinodes.running.setup import set_up
-from mpinodes.studies import slurm, sweeping
-from mpinodes.studies.pools import OneByOne, Processes
+from mpinodes.studies import pools, slurm, sweeping
+from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
 from tests.helpers.records import same_bits, summary_of
 from tests.helpers.running import CHECKOUT, Done, command, run_alone, run_mpi
@@ -33,7 +34,7 @@ DOOMED = CHECKOUT / "tests" / "helpers" / "user_files" / "doomed.py"
 
 def swept(place: Path, *words: str) -> sweeping.Swept:
     """A study, in this process."""
-    return sweeping.sweep(Study.of([*SMALL, *words, f"output.dir={place}"]), OneByOne(), OneByOne())
+    return sweeping.sweep(Study.of([*SMALL, *words, f"output.dir={place}"]), one_by_one, one_by_one)
 
 
 def by_command(*words: str, cwd: Path) -> Done:
@@ -141,7 +142,7 @@ def test_a_study_goes_on_after_its_folder_moved(name, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path / folder)
         asked = ["algorithm.name=dola", "rounds=8", "topology.agents=3", "topology.name=ring", "data.labels=[-1,1]"]
         study = Study.of([*asked, "output.dir=study", *words, *more])
-        done = sweeping.sweep(study, OneByOne(), OneByOne())
+        done = sweeping.sweep(study, one_by_one, one_by_one)
         return len(done.plans), done.before
 
     runs = 2 * len(words[0].split(","))
@@ -254,7 +255,7 @@ def test_runs_of_another_study_in_its_place_are_told_of(tmp_path):
 
 def told(place: Path, *words: str) -> str:
     found = swept(place, "algorithm.name=dola", *words)
-    return sweeping.text(Study.of([f"output.dir={place}"]), found)
+    return str(found)
 
 
 def test_results_that_cannot_be_read_are_not_deleted(tmp_path):
@@ -280,7 +281,7 @@ def test_a_file_of_the_users_that_changed_is_no_more_what_runs_were_done_with(tm
 
 def test_noise_that_is_shared_is_said(tmp_path):
     study = swept(tmp_path / "study", "algorithm.name=dola", "rounds=8,9")
-    assert "share their noise" in sweeping.text(Study.of([f"output.dir={tmp_path}/study"]), study)
+    assert "share their noise" in str(study)
     keyed = swept(tmp_path / "keyed", "algorithm.name=dola", "privacy.epsilon=1,2", "noise.key=3")
     assert sweeping.shared_noise(keyed.plans) == []
 
@@ -296,9 +297,7 @@ def test_parts_make_the_whole(tmp_path):
 
 def test_a_job_array_is_written_where_there_is_no_slurm(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    study = Study.of([*SMALL, "seed=0,1,2", f"output.dir={tmp_path}/study"])
-    plans = sweeping.prepared(study, OneByOne())
-    said = slurm.submitted(study, len(plans))
+    said = slurm.submit([*SMALL, "seed=0,1,2", f"output.dir={tmp_path}/study"])
     script = tmp_path / "study" / "slurm.sh"
     assert "no sbatch here" in said
     assert str(script) in said
@@ -312,13 +311,52 @@ def test_a_job_array_is_written_where_there_is_no_slurm(tmp_path, monkeypatch):
 def test_without_worker_processes_one_run_follows_the_other(tmp_path, monkeypatch, capfd):
     """As where /dev/shm, which holds their locks, cannot be written."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(Processes, "_new", refuse)
+    monkeypatch.setattr(pools, "ProcessPoolExecutor", refuse)
     place = tmp_path / "study"
     assert sweep.main([*SMALL, "algorithm.name=dola", "report=false", "seed=0,1", f"output.dir={place}"]) == 0
     err = capfd.readouterr().err
     assert err.startswith("mpinodes: warning: no worker processes (Read-only file system: is /dev/shm writable?)")
     assert err.count("\n") == 1
     assert len(runs_of(place)) == 2
+
+
+def test_a_study_in_python_is_that_of_the_command(two_by_two, tmp_path):
+    asked = {
+        "rounds": 8,
+        "data.name": "digits",
+        "topology": {"agents": 3, "name": "ring"},
+        "output.dir": tmp_path / "mine",
+    }
+    study = {"grid": {"algorithm.name": ["dola", "dpsda-c"]}}
+    swept = mpinodes.studies.sweep({**asked, "study": study}, "seed=0,1")
+    assert (swept.directory, swept.before, swept.failed) == (tmp_path / "mine", 0, {})
+    assert "4 runs: 4 done now, 0 failed" in str(swept)
+    reference = runs_of(two_by_two)
+    for digits, run in runs_of(swept.directory).items():
+        assert same_bits(run, reference[digits]) == []
+    assert swept.table["epsilon_proven"].tolist() == [float(row["epsilon_proven"]) for row in table_of(two_by_two)]
+    assert mpinodes.studies.sweep(swept.directory).before == 4
+    with pytest.raises(BadInput, match="expected K/N"):
+        mpinodes.studies.sweep(swept.directory, part="2/2")
+
+
+def test_a_study_that_is_killed_goes_on_and_has_the_same_table(two_by_two, tmp_path):
+    words = [*SMALL, "algorithm.name=dola,dpsda-c", "seed=0,1", f"output.dir={tmp_path}/study"]
+    line = [sys.executable, "-m", "mpinodes.sweep", *words]
+    process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("study/runs/*/summary.json")) and time.monotonic() < until:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("study/runs/*/summary.json")}
+    again = swept(tmp_path / "study", "algorithm.name=dola,dpsda-c", "seed=0,1")
+    assert (len(again.plans), again.failed) == (4, {})
+    assert again.before == len(done) > 0
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in done.items())
+    timed = {"seconds"}
+    table, reference = table_of(tmp_path / "study"), table_of(two_by_two)
+    assert [{**row, **dict.fromkeys(timed)} for row in table] == [{**row, **dict.fromkeys(timed)} for row in reference]

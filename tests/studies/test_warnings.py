@@ -17,13 +17,13 @@ from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import run_warnings
 from mpinodes.presentation.terminal import text as told
 from mpinodes.running.closing import combined
-from mpinodes.studies import sweeping, telling
+from mpinodes.studies import sweeping
 from mpinodes.studies.figures import GUESS
-from mpinodes.studies.pools import OneByOne
+from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
-from tests.helpers.records import summary_of, typed
+from tests.helpers.records import compared, summary_of, typed
 
 NO_BETTER, WORSE, MEAN = "no-better-than-guessing", "loss-above-start", "no-better-than-mean-target"
 
@@ -31,7 +31,7 @@ NO_BETTER, WORSE, MEAN = "no-better-than-guessing", "loss-above-start", "no-bett
 def swept(place, *words: str) -> str:
     """Do a study and return what its sweep prints."""
     study = Study.of([*words, f"output.dir={place}"])
-    return sweeping.text(study, sweeping.sweep(study, OneByOne(), OneByOne()))
+    return str(sweeping.sweep(study, one_by_one, one_by_one))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_study_of_useless_runs_says_so_wherever_it_is_read(useless, tmp_path, 
     assert table == {name: [*summary["warnings"]] for name, summary in summaries.items()}
     frame = mpinodes.runs(place)
     assert sum(frame["warnings"].str.contains(NO_BETTER)) == len(poor)
-    said = telling.compare([place], None, tmp_path)
+    said = compared([place], None, tmp_path)
     assert f"WARNING: {line}" in " ".join(said.split())
     assert sum(NO_BETTER in row for row in said.partition("WARNING")[0].splitlines()) >= 2  # settings in the table
     for name in ("compare.md", "table.md", "table.tex", "table.csv"):
@@ -119,8 +119,8 @@ def test_the_lines_of_guessing_have_one_colour_whatever_the_runs_are(tmp_path, f
         for name in ("dola", "dola-minibatch"):
             asked = f"rounds=6 algorithm.name={name} privacy.epsilon={epsilon} {' '.join(words)}"
             runs.append(run_of(tmp_path / f"{name}-{k}", asked))
-    telling.compare(runs, "algorithm.name", tmp_path / "by-name", ["privacy.epsilon"])
-    telling.compare(runs[:1] + runs[5:6], "algorithm.name", tmp_path / "mixed", [])
+    compared(runs, "algorithm.name", tmp_path / "by-name", ["privacy.epsilon"])
+    compared(runs[:1] + runs[5:6], "algorithm.name", tmp_path / "mixed", [])
     for name in ("accuracy.png", "accuracy-by-epsilon.png"):
         assert len({round(height) for height in guesses(figures[name])}) == 1 + (name == "accuracy.png")
         assert dotted(figures[name]) == {"black"}
@@ -130,7 +130,7 @@ def test_the_lines_of_guessing_have_one_colour_whatever_the_runs_are(tmp_path, f
 def test_guessing_is_the_share_of_the_largest_class_of_the_test_data(tmp_path, figures, ones):
     file = labelled(tmp_path / "unequal.csv", ones, 200)
     printed = swept(tmp_path / "study", "rounds=6", "algorithm.name=dola", "privacy.epsilon=0.01,0.02", *file.split())
-    telling.compare([tmp_path / "study"], None, tmp_path / "out")
+    compared([tmp_path / "study"], None, tmp_path / "out")
     labels = setup_of(f"rounds=6 algorithm.name=dola {file}").stream.labelled()["test"].targets
     share = max(np.mean(labels == label) for label in (-1, 1))
     assert share > 0.6
@@ -149,7 +149,7 @@ def test_regression_has_its_own_guess_and_no_figure_of_accuracy(tmp_path, figure
     words = ["algorithm.name=dola", "privacy.epsilon=0.01,0.02", "problem.loss=least-squares", *data.split()]
     printed = swept(tmp_path / "study", "rounds=6", *words)
     assert f"WARNING: {MEAN}: 2 of 2 runs: " in printed
-    said = telling.compare([tmp_path / "study"], None, tmp_path / "out")
+    said = compared([tmp_path / "study"], None, tmp_path / "out")
     assert MEAN in said
     assert NO_BETTER not in said
     assert not any(name.startswith("accuracy") for name in figures)
@@ -219,7 +219,7 @@ def test_a_warning_of_any_cause_is_added_by_its_code_and_read_everywhere(useless
     (tmp_path / "runs" / "run" / "summary.json").write_bytes(summary.json())
     assert "WARNING: Agent 2 gave up." in told(summary, run)
     assert "unsolved" in mpinodes.runs(tmp_path)["warnings"][0].split()
-    assert "unsolved: 1 of 1 runs: " in telling.compare([tmp_path], None, tmp_path / "out")
+    assert "unsolved: 1 of 1 runs: " in compared([tmp_path], None, tmp_path / "out")
     with pytest.raises(KeyError):
         run_warnings.add(summary, "no-such-code", "Why.")
 
@@ -264,7 +264,7 @@ def test_a_run_that_warns_of_shared_noise_is_the_same_run_done_again(useless, tm
     shutil.copytree(run, tmp_path / "again")
     summary = summary_of(run)
     (tmp_path / "again" / "summary.json").write_text(json.dumps(summary | {"warnings": {"shared-noise": "So."}}))
-    said = telling.compare([run, tmp_path / "again"], None, tmp_path / "out")
+    said = compared([run, tmp_path / "again"], None, tmp_path / "out")
     assert "1 runs in 1 settings" in said
 
 
@@ -272,6 +272,6 @@ def test_figures_of_groups_with_and_without_accuracy_draw_the_guess(useless, tmp
     """A group whose runs are partly regressions has the accuracy of the others, and the line for guessing."""
     run_of(tmp_path / "regression", "rounds=6 algorithm.name=dola data.name=olr problem.gradient_noise=0")
     run_of(tmp_path / "longer", "rounds=8 algorithm.name=dola data.name=digits")
-    telling.compare([tmp_path, *useless[0].glob("runs/dola-epsilon0.01*")], "rounds", tmp_path / "out", [])
+    compared([tmp_path, *useless[0].glob("runs/dola-epsilon0.01*")], "rounds", tmp_path / "out", [])
     assert len(guesses(figures["accuracy.png"])) == 2
     assert GUESS in legend_of(figures["accuracy.png"])

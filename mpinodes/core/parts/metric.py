@@ -102,6 +102,9 @@ class Metric(ABC):
     repeats: ClassVar[Literal["mean", "largest", "least", "sum", "same"]] = "mean"
     summarized: ClassVar[bool] = True  # whether summary.json has the metric
     shown: ClassVar[bool] = True  # whether the summary and the page print the metric
+    figure: ClassVar[str] = ""  # the file of the figure in which built-in metrics are drawn together; "": not drawn
+    title: ClassVar[str] = ""  # the title of that figure
+    compared: ClassVar[int] = 0  # the place among the results that a comparison of runs shows; 0: not shown there
 
     def take(self, rounds: Stretch) -> Vector | None:
         """Return the values of these rounds (r, ...), for a metric by round.
