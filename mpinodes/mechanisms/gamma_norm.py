@@ -25,6 +25,8 @@ class GammaNorm(Mechanism):
     The calibration is the inverse of the noise rate that the query asks for, or its L2 sensitivity if it asks for none.
     """
 
+    scale_is = "inverse of the noise rate"
+
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """Write `query.value` plus noise to `out` (d,), and return the event."""
         calibration = query.l2 if query.calibration is None else query.calibration

@@ -17,6 +17,9 @@ __all__ = ["Gaussian"]
 class Gaussian(Additive):
     """Add Gaussian noise. Its standard deviation is the query's calibration, or c/epsilon if a constant c is given."""
 
+    scale_is = "standard deviation"
+    pure = False
+
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """Write `query.value` plus noise to `out` (d,), and return the event.
 

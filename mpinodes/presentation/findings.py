@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite
+from math import exp
 
 from mpinodes.presentation.privacy_words import DIFFERENCE, number
 from mpinodes.summary.summary import BaselinesSummary, Sets, Summary, WorthSummary
@@ -90,14 +90,13 @@ def _privacy(s: Summary) -> list[str]:
     reads = "Whoever reads every message on every link learns"
     if proven == 0:
         return [f"{reads} nothing of {difference}, as is proven.", f"{paper}."]
-    text = f"{reads} of {difference} no more than ε = {number(proven)}, as is proven"
-    if network.proven_pure is None or proven < network.proven_pure:
-        text += f" at δ = {privacy.delta:g}"
-    odds = exp(proven) if proven < 700 else float("inf")
-    if isfinite(odds) and odds < LARGEST_ODDS:
-        text += f": it changes the odds of any guess {odds:.3g} times at most"
-    else:
-        text += ": so large an ε keeps next to nothing private"
-    if claimed is not None and proven > 1.01 * claimed:
-        return [f"{text}.", f"{paper}: what is proven of this run is {proven / claimed:.3g} times as much."]
-    return [f"{text}.", f"{paper}."]
+    odds = exp(min(proven, 700))
+    is_pure = network.proven_pure is not None and proven >= network.proven_pure
+    at = "" if is_pure else f" at δ = {privacy.delta:g}"
+    buys = f"it multiplies the odds of any guess by at most {odds:.3g}"
+    large = "so large an ε keeps next to nothing private"
+    text = f"{reads} of {difference} no more than ε = {number(proven)}, as is proven{at}"
+    text += f": {buys if odds < LARGEST_ODDS else large}."
+    above = claimed is not None and proven > 1.01 * claimed
+    more = f": what is proven of this run is {proven / claimed:.3g} times as much" if claimed and above else ""
+    return [text, f"{paper}{more}."]

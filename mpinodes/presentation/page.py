@@ -15,7 +15,7 @@ from mpinodes.presentation import terminal as words
 from mpinodes.presentation.findings import findings
 from mpinodes.presentation.run_figures import ValueTable
 from mpinodes.runlog.directories import write_text
-from mpinodes.summary.summary import FileSummary, NoiseFree, PrivacySummary, RanksSummary, Summary
+from mpinodes.summary.summary import NoiseFree, RanksSummary, Summary
 from mpinodes.summary.timing import PARTS
 
 HERE = Path(__file__).parent
@@ -47,7 +47,9 @@ def write(
         warnings=run_warnings.sentences(s), found=findings(s, silent.summary if silent else None),
         comparable=s.privacy.noise is not None and not silent and not s.partial, measured=words.measured(s),
         holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False), remarks=_remarks(s),
-        privacy=_privacy(s.privacy, s.checked), figures=[_figure(title, file) for title, file in figures.items()],
+        privacy=s.privacy.noise and privacy_words.table(s.privacy, s.checked), privacy_head=privacy_words.HEAD,
+        privacy_note=" ".join(privacy_words.sentences(s.privacy)),
+        figures=[_figure(title, file) for title, file in figures.items()],
         tables=tables, timing=_timing(s), ranks=_ranks(s.timing.ranks if s.timing else None),
         again=SAME_BITS if s.reproducible else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in (s.versions or {}).items()),
@@ -84,30 +86,6 @@ def _remarks(s: Summary) -> str:
     means = f"Means over {s.repeats} seeds, ± standard deviation between them." if s.repeats else ""
     sentences = [means, *(f"{text[0].upper()}{text[1:]}." for text in words.conditions(s)), f"{words.speed(s)}."]
     return " ".join(filter(None, sentences))
-
-
-def _privacy(privacy: PrivacySummary, checked: list[FileSummary] | None) -> dict[str, Any] | None:
-    """Return head, rows and note of the table of privacy losses; None: there is no noise."""
-    if privacy.noise is None:
-        return None
-    agents = [(f"share of agent {i}", loss) for i, loss in enumerate(privacy.agents)]
-    if len(agents) > 1 and all(loss == privacy.agents[0] for loss in privacy.agents):
-        agents = [("share of every agent", privacy.agents[0])]
-    rows = privacy_words.table(privacy, checked, agents)
-    note = (
-        f"{privacy_words.claimed_for(privacy).replace('; ', '. ').capitalize()}"
-        "Proven: against someone who reads every message on every link, where adjacent data differ in "
-        f"{privacy_words.DIFFERENCE[privacy.adjacency]}. "
-        "An agent's row is its share of the network's loss: what its messages tell beyond all that was said before. "
-        "Decisions are not covered: they come from the agents' hidden state. "
-        f"{privacy_words.KEYS[privacy.key or 'unknown'].capitalize()}. "
-        f"{' '.join(privacy_words.remarks(privacy, privacy.noise))}"
-    )
-    return {
-        "head": ["Privacy loss ε", "claimed", "proven, pure", f"proven at δ = {privacy.delta:g}", "rule"],
-        "rows": [(who[0].upper() + who[1:], *cells, by.removeprefix("by ") or "unproven") for who, *cells, by in rows],
-        "note": note,
-    }
 
 
 def _ranks(seconds: RanksSummary | None) -> list[dict[str, Any]]:

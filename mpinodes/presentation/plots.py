@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -13,7 +13,6 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from mpinodes.presentation.figure_data import Values
@@ -75,34 +74,6 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
-def at_the_end(axes: Axes, t: float, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Label curves at their right ends, as far apart as the words are high.
-
-    Args:
-        axes: theirs, with the limits that they keep.
-        t: where they end.
-        labels: where each curve ends, its words and its colour; not above 0: there is none to be seen, and its words
-            stand at the bottom.
-    """
-    height = 1.0 / 14  # of a line of words, as a share of the axes
-    transform = axes.transData + axes.transAxes.inverted()
-    wanted = sorted(
-        (float(transform.transform((t, y))[1]) if y > 0 else 0.0, y, words, colour) for y, words, colour in labels
-    )
-    places: list[float] = []
-    for share, *_ in wanted:
-        places.append(max(share, places[-1] + height if places else share))
-    over = max(0.0, places[-1] - 1.0) if places else 0.0
-    for k in range(len(places) - 1, -1, -1):
-        places[k] = min(places[k], 1.0 - height * (len(places) - 1 - k)) if over else places[k]
-    for place, (_, y, words, colour) in zip(places, wanted, strict=True):
-        axes.annotate(
-            words, (t, y), (1.03, place), textcoords="axes fraction", color=colour, fontsize=8, va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6} if y > 0 else None,
-        )  # fmt: skip
-
-
 def finished(axes: Axes, summary: Summary, what: str) -> Figure:
     """Return the figure of some axes, with a title of what they show and of which run, and a legend below them."""
     figure = axes.figure
@@ -138,7 +109,6 @@ PLAIN = 30.0  # times as large: what spans less is shown on plain axes from 0 on
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
     """Logarithmic, with plain numbers and three of them at least: no text of a figure is read as mathematics."""
     for name in names:
-        curves = list(axes.lines)
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
         low, high = axis.get_view_interval()
@@ -150,19 +120,7 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
         if name == "y":
-            _tell_of_what_is_below(axes, low, curves)
             axes.set_ylim(low, high)
-
-
-def _tell_of_what_is_below(axes: Axes, low: float, curves: Sequence[Line2D]) -> None:
-    """Triangles at the foot of the axes where a curve leaves them, and how far down it goes."""
-    for curve in curves:
-        t, values = np.asarray(curve.get_xdata(), float), np.asarray(curve.get_ydata(), float)
-        under = values < low
-        if under.any():
-            label = f"below, at the least {values[under].min():.2g}"
-            foot = np.full(np.count_nonzero(under), low)
-            axes.plot(t[under], foot, ls="", marker="v", ms=6, color=curve.get_color(), clip_on=False, label=label)
 
 
 def log_or_plain(axes: Axes, values: np.ndarray) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from math import nan
+from collections.abc import Sequence
 
 from mpinodes.config.own_files import NOT_TESTED, SHORT, TESTED
+from mpinodes.config.registry import MECHANISMS, find
+from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import Mechanism
 from mpinodes.summary import summary as typed
 
 LARGE_DELTA = 0.1  # per sample
 KEYS = {
-    "rehearsal": "rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
-    "secret": "secret key: used once and stored nowhere",
-    "unknown": "whether the noise depends on its key is not known: several keys drew the same, or could not be tried",
+    "rehearsal": "Rehearsal: the noise can be redrawn from the seed; proven for a secret key used once",
+    "secret": "Secret key: used once and stored nowhere",
+    "unknown": "Whether the noise depends on its key is not known: several keys drew the same, or could not be tried",
 }
 CEILING = (
     "What messages hide is priced at the most that it can ever move later ones, which may be far more than it does: "
@@ -42,8 +45,11 @@ def condition(checked: list[typed.FileSummary] | None) -> str:
     return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked))
 
 
+HEAD = ("privacy loss, ε", "claimed", "proven pure", "proven at δ", "")
+
+
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
-    """Return lines for the terminal.
+    """Return lines for the terminal: `table`, then `sentences`.
 
     Args:
         privacy: what a run cost.
@@ -51,58 +57,60 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
     """
     if privacy.noise is None:
         return ["  privacy: none, messages carry no noise"]
-    rows = table(privacy, checked, [("worst agent's share", typed.worst_loss(privacy.agents))])
-    width = max(26, *(len(row[0]) for row in rows))
-    head = ("privacy loss, ε", "claimed", "proven pure", "proven at δ", "")
-    covers = f" in rounds 1 to {privacy.recorded}, those recorded" if privacy.recorded else ""
-    return [
-        *(
-            f"  {who:{width + 2}} {claimed:>10} {pure:>12} {proven:>12}   {by}".rstrip()
-            for who, claimed, pure, proven, by in [head, *(("  " + row[0], *row[1:]) for row in rows)]
-        ),
-        f"    δ = {privacy.delta:g}; {claimed_for(privacy)}proven: against who reads every link{covers}",
-        f"    {KEYS[privacy.key or 'unknown']}",
-        f"    adjacent data differ in {DIFFERENCE[privacy.adjacency]}",
-        *textwrap.wrap(" ".join(remarks(privacy, privacy.noise)), 100, initial_indent="    ", subsequent_indent="    "),
+    rows = [(f"  {row[0]}", *row[1:]) for row in table(privacy, checked)]
+    width = max(28, *(len(row[0]) + 2 for row in rows))
+    cells = [
+        f"  {who:{width}} {c:>10} {pure:>12} {proven:>12}   {by}".rstrip() for who, c, pure, proven, by in (HEAD, *rows)
     ]
+    wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="      ").wrap
+    return [*cells, *(line for sentence in sentences(privacy) for line in wrap(sentence))]
 
 
 def table(
-    privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None, agents: list[tuple[str, typed.LossSummary]]
+    privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 ) -> list[tuple[str, str, str, str, str]]:
     """Return rows of cells: whose loss, claimed, proven pure, proven at δ, by which rule.
 
     Args:
         privacy: what a run cost.
         checked: the files of the user's that the proven numbers rest on.
-        agents: losses of agents' shares, and whose they are.
     """
-    rows: list[tuple[str, typed.ProvenSummary]] = [*agents, ("network", privacy.network)]
+    rows = _who(privacy.agents, privacy.network)
     if together := privacy.together:
-        worst = [("worst agent's share", typed.worst_loss(together.agents))] if together.agents else []
         rows = [(f"{who}, each run", loss) for who, loss in rows]
-        rows += [
-            (f"{who}, all {together.runs} together", loss) for who, loss in [*worst, ("network", together.network)]
-        ]
+        both = _who(together.agents, together.network)
+        rows += [(f"{who}, all {together.runs} together", loss) for who, loss in both]
     return [
         (who, number(getattr(p, "claimed", None), "none"), number(p.proven_pure), number(p.proven), by(p.rule, checked))
         for who, p in rows
     ]
 
 
-def claimed_for(privacy: typed.PrivacySummary) -> str:
-    """Return whose claim it is; empty: nothing is claimed, for the noise then need not go by the label."""
-    if privacy.noise is None or privacy.network.claimed is None:
-        return ""
-    return f"claimed: the paper's, for the label ε = {privacy.noise.epsilon:g}; "
+def _who(agents: Sequence[typed.ProvenSummary], network: typed.ProvenSummary) -> list[tuple[str, typed.ProvenSummary]]:
+    worst = [("worst agent's share", typed.worst_loss(agents))] if agents else []
+    return [*worst, ("network", network)]
 
 
 def by(rule: str, checked: list[typed.FileSummary] | None) -> str:
     """Return what a proven number rests on: the rule of composition, and statements of the user's own."""
-    if rule == "unproven":
-        return ""
-    rests = condition(checked)
-    return f"by {rule}{', ' if rests else ''}{rests}"
+    return "" if rule == "unproven" else ", ".join(filter(None, [f"by {rule}", condition(checked)]))
+
+
+def sentences(privacy: typed.PrivacySummary) -> list[str]:
+    """Return what is to be known of the numbers in `table`, in whole sentences."""
+    noise = privacy.noise
+    if noise is None:
+        return []
+    # Nothing is claimed if the noise need not go by the nominal epsilon.
+    claim = f" The claimed numbers are the paper's, for ε = {noise.epsilon:g} a round."
+    rounds = f" in rounds 1 to {privacy.recorded}, those recorded" if privacy.recorded else ""
+    return [
+        f"Proven: against who reads every link{rounds}, at δ = {privacy.delta:g}, where adjacent data differ in "
+        f"{DIFFERENCE[privacy.adjacency]}.{claim * (privacy.network.claimed is not None)}",
+        "Decisions are not covered: they come from the agents' hidden state.",
+        f"{KEYS[privacy.key or 'unknown']}.",
+        *remarks(privacy, noise),
+    ]
 
 
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
@@ -210,32 +218,35 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
     return notes
 
 
+def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
+    """Return the mechanism that a summary names; the contract itself if there is none of that name any more."""
+    try:
+        part: type[Mechanism] = find(MECHANISMS, noise.mechanism or "")
+    except BadInput:
+        return Mechanism
+    return part
+
+
 def _what_noise_buys(noise: typed.NoiseSummary) -> str:
-    """Return the scale used beside the scale that the label needs, in whole sentences."""
+    """Return the scale used beside the scale that the nominal epsilon needs, in whole sentences."""
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:
         return "No message carried noise."
-    text = f"Noise of scale {used:.4g}" if used == least else f"Noise of scale {used:.4g} down to {least:.4g}"
-    if noise.mechanism == "gaussian":
-        return f"{text} (standard deviation)."
-    is_gamma_norm = noise.mechanism == "gamma-norm"
-    if needed is None and not is_gamma_norm:
-        return f"{text}; gradients are not clipped, so no sensitivity bounds what it hides."
+    part = mechanism(noise)
+    text = f"Noise of scale {used:.4g}{'' if used == least else f' down to {least:.4g}'}"
+    text += f" ({part.scale_is})" if part.scale_is else ""
+    if not part.pure:
+        return f"{text}."
+    if needed is None and release is None:
+        return f"{text}; no sensitivity bounds what it hides, as where gradients are not clipped."
     really = "has no noise for some data" if release is None else f"is really {release:.3g}-DP"
     if noise.calibrated:
-        if is_gamma_norm:
-            if release is None:
-                return f"{text}, the inverse of the noise rate."
-            return f"{text}, the inverse of the noise rate: a release of an agent {really}."
         if release is not None and release <= noise.epsilon * (1 + 1e-9):
             return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g}."
         return f"{text}, calibrated as the paper prints it: a release of an agent {really}."
-    needed = needed or nan
-    return (
-        f"{text}; the label ε = {noise.epsilon:g} a round needs {needed:.4g}, "
-        f"{needed / used:.3g} times as much: a release of an agent {really}."
-        f"{' ' if noise.remark else ''}{noise.remark}"
-    )
+    needs = "" if needed is None else f" needs {needed:.4g}, {needed / used:.3g} times as much"
+    remark = f" {noise.remark}" if noise.remark else ""
+    return f"{text}; the nominal ε = {noise.epsilon:g} a round{needs}: a release of an agent {really}.{remark}"
 
 
 def _what_draws_it(noise: typed.NoiseSummary) -> str:

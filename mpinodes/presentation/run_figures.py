@@ -123,22 +123,23 @@ class ValueTable(NamedTuple):
 
 def values(data: Drawn, summary: Summary) -> list[ValueTable]:
     """Return the values of all curves by horizon, means over agents and seeds, and by agent at the last horizon."""
+    kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
-    for kind in ("claimed", "proven_pure", "proven"):
-        label = f"ε of the network, {kind.replace('_', ' ')}{f' at δ = {summary.privacy.delta:g}' * (kind == 'proven')}"
-        curves.append(Curve(f"epsilon_{kind}_network", label, "", per_round=False))
-    columns = {curve: curve.values(data)[1] for curve in curves if "horizon" in data[curve.variable].dims}
-    by_horizon = {curve: each.mean([dim for dim in each.dims if dim != "horizon"]) for curve, each in columns.items()}
-    tables = [_table("horizon", data["horizon"].values, by_horizon)]
-    of_agents = {curve: each.last("horizon") for curve, each in columns.items() if "agent" in each.dims}
-    by_agent = {curve: each.mean([dim for dim in each.dims if dim != "agent"]) for curve, each in of_agents.items()}
-    return [*tables, *([_table("agent", data["agent"].values, by_agent)] if by_agent else [])]
+    curves = [curve for curve in curves if "horizon" in data[curve.variable].dims]
+    agents = [curve for curve in curves if "agent" in data[curve.variable].dims]
+    curves += [Curve(f"epsilon_{kind}_network", f"ε of the network, {name}", "", False) for kind, name in kinds.items()]
+    agents += [Curve(f"epsilon_{kind}", f"share of ε, {name}", "", False) for kind, name in kinds.items()]
+    last = {curve: curve.values(data)[1].last("horizon") for curve in agents}
+    by_horizon = _table("horizon", data, {curve: curve.values(data)[1] for curve in curves})
+    return [by_horizon, _table("agent", data, last)]
 
 
-def _table(rows: str, names: np.ndarray, columns: dict[Curve, Values]) -> ValueTable:
+def _table(along: str, data: Drawn, columns: dict[Curve, Values]) -> ValueTable:
+    """Return means of values over all axes but one."""
     head = [f"{curve.label}{' (%)' * (curve.unit == 'share')}" for curve in columns]
-    cells = zip(names.tolist(), *(values.values.tolist() for values in columns.values()), strict=True)
-    return ValueTable(rows, [rows, *head], [[str(name), *(f"{x:.4g}" for x in row)] for name, *row in cells])
+    means = [values.mean([dim for dim in values.dims if dim != along]).values.tolist() for values in columns.values()]
+    rows = zip(data[along].values.tolist(), *means, strict=True)
+    return ValueTable(along, [along, *head], [[str(name), *(f"{x:.4g}" for x in row)] for name, *row in rows])
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
@@ -191,35 +192,29 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
     """ε against rounds, of the network and of the worst agent's share: claimed, proven pure, proven at δ."""
-    t, delta = data["horizon"].values, summary.privacy.delta
-    kinds = [("claimed", "epsilon_claimed", CLAIM, 8.0), ("proven, pure", "epsilon_proven_pure", AVERAGE, 4.5)]
-    kinds.append((f"proven at δ = {delta:g}", "epsilon_proven", NETWORK, 1.5))
-    found = {
-        who: [(words, _worst(data[name + of]), colour, width) for words, name, colour, width in kinds]
-        for who, of in (("Network", "_network"), ("Worst agent's share", ""))
-    }
-    everything = np.concatenate([epsilon for curves in found.values() for _, epsilon, _, _ in curves])
-    if not np.any(everything > 0):
-        return None
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    for place, (who, curves) in enumerate(found.items(), 1):
-        axes = figure.add_subplot(1, 2, place)
-        for _, epsilon, colour, width in curves:  # the first are the widest: what lies below is seen
-            axes.plot(t, np.where(epsilon > 0, epsilon, np.nan), color=colour, lw=width, solid_capstyle="round")
-        drawing.log_or_plain(axes, everything)
-        low, high = axes.get_ylim()
-        known = everything[everything > 0]
-        axes.set_ylim(low if low == 0 else 0.8 * known.min(), high if low == 0 else 1.25 * known.max())
-        drawing.log(axes, "x")
-        ends = []
-        for words, epsilon, colour, _ in curves:
+    t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
+    kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
+    kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first are the widest: what lies below is seen
+    figure, panels = drawing.pair()
+    everything = []
+    for axes, who, of in zip(panels, ("Network", "Worst agent's share"), ("_network", ""), strict=True):
+        for name, (words, colour, width) in kinds.items():
+            epsilon = _worst(data[name + of])
             last = float(epsilon[-1]) if np.isfinite(epsilon[-1]) else None
-            said = privacy_words.number(last, "none" if words == "claimed" else "unproven")
-            ends.append((last or 0.0, f"{words}: {said}", colour))
-        drawing.at_the_end(axes, float(t[-1]), ends)
-        unproven = "" if np.isfinite(curves[-1][1][-1]) else ": nothing is proven"
+            label = f"{words}: {privacy_words.number(last, 'none' if words == 'claimed' else 'unproven')}"
+            shown = np.where(epsilon > 0, epsilon, np.nan)
+            axes.plot(t, shown, color=colour, lw=width, solid_capstyle="round", label=label)
+            everything.append(shown)
+        unproven = "" if last is not None else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
         axes.set(xlabel="rounds", ylabel="privacy loss ε")
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
+    known = np.concatenate(everything)
+    if np.isnan(known).all():
+        return None
+    for axes in panels:
+        drawing.log_or_plain(axes, known)
+        drawing.log(axes, "x")
     figure.suptitle(f"Privacy loss: {summary.algorithm} on {summary.data}", fontsize=10)
     return figure
 

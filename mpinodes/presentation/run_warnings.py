@@ -18,7 +18,7 @@ from math import exp, inf
 from msgspec.structs import replace
 
 from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
-from mpinodes.presentation.privacy_words import LARGE_DELTA
+from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
 from mpinodes.summary.summary import FileSummary, PrivacySummary, Summary
 
 PRIVACY = {  # whose sentences stand in what a run says of privacy
@@ -125,7 +125,7 @@ def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> Iter
         yield "no-noise", ""
         return
     proven, claimed, unproven = network.proven, network.claimed, together and together.network.proven is None
-    label = noise.epsilon if noise.mechanism != "gaussian" else inf  # a Gaussian release has no pure ε
+    label = noise.epsilon if mechanism(noise).pure else inf
     holds = {
         "unproven": privacy.unproven_because or proven is None or unproven,
         "not-tested": any(not file.tested for file in checked),

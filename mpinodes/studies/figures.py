@@ -29,7 +29,7 @@ STYLES: list[dict[str, Any]] = [
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # of a comparison, of a figure, of a line of a label
 MOST_SHARED = 1e5  # times: where values differ more, panels have axes of their own
 GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
-GUESS, BELOW = "guessing: always the largest class", "below the axis"
+GUESS = "guessing: always the largest class"
 
 
 PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_round=False)
@@ -216,8 +216,6 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
         handles[GUESS] = Line2D([], [], **GUESSED)
-    if any(str(line.get_label()).startswith("below, ") for axes in figure.axes for line in axes.lines):
-        handles[BELOW] = Line2D([], [], color="black", ls="", marker="v")
     columns = max(1, int(figure.get_figwidth() * 13 / (7 + max(len(x) for text in handles for x in text.splitlines()))))
     mixed = ", ".join(word(comparison, axis) for axis in plot.axes[1 + plot.sides :])
     title = f"{word(comparison, plot.axes[0])}; " if plot.axes else ""

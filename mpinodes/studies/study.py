@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -30,6 +31,7 @@ FOLDER = "studies"
 KEYS = ("seeds", "grid", "zip", "cases", "exclude")
 flat = partial(every_key, whole="problem.preset")  # whose value may be a table
 SEED, NAME = "seed", "name"
+ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # without a comma but in quotes and brackets
 MOST_RUNS = 100_000  # each is composed before the first begins
 
 
@@ -88,11 +90,11 @@ class Study:
             BadInput: a word is malformed, or the study is.
         """
         words = list(asked)
-        has_base = bool(words) and not (isinstance(words[0], str) and "=" in words[0])
-        base = words.pop(0) if has_base else {}
-        file = None if isinstance(base, Mapping) else Path(os.path.expanduser(base))
+        has_source = bool(words) and not (isinstance(words[0], str) and "=" in words[0])
+        source = words.pop(0) if has_source else {}
+        file = None if isinstance(source, Mapping) else Path(os.path.expanduser(source))
         where = file if file is not None and file.is_dir() else None
-        tree = gathered(base) if isinstance(base, Mapping) else parse(str(where / FILE if where else file), [])
+        tree = gathered(source) if isinstance(source, Mapping) else parse(str(where / FILE if where else file), [])
         for word in words:
             tree = _with(tree, str(word))
         base = _base(tree)
@@ -170,42 +172,22 @@ def _without(tree: Tree, path: Sequence[str]) -> Tree:
 
 
 def _listed(text: str) -> list[Any] | None:
-    """The values of a,b,c; None: it is one value.
+    """Return the values of a,b,c; None: the text is one value.
 
     Raises:
-        BadInput: one of them is empty.
+        BadInput: a value is empty, or a quote or a bracket does not end.
     """
-    if _is_toml(text):
+    with suppress(ValueError):
+        tomllib.loads(f"value = {text}")
         return None
-    parts = _split(text)
+    if not re.fullmatch(f"{ITEM}(?:,{ITEM})*", text):
+        raise BadInput(f"{text!r}: a quote or a bracket that does not end")
+    parts = [part.strip() for part in re.findall(f"(?:^|,)({ITEM})", text)]
     if len(parts) == 1:
         return None
     if not all(parts):
         raise BadInput(f"{text!r}: an empty value in a list; a value that has a comma in it goes in quotes: '\"a,b\"'")
     return [parse(None, [f"value={part}"])["value"] for part in parts]
-
-
-def _is_toml(text: str) -> bool:
-    try:
-        tomllib.loads(f"value = {text}")
-    except ValueError:
-        return False
-    return True
-
-
-def _split(text: str) -> list[str]:
-    """At commas that are in no bracket and no quotes."""
-    pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\"']", text)
-    if "".join(pieces) != text:
-        raise BadInput(f"{text!r}: a quote that does not end")
-    parts, depth = [""], 0
-    for piece in pieces:
-        depth += (piece in "[{") - (piece in "]}")
-        if piece == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += piece
-    return [part.strip() for part in parts]
 
 
 # --------------------------------------------------------------------------------------------------------------- axes

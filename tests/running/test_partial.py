@@ -42,7 +42,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert cover in page
     said, whole_said = (" ".join(" ".join(lines(typed(s).privacy, None)).split()) for s in (two, one))
     assert cover in said
-    assert f"proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
+    assert f"Proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
     assert "recorded" not in whole_said
     assert "(of the recorded rounds alone)" in watching.result(typed(two), other)
     assert "recorded" not in watching.result(typed(one), whole)

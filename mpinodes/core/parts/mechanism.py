@@ -29,6 +29,8 @@ class Mechanism(ABC):
     # The built-in mechanism that a user's mechanism replaces: it accepts the same calibrations, in the same algorithms.
     takes_the_place_of: ClassVar[str] = "laplace"
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
+    scale_is: ClassVar[str] = ""  # what the scale of the noise is, if that has another name
+    pure: ClassVar[bool] = True  # whether a release has a loss ε without δ
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
