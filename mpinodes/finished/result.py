@@ -66,8 +66,6 @@ class Plots:
 
 t    """
 
-    NAMES = ("regret", "gap", "error", "training", "privacy", "views", "accuracy", "rmse", "topology")
-
     _result: Result
 
 

@@ -103,7 +103,7 @@ LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts a
 TICKS: list[tuple[float, tuple[float, ...]]] = [  # above so many decades, at these multiples of a power of ten
     (3.0, (1,)), (1.8, (1, 3)), (1.0, (1, 2, 5)), (0.4, tuple(range(1, 10))),
 ]  # fmt: skip
-PLAIN = 30.0  # times as large: what spans less is shown on plain axes from 0 on
+PLAIN = 30.0  # times as large: what spans less is shown on plain axes
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
@@ -123,10 +123,21 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
             axes.set_ylim(low, high)
 
 
-def log_or_plain(axes: Axes, values: np.ndarray) -> None:
-    """The vertical axis of positive numbers: logarithmic where they span much, else plain from 0 on."""
-    known = values[np.isfinite(values) & (values > 0)]
-    if len(known) and known.max() > PLAIN * known.min():
+def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
+    """Scale and limit the vertical axis: logarithmic if all values are positive and span much, else plain.
+
+    Args:
+        axes: where curves were drawn.
+        values: what the limits must show.
+        from_zero: whether a plain axis begins at 0, or shows where 0 is.
+    """
+    known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    low, high = float(known.min()), float(known.max())
+    if 0 < PLAIN * low < high:
+        axes.set_ylim(low / 1.3, high * 1.3)
         log(axes, "y")
-    elif len(known):
-        axes.set_ylim(0.0, 1.12 * float(known.max()))
+        return
+    margin = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
+    axes.set_ylim(0.0 if from_zero and low >= 0 else low - margin, high + margin)
+    if from_zero and low < 0:
+        axes.axhline(0, color="black", lw=0.8)

@@ -170,7 +170,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     if (guessed := sets.get("test" if first.variable == name else "train")) is not None:
         axes.axhline(guessed * (100 if is_share else 1), color=AGENT, ls=":", label=GUESSED[name])
     everything = np.concatenate(shown)
-    least, most = float(np.nanmin(everything)), float(np.nanmax(everything))
+    most = float(np.nanmax(everything))
     applicable = [bound for bound in summary.bounds if bound.applies and bound.of in curves]
     for bound, style in zip(applicable, BOUND_STYLES, strict=False):
         values = data[bound.variable]
@@ -178,14 +178,9 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         if not curves[bound.of].per_round or float(values.last("horizon").max()) <= most:
             label = f"{bound.name}: {bounded(summary, bound)}"
             drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
-    if is_share or not 0 < drawing.PLAIN * least < most:
-        drawing.log(axes, "x")
-        if least < 0:
-            axes.axhline(0, color="black", lw=0.8)
-        elif not is_share:
-            axes.set_ylim(0.0, 1.12 * most or 1.0)
-    else:
-        drawing.log(axes, "x", "y")
+    drawing.log(axes, "x")
+    if not is_share:
+        drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
     axes.set(xlabel="rounds", ylabel=figure.label)
     return drawing.finished(axes, summary, figure.title)
 
@@ -213,7 +208,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
     if np.isnan(known).all():
         return None
     for axes in panels:
-        drawing.log_or_plain(axes, known)
+        drawing.scale(axes, known)
         drawing.log(axes, "x")
     figure.suptitle(f"Privacy loss: {summary.algorithm} on {summary.data}", fontsize=10)
     return figure

@@ -66,31 +66,21 @@ class Plot(NamedTuple):
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
-    def reach(self, groups: Iterable[tuple[Any, ...]]) -> tuple[float, float, bool]:
-        """Return from where to where y goes for some lines, and whether it is logarithmic.
-
-        The limits show all means, but not all intervals. Values that are far below the rest have no place on the axis.
-        """
+    def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
+        """Return what the limits of y show for some lines: all finite means and guesses, but not all intervals."""
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
-        values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
-        low, high, least = values.min(), values.max(), values[values > 0].min(initial=np.inf)
-        if high > 30 * least and high > -1000 * low:
-            return least / 1.3, high * 1.3, True
-        margin = 0.07 * (high - low) or 0.1 * abs(high) or 1.0
-        return low - margin, high + margin, False
+        return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
-    def arrange(self, axes: Axes, low: float, high: float, is_log: bool) -> None:
-        """Scale, limit and mark a pair of axes."""
+    def arrange(self, axes: Axes, values: np.ndarray) -> None:
+        """Scale and mark a pair of axes."""
         is_spread = not self.ticks or self.ticks[0] > 0
         if is_spread:
             drawing.log(axes, "x")
         gaps = np.diff(np.log(self.ticks) if is_spread else self.ticks)
         if self.ticks and gaps.min(initial=np.inf) > gaps.sum() / 8:
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
-        axes.set_ylim(low, high)
-        if is_log:
-            drawing.log(axes, "y")
+        drawing.scale(axes, values, from_zero=False)
         axes.minorticks_off()  # they take most of the time of a layout
 
 
@@ -185,8 +175,8 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
     columns = across[-1] if across and len(panels) == prod(across) and 2 <= across[-1] <= 6 else min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(1.2 + 2.7 * max(columns, 1.9), 1.4 + 2.2 * max(rows, 1.4)), layout="constrained")
-    low, high, _ = whole = plot.reach(plot.lines)
-    shared = bool(high < MOST_SHARED * low or low <= 0)
+    whole = plot.values(plot.lines)
+    shared = bool(whole.max() < MOST_SHARED * whole.min() or whole.min() <= 0)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=shared)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
@@ -200,7 +190,7 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
                 axes.axhline(plot.guesses[group], **GUESSED)
         titles = [f"{word(comparison, axis)} {label(x)}" for axis, x in zip(sides, panel, strict=True)]
         axes.set_title("\n".join(titles), fontsize=8)
-        plot.arrange(axes, *(whole if shared else plot.reach(groups)))
+        plot.arrange(axes, whole if shared else plot.values(groups))
         if n + columns >= len(panels):
             axes.set_xlabel(plot.x)
             axes.tick_params(labelbottom=True)
