@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 
 
 def commands() -> list[str]:
-    """Their names: each is a module at the top of the package."""
+    """Return the names of all commands: each is a module at the top of the package."""
     return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 
 def usage() -> str:
-    """What `mpinodes --help` prints: every command, with the first words of its own help."""
+    """Return what `mpinodes --help` prints: every command, with the first words of its own help."""
     import ast
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
@@ -29,7 +29,7 @@ def usage() -> str:
 
 
 def _without_one(argv: list[str]) -> int:
-    """No command is named, or none that there is."""
+    """Answer --help and --version, and refuse what names no command."""
     from mpinodes.core.errors import BadInput
     from mpinodes.launch.launching import launcher
 
@@ -50,7 +50,7 @@ def _without_one(argv: list[str]) -> int:
 
 
 def main() -> None:
-    """The console command; ends this process."""
+    """Run the console command, and end this process."""
     name, *rest = sys.argv[1:] or [""]
     if name not in commands():
         from mpinodes.launch.launching import command, leave

@@ -13,7 +13,7 @@ from mpinodes.launch.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
-    """The page of a run, or those of what has been begun of it.
+    """Draw the page of a run, or the pages of the repeats that were begun.
 
     Raises:
         BadInput: it is none, or nothing of it is recorded.

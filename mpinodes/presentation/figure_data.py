@@ -30,15 +30,15 @@ class Values:
     values: np.ndarray
 
     def min(self, over: Axes | None = None) -> Values:
-        """The least of what is there, over some axes or all."""
+        """Return the least value, over some axes or all, without nan."""
         return self._over(np.nanmin, over)
 
     def max(self, over: Axes | None = None, skipna: bool = True) -> Values:
-        """The largest, of what is there or of all."""
+        """Return the largest value, over some axes or all."""
         return self._over(np.nanmax if skipna else np.max, over)
 
     def mean(self, over: Axes | None = None) -> Values:
-        """The mean of what is there."""
+        """Return the mean, over some axes or all, without nan."""
         return self._over(np.nanmean, over)
 
     def _over(self, combine: Callable[..., Any], over: Axes | None) -> Values:
@@ -50,22 +50,22 @@ class Values:
         return Values(kept, np.asarray(found))
 
     def last(self, along: str) -> Values:
-        """The last along an axis."""
+        """Return the last values along an axis."""
         at = self.dims.index(along)
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """By something of one of the axes."""
+        """Divide by values that have one of the axes."""
         (name,) = other.dims
         shape = [len(other.values) if each == name else 1 for each in self.dims]
         return Values(self.dims, self.values / other.values.reshape(shape))
 
     def __rmul__(self, factor: float) -> Values:
-        """So many times as large."""
+        """Multiply by a factor."""
         return Values(self.dims, factor * self.values)
 
     def __float__(self) -> float:
-        """The number, where it is one."""
+        """Return the number that values without axes are."""
         return float(self.values)
 
 
@@ -83,7 +83,7 @@ class Drawn:
 
     @cached_property
     def noise_free(self) -> NoiseFree | None:
-        """What the same run is worth without noise; None: that was not made."""
+        """Return what the same run is worth without noise; None: the run was not repeated without noise."""
         return NoiseFree.read(self._run)
 
     def __contains__(self, name: str) -> bool:

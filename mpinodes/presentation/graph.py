@@ -18,12 +18,12 @@ INK = "#444444"
 
 
 def topology(data: Drawn, summary: Summary) -> Figure:
-    """The graph, one picture for each round of its period."""
+    """Draw the graph, one picture for each round of its period."""
     return draw_topology(json.loads(data.attrs["topology"]))
 
 
 def draw_topology(graph: dict[str, Any]) -> Figure:
-    """A graph given as {title, agents, period, rounds: [[(j, i), ...], ...]}."""
+    """Draw a graph given as {title, agents, period, rounds: [[(j, i), ...], ...]}."""
     rounds = graph["rounds"]
     columns = min(4, len(rounds))
     rows = -(-len(rounds) // columns)

@@ -52,13 +52,13 @@ def axes(width: float = 6.4, height: float = 3.8) -> Axes:
 
 
 def pair(width: float = 9.6, height: float = 4.0) -> tuple[Figure, tuple[Axes, Axes]]:
-    """A figure with two pairs of axes side by side."""
+    """Return a figure with two pairs of axes side by side."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
-    """A curve; of repeats their mean, and a band from the least to the largest."""
+    """Draw a curve; of repeats their mean, and a band from the least to the largest."""
     if "repeat" in values.dims:
         axes.fill_between(t, values.min("repeat").values, values.max("repeat").values, color=colour, alpha=0.15, lw=0)
         values = values.mean("repeat")
@@ -68,7 +68,7 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 
 
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """From the least to the largest of agents and repeats, by round or horizon."""
+    """Draw a band from the least to the largest of agents and repeats, by round or horizon."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = values.min(rest).values, values.max(rest).values
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
@@ -107,7 +107,7 @@ PLAIN = 30.0  # times as large: what spans less is shown on plain axes
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Logarithmic, with plain numbers and three of them at least: no text of a figure is read as mathematics."""
+    """Make axes logarithmic, with at least three plain numbers: no text of a figure is read as mathematics."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")

@@ -253,5 +253,5 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def _worst(epsilon: Values) -> np.ndarray:
-    """Over agents and repeats, by horizon."""
+    """Return the largest epsilon over agents and repeats, by horizon."""
     return epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False).values

@@ -27,13 +27,13 @@ PROBLEM = ("problem", "data", "step", "privacy")  # sections that make two runs 
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds.
+    """Hold a mean over seeds.
 
     Attributes:
-        mean: it.
-        std: standard deviation of one; nan: of one alone there is none.
-        half: of its 95 % interval, by Student's law; nan as well.
-        number: of seeds.
+        mean: the mean.
+        std: standard deviation of the values; nan: there is one seed alone.
+        half: half the width of the 95 % interval of the mean, by Student's law; nan: there is one seed alone.
+        number: number of seeds.
     """
 
     mean: float
@@ -43,19 +43,19 @@ class Estimate(NamedTuple):
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """The ends of the interval; None: there is none."""
+        """Return the ends of the interval; None: there is one seed alone."""
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        """From one value a seed."""
+        """Return the estimate from one value for each seed."""
         mean, half = interval(np.array(values, float))
         std = float(_deviation(np.array(values, float))) if len(values) > 1 else np.nan
         return cls(float(mean), std, float(half), len(values))
 
 
 def interval(values: np.ndarray) -> tuple[Any, Any]:
-    """Mean over the first axis, and half the width of its 95 % interval; nan where there is one value alone."""
+    """Return the mean over the first axis, and half the width of its 95 % interval; nan: there is one value alone."""
     number = len(values)
     if number < 2:
         return values.mean(axis=0), np.full(values.shape[1:], np.nan)
@@ -69,13 +69,13 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 
 class Difference(NamedTuple):
-    """Of a result, between two values of an axis, all else equal.
+    """Hold the difference of a result between two values of the first axis, all else equal.
 
     Attributes:
         at: values of the other axes.
-        one, other: of the axis.
-        result: its column.
-        estimate: of `one` less `other`, seed by seed.
+        one, other: values of the first axis.
+        result: the column of the result.
+        estimate: the result with `one` less that with `other`, paired by seed.
     """
 
     at: tuple[Any, ...]
@@ -87,16 +87,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs, and how they are told apart.
+    """Hold finished runs, and the axes by which they are told apart.
 
     Attributes:
-        title: what they are.
-        runs: all of them, each once.
-        axes: keys, the one whose values are compared first; no seed among them.
-        over: keys other than seeds that differ among runs with equal values of the axes: means are over them too.
-        listed: values of axes, as the study has them.
-        again: runs that are one of the others, done twice.
-        remarks: on which runs these are, in whole sentences.
+        title: the name of the study, or of the directories.
+        runs: the runs, each once.
+        axes: the keys of the axes; the values of the first key are compared. The seed is no axis.
+        over: keys other than the seed that differ among runs with equal values of the axes: means are over them too.
+        listed: the values of the axes, in the order of the study.
+        again: runs that were done twice, to the same bits.
+        remarks: which runs these are, in whole sentences.
     """
 
     title: str
@@ -109,7 +109,7 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Of a study's directory, or of any runs.
+        """Read the runs of a study, or any runs, and find their axes.
 
         Args:
             places: a study, or runs, or directories of runs.
@@ -158,18 +158,18 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """The values along an axis: numbers ascending, words as the study has them, or as they come."""
+        """Return the values along an axis: numbers in ascending order, words in the order of the study or of the runs."""
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
 
     def is_numeric(self, axis: str) -> bool:
-        """Whether all its values are numbers."""
+        """Return whether all values of an axis are numbers."""
         return _is_numeric(self.runs, axis)
 
     @cached_property
     def results(self) -> list[str]:
-        """Columns of all results that are numbers."""
+        """Return the columns of all results that are numbers."""
         names = dict.fromkeys(name for run in self.runs for name in run.results)
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
 
@@ -179,12 +179,12 @@ class Comparison:
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Of a result, by group; None: some run has none."""
+        """Return the estimate of a result for each group of runs; None: a run of the group has no such result."""
         of_group = {values: _all(runs, name) for values, runs in self.groups.items()}
         return {values: None if there is None else Estimate.of(there) for values, there in of_group.items()}
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
-        """Along the first axis, paired by seed."""
+        """Return the differences of results along the first axis, paired by seed."""
         if not self.axes:
             return []
         found = []
@@ -201,20 +201,20 @@ class Comparison:
         return found
 
     def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, list[FinishedRun]]:
-        """Of one seed there are several where their noise is secret."""
+        """Return the runs of a group by seed; several runs have one seed if their noise is secret."""
         found: dict[Any, list[FinishedRun]] = {}
         for run in self.groups.get(values, []):
             found.setdefault(run.keys.get(SEED), []).append(run)
         return found
 
     def beyond(self) -> list[tuple[str, str]]:
-        """The keys, beside the axes, in which the runs differ, those that make it another problem first, and how."""
+        """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
         return [(key, self._how(key)) for key in keys]
 
     def _how(self, key: str) -> str:
-        """By the values of the one axis that decides it, where there is one."""
+        """Return the values of a key, with the values of the axis that decides them if there is one."""
         all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
         if key in _chosen_by_budgets(self.runs):
             return f"what privacy.budget asks for ({len(all_values)} values)"
@@ -229,12 +229,12 @@ class Comparison:
 
 
 def shown(value: Any) -> str:
-    """A setting in a table or a figure."""
+    """Return a setting as tables and figures show it."""
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _once(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], list[FinishedRun]]:
-    """The runs, and those that are another one of them, done again."""
+    """Return the runs, each once, and the runs that are one of these, done again."""
     kept: dict[Hashable, FinishedRun] = {}
     again = [run for run in runs if kept.setdefault(run.bits, run) is not run]
     return list(kept.values()), again
@@ -247,7 +247,7 @@ def _named(text: str, items: Sequence[str]) -> list[str]:
 
 
 def _axes_of(study: Path) -> tuple[tuple[Axis, ...], list[str]]:
-    """As its file has them; or none, and why."""
+    """Return the axes that the file of a study declares; or none, and why."""
     try:
         return Study.of([str(study)]).axes, []
     except BadInput as error:
@@ -255,7 +255,7 @@ def _axes_of(study: Path) -> tuple[tuple[Axis, ...], list[str]]:
 
 
 def _missing(study: Path, runs: int) -> list[str]:
-    """Which runs of a study are not there, as far as its table tells."""
+    """Return how many runs of a study are missing, by its table."""
     members = tables.members(study)
     if members and len(members) > runs:
         return [f"{len(members) - runs} runs of the study are not done, and missing here."]
@@ -271,7 +271,7 @@ def _all(runs: Sequence[FinishedRun], name: str) -> list[float] | None:
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """The keys whose values follow from a budget, and are none of the user's."""
+    """Return the keys whose values follow from a budget, and that the user did not set."""
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
@@ -285,7 +285,7 @@ def _is_numeric(runs: Sequence[FinishedRun], key: str) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Whether no two runs have the same values of keys and the same seed."""
+    """Return whether no two runs have the same values of the keys and the same seed."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 

@@ -229,11 +229,11 @@ def label(value: Any) -> str:
 
 
 def word(comparison: Comparison, axis: str) -> str:
-    """What tells an axis from the others: a word of its key, or all of it."""
+    """Return the short name of an axis; the whole key if another axis has the same short name."""
     return axis if [short(other) for other in comparison.axes].count(short(axis)) > 1 else short(axis)
 
 
 def short(key: str) -> str:
-    """A key's last word, with its section where that alone says little."""
+    """Return the last word of a key; the section if the last word is `name` or `path`."""
     *_, section, last = ("", *key.split("."))
     return section if last in ("name", "path") and section else last

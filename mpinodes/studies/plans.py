@@ -93,7 +93,7 @@ class PlannedRun(Point):
 
 
 def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
-    """A point of a study, composed and checked as `--dry-run` does.
+    """Compose a point of a study, and check it as `--dry-run` does.
 
     What a budget asks for takes longer to find than all else, and seldom differs between seeds: it is found here for
     the first seed of each setting, and for the others when they are run.
@@ -137,14 +137,14 @@ def _require_same_sources(place: Path, e: Experiment) -> None:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """What names it, where it is to be no other run's."""
+    """Return what names the noise of a run, if no other run should have the same noise; else nothing."""
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
     return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""
 
 
 def identity(e: Experiment) -> str:
-    """All that makes a run what it is, but for what its budget chooses: that follows from the rest."""
+    """Return the text that identifies an experiment, without what its budget chooses, which follows from the rest."""
     privacy = e.privacy
     if privacy.budget is not None:
         chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
@@ -153,7 +153,7 @@ def identity(e: Experiment) -> str:
 
 
 def _free_name(words: str, digits: str, runs: Path) -> str:
-    """Words that people read, and as many digits as no other run has."""
+    """Return the name of a directory: words for people, and enough digits to be unique."""
     short = f"{words}-{digits[:SHORT]}".lstrip("-")
     name = short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
     _require_no_other_version(runs / name)
@@ -161,7 +161,7 @@ def _free_name(words: str, digits: str, runs: Path) -> str:
 
 
 def _require_no_other_version(place: Path) -> None:
-    """Results are not deleted because this mpinodes cannot read them."""
+    """Refuse to delete results that another version of mpinodes wrote."""
     try:
         version = json.loads((place / "summary.json").read_text("utf-8"))["version"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -226,6 +226,6 @@ def failure(place: Path) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """A run's own progress is not shown: the study's is."""
+    """Hide the progress of a single run, since the progress of the study is shown."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
         yield

@@ -43,7 +43,7 @@ def submit(words: list[str]) -> str:
 
 
 def text(study: Study, runs: int) -> str:
-    """Of the script; partition, account and time limit come from SBATCH_PARTITION and its like."""
+    """Return the script; partition, account and time limit come from SBATCH_PARTITION and its like."""
     place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
     return f"""#!/bin/sh
 #SBATCH --job-name={study.name}
@@ -60,7 +60,7 @@ def _command(place: Path) -> str:
 
 
 def _sbatch(words: list[str]) -> str:
-    """The number of the job."""
+    """Submit a job, and return its number."""
     done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"sbatch: {done.stderr.strip()}")

@@ -107,7 +107,7 @@ class Study:
         return cls(tree, name, place, _axes(tree))
 
     def points(self) -> list[GridPoint]:
-        """Every run, the last axis varying fastest.
+        """Return every run, the last axis varying fastest.
 
         Raises:
             BadInput: an exclusion is of no run, or nothing is left.
@@ -131,7 +131,7 @@ class Study:
         return left
 
     def toml(self) -> str:
-        """The study as a file that takes it up again."""
+        """Return the study as the text of a file that takes it up again."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
@@ -141,7 +141,7 @@ def _base(tree: Tree) -> Tree:
 
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
-    """The study with one word of a command on top: a value, or a list of values that makes an axis."""
+    """Return the study with one word of a command on top: a value, or a list of values that makes an axis."""
     key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
     study = dict(_table(tree.get("study", {}), "study"))
@@ -163,7 +163,7 @@ def _with(tree: Tree, word: str) -> Tree:
 
 
 def _without(tree: Tree, path: Sequence[str]) -> Tree:
-    """The tree, less what stands at a key."""
+    """Return the tree without a key."""
     first, *rest = path
     inner = tree.get(first)
     if rest and isinstance(inner, dict):
@@ -192,7 +192,7 @@ def _listed(text: str) -> list[Any] | None:
 
 # --------------------------------------------------------------------------------------------------------------- axes
 def _axes(tree: Tree) -> tuple[Axis, ...]:
-    """The axes of a study.
+    """Return the axes of a study.
 
     Raises:
         BadInput: a table is malformed, or two axes vary one key.
@@ -259,12 +259,12 @@ def _cases(study: Tree) -> Iterator[Axis]:
 
 
 def _named(settings: Mapping[str, Any]) -> str:
-    """A name made of what a case sets."""
+    """Return a name made of the settings of a case."""
     return "-".join(word_of(key, value) for key, value in settings.items())
 
 
 def word_of(key: str, value: Any) -> str:
-    """A setting as part of a file's name: the value alone where it is a word."""
+    """Return a setting as part of a file name: the value alone if it is a word."""
     if isinstance(value, dict):
         return "own"
     said = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
@@ -305,7 +305,7 @@ def _require_list(values: Any, where: str, key: str) -> None:
 
 # --------------------------------------------------------------------------------------------------------- exclusions
 def _exclusions(tree: Tree, axes: Sequence[Axis]) -> list[dict[str, Any]]:
-    """Settings of runs that are left out, by dotted key; a list is any of its values.
+    """Return the settings of runs that are left out, by dotted key; a list stands for any of its values.
 
     Raises:
         BadInput: one is of a key that no axis varies.

@@ -119,7 +119,7 @@ def _regretless(comparison: Comparison) -> list[str]:
 
 
 def _cost(comparison: Comparison) -> str:
-    """What it costs to publish them all."""
+    """Return the privacy loss of publishing all runs, in words."""
     _tell(comparison, f"adding up what {len(comparison.runs)} runs cost, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # there, whether two are one is told by all of their bits
