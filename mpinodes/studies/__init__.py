@@ -43,10 +43,10 @@ def sweep(
     from mpinodes.studies.study import Study
 
     if world is None:
-        study, runs = Study.of(asked), sweeping.Part.read(part)
+        study = Study.of(asked)
         workers = pools.processes(min(pools.cores(), len(study.points())))
         with workers as pool, pools.processes(1) if mpi else nullcontext(pool) as runner:
-            return sweeping.sweep(study, pool, runner, pools.by_mpirun if mpi else in_lockstep, runs)
+            return sweeping.sweep(study, pool, runner, pools.by_mpirun if mpi else in_lockstep, part)
     from concurrent.futures import Executor
     from functools import partial
 
@@ -56,7 +56,7 @@ def sweep(
         if executor is None:
             return None
         pool = partial(pools.by_executor, cast(Executor, executor))
-        return sweeping.sweep(Study.of(asked), pool, pool, part=sweeping.Part.read(part))
+        return sweeping.sweep(Study.of(asked), pool, pool, part=part)
 
 
 def compare(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -19,6 +19,9 @@ from mpinodes.finished.runs import RUNS, TABLE, FinishedRun, differing, frozen
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.studies.study import FILE, SEED, Axis, Study
 from mpinodes.summary.summary import Column
+
+if TYPE_CHECKING:
+    import pandas
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12  # a standard deviation of so little of the mean is that of equal values
@@ -47,11 +50,12 @@ class Estimate(NamedTuple):
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
+    def of(cls, values: Sequence[float] | np.ndarray) -> Estimate:
         """Return the estimate from one value for each seed."""
-        mean, half = interval(np.array(values, float))
-        std = float(_deviation(np.array(values, float))) if len(values) > 1 else np.nan
-        return cls(float(mean), std, float(half), len(values))
+        numbers = np.array(values, float)
+        mean, half = interval(numbers)
+        std = float(_deviation(numbers)) if len(numbers) > 1 else np.nan
+        return cls(float(mean), std, float(half), len(numbers))
 
 
 def interval(values: np.ndarray) -> tuple[Any, Any]:
@@ -158,7 +162,7 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the values along an axis: numbers in ascending order, words in the order of the study or of the runs."""
+        """Return the values along an axis: numbers ascending, words in the order of the study or of the runs."""
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
@@ -185,27 +189,24 @@ class Comparison:
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the differences of results along the first axis, paired by seed."""
-        if not self.axes:
-            return []
-        found = []
-        points = self.points(self.axes[0])
-        for rest in dict.fromkeys(values[1:] for values in self.groups):
-            for one, other in combinations(points, 2):
-                pair = self._by_seed((one, *rest)), self._by_seed((other, *rest))
-                seeds = [seed for seed in pair[0] if seed in pair[1]]
-                for name in names:
-                    values = [(_all(pair[0][s], name), _all(pair[1][s], name)) for s in seeds]
-                    there = [float(np.mean(a) - np.mean(b)) for a, b in values if a and b]
-                    if there:
-                        found.append(Difference(rest, one, other, name, Estimate.of(there)))
+        found: list[Difference] = []
+        by_seed = {values: self._by_seed(runs, names) for values, runs in self.groups.items()}
+        for rest in dict.fromkeys(values[1:] for values in self.groups if self.axes):
+            sides = [point for point in self.points(self.axes[0]) if (point, *rest) in by_seed]
+            for one, other in combinations(sides, 2):
+                apart = by_seed[one, *rest] - by_seed[other, *rest]
+                pairs = ((name, apart[name].dropna().to_numpy()) for name in names)
+                found += [Difference(rest, one, other, name, Estimate.of(v)) for name, v in pairs if len(v)]
         return found
 
-    def _by_seed(self, values: tuple[Any, ...]) -> dict[Any, list[FinishedRun]]:
-        """Return the runs of a group by seed; several runs have one seed if their noise is secret."""
-        found: dict[Any, list[FinishedRun]] = {}
-        for run in self.groups.get(values, []):
-            found.setdefault(run.keys.get(SEED), []).append(run)
-        return found
+    @staticmethod
+    def _by_seed(runs: Sequence[FinishedRun], names: Sequence[str]) -> pandas.DataFrame:
+        """Return mean results by seed; several runs have one seed if their noise is secret."""
+        import pandas
+
+        rows = [[run.results.get(name) for name in names] for run in runs]
+        frame = pandas.DataFrame(rows, [run.keys.get(SEED) for run in runs], names, dtype=float)
+        return frame.groupby(level=0).agg(lambda results: results.mean(skipna=False))
 
     def beyond(self) -> list[tuple[str, str]]:
         """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
 from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, summary_of
@@ -28,27 +28,6 @@ LOCK = ".lock"
 MOST_NAMED = 20  # mistakes, or failures, that are named one by one
 DIED = "its process died: killed, or out of memory"
 Perform = Callable[[PlannedRun, Path], str]
-
-
-class Part(NamedTuple):
-    """Which runs of a study are done: every `of`-th, from `first`."""
-
-    first: int = 0
-    of: int = 1
-
-    @classmethod
-    def read(cls, text: str | None) -> Part:
-        """Return the part that K/N names; None: the whole study.
-
-        Raises:
-            BadInput: the text is not K/N.
-        """
-        if text is None:
-            return cls()
-        numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-        if not numbers or int(numbers[1]) >= int(numbers[2]):
-            raise BadInput(f"--part {text}: expected K/N, with K from 0 to N - 1")
-        return cls(int(numbers[1]), int(numbers[2]))
 
 
 @dataclass(frozen=True)
@@ -100,7 +79,7 @@ class Swept:
         return "\n".join([*lines, f"  study: {self.directory}"])
 
 
-def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: Part = Part()) -> Swept:  # noqa: B008
+def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: str | None = None) -> Swept:
     """Do all runs of a study that are not done yet.
 
     Args:
@@ -108,7 +87,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
         planner: plans the runs.
         runner: does the runs.
         run: does one run, given its directory, and returns why it failed.
-        part: which runs are done.
+        part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None: all runs.
 
     Raises:
         BadInput: some runs cannot be done; all of them are named, and none was begun.
@@ -117,7 +96,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
     failed: dict[str, str] = {}
     with _ready(study, planner, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
-        if part.of == 1:
+        if part is None:
             write_table(place, plans)  # which names the runs that are to be done
         begun = time.perf_counter()
         perform = partial(performed, runs=place / RUNS, run=run)
@@ -129,7 +108,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
                     failed[to_do[k].name] = reason
                 bar.show(done, f"{len(failed)} failed" if failed else "")
         seconds = time.perf_counter() - begun
-        if part.of == 1:
+        if part is None:
             write_table(place, plans)
     return Swept(study, plans, len(plans) - len(to_do), failed, seconds)
 
@@ -140,26 +119,29 @@ def prepared(study: Study, planner: Pool) -> list[PlannedRun]:
     Raises:
         BadInput: some runs cannot be done; all of them are named.
     """
-    with _ready(study, planner, Part()) as plans:
+    with _ready(study, planner, None) as plans:
         return plans
 
 
 @contextmanager
-def _ready(study: Study, planner: Pool, part: Part) -> Iterator[list[PlannedRun]]:
+def _ready(study: Study, planner: Pool, part: str | None) -> Iterator[list[PlannedRun]]:
     """Plan all runs and lock the directory of the study, which is made if all runs can be done."""
-    place, points = study.place.absolute(), study.points()[part.first :: part.of]
+    numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
+    if not numbers or int(numbers[1]) >= int(numbers[2]):
+        raise BadInput(f"--part {part}: expected K/N, with K from 0 to N - 1")
+    place, points = study.place.absolute(), study.points()[int(numbers[1]) :: int(numbers[2])]
     is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
     if place.is_dir() and not is_ours and any(place.iterdir()):
         raise BadInput(f"{study.place}: not empty, and no study's (no {FILE} in it); set output.dir to another place")
     with ExitStack() as stack:
         if is_ours:
-            stack.enter_context(_locked(study.place, alone=part.of == 1))
+            stack.enter_context(_locked(study.place, alone=part is None))
         plans = _plans(study, points, planner, place / RUNS)
         try:
             (place / RUNS).mkdir(parents=True, exist_ok=True)
             if not is_ours:
-                stack.enter_context(_locked(study.place, alone=part.of == 1))
-            if part.of == 1:
+                stack.enter_context(_locked(study.place, alone=part is None))
+            if part is None:
                 write_text(place / FILE, study.toml())
         except OSError as error:
             reason = f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
