@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpinodes.studies.sweeping import Swept
-    from mpinodes.studies.telling import Compared
+    from mpinodes.studies.telling import ComparisonReport
 
 __all__ = ["compare", "sweep"]
 
@@ -64,7 +64,7 @@ def compare(
     by: str | None = None,
     along: Sequence[str] | None = None,
     output: str | Path | None = None,
-) -> Compared:
+) -> ComparisonReport:
     """Put finished runs side by side, and write tables, figures and a page of Markdown.
 
     Args:

@@ -37,7 +37,7 @@ LONGEST, SHORT = 90, 8  # letters of a directory's name, and then digits
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyRun:
     """A run of a study.
 
     Attributes:
@@ -53,14 +53,14 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Mistake(Point):
+class Mistake(StudyRun):
     """A run that cannot be done, and why."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedRun(Point):
+class PlannedRun(StudyRun):
     """A run of a study that can be done.
 
     Attributes:

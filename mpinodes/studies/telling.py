@@ -29,7 +29,7 @@ MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # of a table, of keys beyond the 
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonReport:
     """Hold a comparison of runs; as text it is what `mpinodes compare` prints.
 
     Attributes:
@@ -57,7 +57,7 @@ class Compared:
         return tables.differences(self.comparison, found)
 
 
-def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> Compared:
+def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
     """Compare runs, and write tables, figures and compare.md: see `mpinodes.studies.compare`.
 
     Raises:
@@ -67,7 +67,7 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
     try:
         target.mkdir(parents=True, exist_ok=True)
-        return Compared(target, comparison, _written(comparison, target))
+        return ComparisonReport(target, comparison, _written(comparison, target))
     except OSError as error:
         reason = f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
         raise BadInput(reason) from error
