@@ -64,10 +64,21 @@ class Result:
 class Plots:
     """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
 
-t    """
+    The methods are called as the files in `figures` are: accuracy, rmse, regret, gap, error, training, privacy, views,
+    topology, and every metric of `record.metrics`. A method raises BadInput if the run has not the numbers for it.
+    """
 
     _result: Result
 
+    def __dir__(self) -> list[str]:
+        from mpinodes.presentation.run_figures import drawers
+
+        return [*drawers(Summary.read(self._result.directory))]
+
+    def __getattr__(self, name: str) -> Callable[[], Figure]:
+        if name.startswith("_") or name not in dir(self):
+            raise AttributeError(f"no figure is called {name}")
+        return lambda: self._drawn(name)
 
     def _drawn(self, name: str) -> Figure:
         from mpinodes.presentation import plots as drawing
