@@ -42,7 +42,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     Raises:
         mpinodes.core.errors.BadInput: something in the experiment is wrong.
     """
-    from mpinodes.core.experiment import parse
+    from mpinodes.core.asked import parse
     from mpinodes.running.job import run
 
     return run(experiment if isinstance(experiment, dict) else parse(str(experiment), []))[0]
@@ -64,7 +64,7 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
         mpinodes.core.errors.BadInput: something in the experiment is wrong.
         mpinodes.core.messages.Diverged: an estimate ceased to be finite.
     """
-    from mpinodes.core.experiment import gathered
+    from mpinodes.core.asked import gathered
     from mpinodes.finished.result import Result
     from mpinodes.running.job import run
 

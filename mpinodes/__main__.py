@@ -42,7 +42,7 @@ def _without_one(argv: list[str]) -> int:
     if argv[:1] in (["--help"], ["-h"]):
         print(usage())
         return 0
-    from mpinodes.config.registry import suggest
+    from mpinodes.config.schema import suggest
 
     if not argv:
         raise BadInput(f"which command? {', '.join(commands())}; see mpinodes --help")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.arguments import Parser
-from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, say
+from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, refuse, say
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -72,7 +72,7 @@ def _alone(words: list[str]) -> int:
         try:
             directory, _ = job.run(into(asked, folder / "own"))
         except Diverged as error:
-            say(f"error: {error}")
+            refuse(error)
             return FAILED
 
         def play(probe: Probe, target: Canary) -> Vector:
@@ -112,7 +112,7 @@ class AuditJob:
                 file.write_text(tomli_w.dumps(into(asked, self._folder / "own")), "utf-8")
             except BadInput as problem:
                 error = str(problem)
-                say(f"error: {error}")
+                refuse(error)
         assemble(self._world)
         asked, error = self._world.bcast((asked, error), root=self._logger_rank)
         if error:
@@ -161,7 +161,7 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
         BadInput: it is malformed.
     """
     from mpinodes.config.compose import compose
-    from mpinodes.core.experiment import asked_for, merge
+    from mpinodes.core.asked import asked_for, merge
 
     asked = asked_for(words)
     setup = compose(asked, ranks)
@@ -196,7 +196,7 @@ def adjacency_of(asked: dict[str, Any]) -> str:
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The same experiment, recorded in full, once."""
-    from mpinodes.core.experiment import merge
+    from mpinodes.core.asked import merge
 
     changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
     return merge(asked, changes, {"output": {"dir": str(directory)}})

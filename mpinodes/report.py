@@ -24,7 +24,8 @@ def drawn(run: Path) -> list[Path]:
     begun = [place for place in sorted(run.glob("repeat-*")) or [run] if is_recorded(place)]
     if (run / "summary.json").exists() or not begun:
         return [draw(run, vector=True)]
-    from mpinodes.core.experiment import parse
+    from mpinodes.core.asked import merge
+    from mpinodes.core.experiment import stored
     from mpinodes.runlog.directories import held
     from mpinodes.running import partial
     from mpinodes.running.setup import set_up
@@ -33,7 +34,7 @@ def drawn(run: Path) -> list[Path]:
     with held(run):
         for place in begun:
             if not (place / "summary.json").exists():
-                asked = parse(str(place / "experiment.toml"), ["report=false"])
+                asked = merge(stored(place / "experiment.toml"), {"report": False})
                 partial.sum_up(set_up(asked, ranks=None), place)
             pages.append(draw(place, vector=True))
     return pages

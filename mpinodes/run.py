@@ -43,7 +43,10 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
     parser.add_argument("--list", action="store_true", help="print every part there is, a line each")
     parser.add_argument(
-        "--explain", metavar="WORD", help="say what a key means ('all': every key), or what a part is: --explain dola"
+        "--explain",
+        metavar="WORD",
+        help="say what a key means and, of the experiment, where its value comes from "
+        "('all': every key); or what a part is: --explain dola",
     )
     return parser
 
@@ -55,35 +58,44 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
     from mpinodes.config import explaining
-    from mpinodes.core.experiment import asked_for
+    from mpinodes.core.asked import asked_for
     from mpinodes.running import estimate as expected
     from mpinodes.running.setup import rehearse, set_up
 
     if options.list:
         print(explaining.listed())
     elif options.explain:
-        print(explained(options.explain))
+        print(explained(options.explain, options.words, ranks))
     else:
         setup = set_up(asked_for(options.words), ranks)
         rehearse(setup)
         print(setup.experiment.toml() + expected.as_comments(setup), end="")
 
 
-def explained(word: str) -> str:
-    """What a key means ("all": every key), or what a part is.
+def explained(word: str, words: list[str], ranks: int | None) -> str:
+    """Return what a key means ("all": every key), with its value in an experiment; or what a part is.
+
+    Args:
+        word: the key, or the name of a part.
+        words: the experiment, whose layers say where the value of the key comes from.
+        ranks: MPI processes, the logger among them; None in lockstep.
 
     Raises:
-        BadInput: there is neither.
+        BadInput: there is no such key or part, or the experiment is wrong.
     """
-    from mpinodes.config import explaining, registry
+    from mpinodes.config import explaining
+    from mpinodes.config.compose import origin
+    from mpinodes.config.schema import suggest
+    from mpinodes.core.asked import asked_for
 
     if part := explaining.explained_part(word):
         return part
     keys = explaining.documented_keys()
-    wanted = keys if word == "all" else [k for k in keys if k == word]
-    if not wanted:
-        raise BadInput(f"--explain {word}: no such key; {registry.suggest(word, list(keys))}")
-    return "\n".join(f"{key}: {keys[key]}" for key in wanted)
+    if word == "all":
+        return "\n".join(f"{key}: {meaning}" for key, meaning in keys.items())
+    if word not in keys:
+        raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
+    return f"{word}: {keys[word]}{origin(word, asked_for(words), ranks)}"
 
 
 @command

@@ -232,7 +232,7 @@ def break_run(fault: Fault, place: Path, python: str) -> Seen:
     if fault.code:
         env |= {"FAULT": fault.code, "FAULT_PLACE": fault.place}
     words = ["algorithm.path=planted.py", "topology.name=complete", f"rounds={ROUNDS}", "data.batch=1",
-             'record.metrics=["told.py"]', "record.chunk=4096", "deadline.seconds=3", "report=false",
+             'record.metrics=["told.py"]', "deadline.seconds=3", "report=false",
              "checkpoint.every=20",
              *(() if any(word.startswith("output.dir") for word in fault.words) else ("output.dir=run",)),
              *fault.words]  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import mpinodes
-from mpinodes.core.experiment import merge
+from mpinodes.core.asked import merge
 from mpinodes.presentation.plots import AVERAGE, CLAIM, NETWORK, STYLE, log
 
 DIGRAPH = {"name": "random-digraph", "probability": 0.3}

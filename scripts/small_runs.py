@@ -136,7 +136,7 @@ def case(rng: random.Random, folder: Path) -> tuple[int, list[str]]:
         words += ["privacy.budget.epsilon=2", f"privacy.budget.kept_by={rng.choice(['noise', 'stopping'])}"]
     words += ["feedback.points=2"] * (maybe() < 0.07) + ["feedback.delay=1"] * (maybe() < 0.07)
     words += ["faults.loss=0.3"] * (maybe() < 0.07) + ["faults.delay=2"] * (maybe() < 0.07)
-    words += ["record.dynamic_regret=true"] * (maybe() < 0.3) + ["record.agent_regret_every=2"] * (maybe() < 0.2)
+    words += ["record.dynamic_regret=true"] * (maybe() < 0.3)
     words += ["repeats=2"] * (maybe() < 0.1) + ["noise.backend=lattice"] * (maybe() < 0.05)
     metrics = rng.choice(METRICS)
     words += [f"record.metrics={json.dumps(metrics.split(','))}"] * bool(metrics)

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from mpinodes.config import registry
+from mpinodes.config.schema import checked
 from mpinodes.core import Topology
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import parse
 
 Rounds = Annotated[int, Meta(ge=1, le=100_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -26,8 +27,8 @@ def make(name: str, words: list[str]) -> tuple[Topology, int]:
     """A topology found by its name, and the rounds of its file."""
     kind = registry.find(registry.TOPOLOGIES, name)
     keys = parse(None, words)
-    rounds = registry.checked(keys.pop("rounds", None), Rounds | None, "rounds")
-    seed = registry.checked(keys.pop("seed", 0), Seed, "seed")
+    rounds = checked(keys.pop("rounds", None), Rounds | None, "rounds")
+    seed = checked(keys.pop("seed", 0), Seed, "seed")
     made: Topology = kind(seed=seed, **registry.fill(registry.TOPOLOGIES, kind, keys, "topology"))
     if (made.period is None) == (rounds is None):
         raise BadInput(

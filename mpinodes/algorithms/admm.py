@@ -208,13 +208,14 @@ class Perturbed(Consensus[S]):
 
     noise_rate: Annotated[
         Positive | tuple[Positive, ...],
-        Meta(description="alpha of iteration 1, or one for each agent; a larger alpha means less noise"),
+        Meta(description="alpha of iteration 1, or one for each agent, times privacy.epsilon; larger: less noise"),
     ] = 3.0
     noise_growth: Annotated[
         Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
     ] = 1.01
 
     mechanism = "gamma-norm"
+    scale_key = "algorithm.noise_rate"
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:

@@ -13,7 +13,9 @@ leaves α(t) φ δ in the next message, beyond what was released. Theorem 3 omit
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from mpinodes.algorithms.dola import DOLA, State
 from mpinodes.core import Bound, Feedback, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
@@ -27,7 +29,13 @@ REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-conve
 class DOLAMinibatch(DOLA):
     """Run Algorithm 2 of the paper."""
 
-    regularizer_at: Literal["hidden", "public"] = "hidden"
+    regularizer_at: Annotated[
+        Literal["hidden", "public"],
+        Meta(
+            description="where the regularizer's gradient is taken: hidden, as the paper prints it, at the agent's "
+            "unreleased estimate; public: at the mix of releases"
+        ),
+    ] = "hidden"
 
     hidden = ("x",)
     against_colluders = True

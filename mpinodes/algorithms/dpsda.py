@@ -25,9 +25,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from mpinodes.core import (
     RELEASED,
@@ -58,7 +59,13 @@ class State(NamedTuple):
 class DPSDA(Algorithm[State]):
     """Run Protocol 1, given 𝒜 and 𝒞 by a subclass."""
 
-    gradient_at: Literal["hidden", "public"] = "hidden"
+    gradient_at: Annotated[
+        Literal["hidden", "public"],
+        Meta(
+            description="where gradients are taken: hidden, as the paper prints it, at the agent's unreleased estimate "
+            "(a sample then leaks in every later round); public: at a point made of releases (in one round only)"
+        ),
+    ] = "hidden"
 
     decomposable = False
     anytime = True

@@ -96,6 +96,8 @@ class TwoStageGaussian(Algorithm[State]):
     whole_data = True
     against_colluders = True
     mechanism = "gaussian"
+    scale_key = "algorithm.noise_scale"
+    settled_key = "algorithm.stop"
     defaults = {
         "rounds": 131,
         "data": {"name": "mean", "batch": "all"},

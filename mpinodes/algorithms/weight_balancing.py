@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Meta
 
 from mpinodes.core import (
     RELEASED,
@@ -53,8 +55,20 @@ class State(NamedTuple):
 class WeightBalancing(Algorithm[State]):
     """Run the iteration (6) to (8)."""
 
-    gradient_at: Literal["hidden", "public"] = "hidden"
-    noise_index: Literal["paper", "corrected"] = "paper"
+    gradient_at: Annotated[
+        Literal["hidden", "public"],
+        Meta(
+            description="where gradients are taken: hidden, as the paper prints it, at the agent's unreleased estimate "
+            "(a sample then leaks in every later round); public: at a point made of releases (in one round only)"
+        ),
+    ] = "hidden"
+    noise_index: Annotated[
+        Literal["paper", "corrected"],
+        Meta(
+            description="which step the noise is calibrated to: paper, as printed, that of the round; corrected: that "
+            "which made the message"
+        ),
+    ] = "paper"
     mixings = ("balancing",)
 
     decomposable = True

@@ -17,7 +17,7 @@ from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
 from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
-from mpinodes.core.experiment import merge
+from mpinodes.core.asked import merge
 from mpinodes.rounds import lockstep
 from mpinodes.running import job
 from mpinodes.summary.summary import Summary

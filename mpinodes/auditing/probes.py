@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from mpinodes.auditing.small_experiments import of_kind, secrets
 from mpinodes.config import registry
 from mpinodes.config.defaults import FIRST
-from mpinodes.core.experiment import Experiment, Tree, merge
+from mpinodes.core.asked import Tree, merge
+from mpinodes.core.experiment import Experiment
 
 
 class Probe(NamedTuple):

@@ -19,8 +19,8 @@ from mpinodes.auditing.games import simulate
 from mpinodes.auditing.small_experiments import experiments, own_sizes
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged, Setup
+from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge
 
 AGENTS, FOLLOWED = 4, 4  # at most: replayed; changed rounds followed to the end
 BRIEF, LONG = 8, 40  # rounds of a small experiment; above how many it is left out

@@ -20,8 +20,8 @@ import numpy as np
 
 from mpinodes.config import registry
 from mpinodes.core import Setup, Vector
+from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge
 
 FAR = 100.0  # a target
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")

@@ -22,7 +22,7 @@ from mpinodes.config.compose import compose
 from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import TELEMETRY, Event, Events
-from mpinodes.core.experiment import parse
+from mpinodes.core.experiment import stored
 from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
 from mpinodes.privacy.penalty import log_density
@@ -58,7 +58,7 @@ class Recorded(Transcript):
     def __init__(self, directory: Path) -> None:
         try:
             data = load(directory)
-            asked = parse(str(directory / "experiment.toml"), [])
+            asked = stored(directory / "experiment.toml")
         except BadInput:
             raise
         except (OSError, ValueError) as error:

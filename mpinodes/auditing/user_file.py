@@ -17,6 +17,7 @@ from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms, sets_
 from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
+from mpinodes.config.schema import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import is_file
 
@@ -76,7 +77,7 @@ def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
     found = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
     if not found:
         every = sorted({name for kind in registry.KINDS for name in registry.names(kind)})
-        raise BadInput(f"{word!r}: there is no such part; {registry.suggest(word, every)}, or name a Python file")
+        raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
     return found
 
 

@@ -72,8 +72,8 @@ def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
     if not e.private:
         return np.zeros_like(sensitivity)
     if e.privacy.scale == "calibrated":
-        return sensitivity / e.epsilon
-    return np.full_like(sensitivity, e.privacy.scale / e.epsilon)
+        return sensitivity / e.privacy.epsilon
+    return np.full_like(sensitivity, e.privacy.scale / e.privacy.epsilon)
 
 
 def calibrated(setup: Setup) -> bool:

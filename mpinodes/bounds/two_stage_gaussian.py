@@ -105,7 +105,7 @@ def _noise(setup: Setup) -> Vector:
     if not e.private:
         return np.zeros(len(t))
     if e.privacy.scale != "calibrated":
-        return np.full(len(t), e.privacy.scale / e.epsilon)
+        return np.full(len(t), e.privacy.scale / e.privacy.epsilon)
     return np.asarray(a.noise(t) * ((t < len(t)) | (a.handover == "noised")))
 
 
@@ -114,7 +114,9 @@ def _root(setup: Setup) -> np.float64:
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)
-    return np.float64(max(setup.run.grad_sensitivity) * sqrt(e.epsilon + 2 * log(2 / e.privacy.delta)) / e.epsilon)
+    return np.float64(
+        max(setup.run.grad_sensitivity) * sqrt(e.privacy.epsilon + 2 * log(2 / e.privacy.delta)) / e.privacy.epsilon
+    )
 
 
 def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:

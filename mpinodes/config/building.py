@@ -212,7 +212,7 @@ def _mechanism(experiment: Experiment, part: type[Mechanism]) -> Mechanism:
     if not experiment.private:
         return part()
     constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
-    return part(experiment.epsilon, constant, experiment.noise.backend)
+    return part(experiment.privacy.epsilon, constant, experiment.noise.backend)
 
 
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:

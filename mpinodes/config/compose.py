@@ -1,156 +1,153 @@
 """From what a user asked for to a set-up that is ready to run: the one way that every command goes.
 
-asked (nested dictionaries) -> the experiment with every choice made -> its parts, each built once -> `Setup`.
+asked (nested dictionaries) -> the experiment with every choice made -> its parts, each built once -> `Setup`. Mistakes
+are collected at each of three stages, and raised together: in the keys, before anything is read; in the graph; with the
+data at hand.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from math import inf, isinf
+from functools import cache
 from threading import Lock
-from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
-from mpinodes.config import registry, requirements
+from mpinodes.config import requirements
 from mpinodes.config.building import Classes, assembled, loss_of, make_loss_of, stream_of, topology_of
-from mpinodes.config.defaults import filled_in
+from mpinodes.config.defaults import Resolved, resolve
 from mpinodes.config.metrics import metrics_of
+from mpinodes.config.schema import Problems
+from mpinodes.core.asked import Request, Tree, flat
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SECTIONS, Experiment, Privacy, Problem, Tree
+from mpinodes.core.experiment import RETIRED, Experiment, current
 from mpinodes.core.parts import Setup, Stream
 from mpinodes.topology import facts
 
-LEAST_CLIP = 1e-100  # see `losses.clipping`
+UNKNOWN_LENGTH = 2**53  # rounds, until the data say how many
 _COMPOSING = Lock()  # two threads that have msgspec look at a type for the first time at once end in SIGSEGV
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
-    """The set-up of what the user asked for, every default filled in from its data and its algorithm.
+    """Return the set-up of what the user asked for, every default filled in from its data and its algorithm.
 
     Args:
-        asked: nested dictionaries, as `parse` gives them.
+        asked: nested dictionaries, as `core.asked.parse` gives them.
         ranks: MPI processes, the logger among them; None in lockstep.
 
     Raises:
-        BadInput: anything wrong with it.
+        BadInput: has a line for every mistake.
     """
-    with _COMPOSING:
+    with _COMPOSING, _located(asked):
         return _composed(asked, ranks)
 
 
+def resolved(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
+    """Return all keys but `rounds`, and add what is wrong with them to the problems."""
+    asked, retired = current(asked)
+    for key, value in retired.items():
+        default, instead = RETIRED[key]
+        if value == default:
+            _say_ignored(key)
+        else:
+            problems.append(f"{key} = {value!r}: there is no such key any more; {instead}")
+    if "study" in asked:
+        raise BadInput("study: this is a study, of many runs: mpinodes sweep does them")
+    return resolve(asked, ranks, problems)
+
+
+def origin(key: str, asked: Tree, ranks: int | None) -> str:
+    """Return a line with the value that an experiment has of a key, and the layer it comes from; empty: it has none.
+
+    Raises:
+        BadInput: as `compose`, of the keys alone.
+    """
+    problems = Problems()
+    with _located(asked):
+        known = resolved(asked, ranks, problems)
+        problems.settle()
+    values = dict(flat(msgspec.to_builtins(msgspec.convert({"rounds": UNKNOWN_LENGTH} | known.tree, Experiment))))
+    values |= {f"problem.{name}": value for name, value in (known.tree["problem"]["settings"] or {}).items()}
+    value, layer = values.get(key), known.origin(key)
+    if value is None:
+        return ""
+    if key == "rounds" and value == UNKNOWN_LENGTH:
+        return "\nrounds: as many as the data give"
+    if layer == "you":
+        layer = getattr(asked, "places", {}).get(key) or "the command line"
+    return f"\n{key} = {value if isinstance(value, str) else json.dumps(value)}   from {layer}"
+
+
+@contextmanager
+def _located(asked: Tree) -> Iterator[None]:
+    """Put the file and the line of a key in front of what is wrong with it.
+
+    Raises:
+        BadInput: what was wrong.
+    """
+    try:
+        yield
+    except BadInput as error:
+        if not isinstance(asked, Request):
+            raise
+        raise BadInput("\n".join(map(asked.located, str(error).split("\n")))) from error
+
+
+@cache
+def _say_ignored(key: str) -> None:
+    """Say once that a key with its old default is ignored."""
+    print(f"mpinodes: {key}: there is no such key any more; its old default is ignored", file=sys.stderr)
+
+
 def _composed(asked: Tree, ranks: int | None) -> Setup:
-    tree = filled_in(asked, ranks)
-    problem, privacy = (_section(tree, *which) for which in (("problem", Problem), ("privacy", Privacy)))
-    graph = topology_of(tree["topology"], tree["seed"])
+    problems = Problems()
+    tree = resolved(asked, ranks, problems).tree
+    problems.settle()
+    experiment = msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment)
     loss = loss_of(tree["problem"])
-    stream = stream_of(tree["data"], tree["seed"], graph.agents, make_loss_of(loss, problem, privacy))
-    requirements.require_labels(loss, stream, tree)
-    tree["rounds"] = _rounds(tree, stream)
-    experiment = _typed(tree)
-    requirements.require_view(experiment, graph.agents)
     classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
-    requirements.require_adjacency(experiment)
-    requirements.require_mechanism(experiment, classes.algorithm, loss, classes.mechanism, stream.feature_norm)
-    requirements.require_faults(classes.algorithm, experiment)
-    requirements.require_feedback(classes.algorithm, experiment)
-    setup = assembled(experiment, classes, graph, stream)
-    requirements.require_set(setup)
-    connected_over = requirements.require_fit(setup, ranks)
-    for r in range(1, experiment.repeats):  # a graph drawn from another seed
-        facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
-    return replace(setup, connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
+    problems += requirements.of_parts(experiment, classes)
+    with problems.caught():
+        metrics = metrics_of(experiment.record.metrics)
+    with problems.caught():
+        graph = topology_of(experiment.topology, experiment.seed)
+        problems += requirements.of_agents(experiment, graph, classes.algorithm, ranks)
+    problems.settle()
+    make_loss = make_loss_of(loss, experiment.problem, experiment.privacy)
+    stream = stream_of(experiment.data, experiment.seed, graph.agents, make_loss)
+    problems += requirements.of_data(experiment, classes, stream)
+    problems.settle()
+    experiment = msgspec.structs.replace(experiment, rounds=_rounds(tree, stream))
+    setup, connected_over = assembled(experiment, classes, graph, stream), 0
+    with problems.caught():
+        connected_over = facts.connectivity(graph, experiment.rounds)
+        for r in range(1, experiment.repeats):  # a graph drawn from another seed
+            facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
+    problems += requirements.of_setup(setup, bool(connected_over))
+    problems.settle()
+    return replace(setup, connected_over=connected_over, metrics=metrics)
 
 
-def _rounds(tree: Tree, stream: Stream) -> Any:
-    """`rounds`, checked against the length of the data, or that length."""
-    rounds, length = tree.get("rounds"), stream.rounds
+def _rounds(tree: Tree, stream: Stream) -> int:
+    """Return `rounds`, checked against the length of the data, or that length."""
+    rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:
         raise BadInput(
-            f"data.batch = {tree['data']['batch']}: larger than "
-            + ("the training set" if tree["data"]["partition"] == "shared" else "the smallest share of an agent")
+            f"data.batch = {data['batch']}: larger than "
+            + ("the training set" if data["partition"] == "shared" else "the smallest share of an agent")
             + "; lower data.batch"
         )
-    if rounds is None:
-        if length is None:
-            raise BadInput(f"rounds is missing, and {_data_name(tree)} has no end; set rounds")
-        return length
-    registry.checked(rounds, Annotated[int, Meta(ge=1)], "rounds")
-    if length is not None and rounds > length:
-        epochs = -(-rounds * tree["data"]["epochs"] // length)
+    if rounds is None and length is None:
+        named = f"data.path = {data['path']!r}" if "path" in data else f"data.name = {data['name']!r}"
+        raise BadInput(f"rounds is missing, and {named} has no end; set rounds")
+    if rounds is not None and length is not None and rounds > length:
+        epochs = -(-rounds * data["epochs"] // length)
         raise BadInput(
-            f"rounds = {rounds}: the data lasts {length} rounds (data.batch = {tree['data']['batch']}, "
-            f"data.epochs = {tree['data']['epochs']}); set data.epochs={epochs}, or fewer rounds"
+            f"rounds = {rounds}: the data lasts {length} rounds (data.batch = {data['batch']}, "
+            f"data.epochs = {data['epochs']}); set data.epochs={epochs}, or fewer rounds"
         )
-    return rounds
-
-
-def _data_name(tree: Tree) -> str:
-    data = tree["data"]
-    return f"data.path = {data['path']!r}" if "path" in data else f"data.name = {data['name']!r}"
-
-
-def _section(tree: Tree, name: str, struct: Any) -> Any:
-    """One section of the tree as its type, or an error that names the key."""
-    try:
-        return msgspec.convert(tree.get(name, {}), struct)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        path = message.partition(" - at `$")[2].strip(".`")
-        wrapped = f"{message.partition(' - at ')[0]} - at `$.{name}{'.' + path if path else ''}`"
-        raise BadInput(_located(wrapped, tree)) from error
-
-
-def _unsaid(tree: Tree) -> Iterator[str]:
-    """The keys of values that cannot be told to other ranks."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in _unsaid(value))
-            continue
-        try:
-            msgspec.msgpack.encode(value)
-        except (OverflowError, UnicodeEncodeError):
-            yield key
-
-
-def _typed(tree: Tree) -> Experiment:
-    """The tree as an `Experiment`, or an error that names the key."""
-    try:
-        experiment = msgspec.convert(tree, Experiment)
-    except msgspec.ValidationError as error:
-        raise BadInput(_located(str(error), tree)) from error
-    try:
-        msgspec.msgpack.encode(experiment)  # as all ranks are told it
-    except OverflowError as error:
-        raise BadInput(f"{', '.join(_unsaid(tree))}: expected a whole number below 2^63") from error
-    except UnicodeEncodeError as error:
-        raise BadInput(f"{', '.join(_unsaid(tree))}: expected UTF-8, in names of directories, too") from error
-    epsilon = tree.get("privacy", {}).get("epsilon", 1.0)
-    if epsilon not in ("inf", inf) and not 1e-12 <= epsilon <= 1e12:
-        raise BadInput(f"privacy.epsilon = {epsilon!r}: expected a number from 1e-12 to 1e12, or inf")
-    if experiment.privacy.budget and experiment.privacy.budget.epsilon > 1e12:
-        raise BadInput(f"privacy.budget.epsilon = {experiment.privacy.budget.epsilon!r}: expected at most 1e12")
-    if not (isinf(experiment.clip) or LEAST_CLIP <= experiment.clip <= 1 / LEAST_CLIP):
-        raise BadInput(
-            f"privacy.clip = {experiment.clip!r}: expected a number from {LEAST_CLIP:g} to {1 / LEAST_CLIP:g}, or inf"
-        )
-    return experiment
-
-
-def _located(message: str, tree: Tree) -> str:
-    """Msgspec's message with key and value in front."""
-    # Of a list or a table whose keys are free, the whole is shown: `$.privacy.budget.stops[0]`, `$.step[...]`.
-    place = message.partition(" - at `$")[2].partition("[")[0]
-    path = [part for part in place.strip(".`").split(".") if part]
-    if "missing required field" in message:
-        return f"{'.'.join([*path, message.split('`')[1]])} is missing"
-    value: Any = tree
-    kind: Any = Experiment
-    for depth, part in enumerate(path, 1):
-        value = value[part]
-        section = SECTIONS.get(".".join(path[:depth]))
-        kind = section or next(f.type for f in msgspec.structs.fields(kind) if f.name == part)
-    key = ".".join(path)
-    return f"{key} = {value!r}: {registry.plain(message, kind)}{registry.to_type(key, value, message)}"
+    return int(rounds or length or 0)

@@ -1,36 +1,36 @@
-"""All keys of an experiment but `rounds`, from the user, the algorithm and the data."""
+"""All keys of an experiment, laid in layers: what the base, the data, the preset, the algorithm and the user say.
+
+Each layer is a table of keys; where two layers have a key, the higher layer counts. A layer's settings of a part (data,
+topology, step) fall away where a higher layer chooses another part. The merged keys are then decoded with the types of
+their sections, and all mistakes are collected.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from mpinodes.config import presets, registry
-from mpinodes.config.registry import text
-from mpinodes.config.requirements import require_all_at_once, require_partition, require_samples
+from mpinodes.config.requirements import shows_all
+from mpinodes.config.schema import Key, Problems, checked, decode, is_section, keys_of, unknown
+from mpinodes.core.asked import Request, Tree, flat, merge, nested
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import (
-    IDENTITY,
-    SECTIONS,
-    SEED,
-    SOURCES,
-    Experiment,
-    Finite,
-    Tree,
-    is_file,
-    merge,
-    nested,
-)
+from mpinodes.core.experiment import SECTIONS, SOURCES, DataKeys, Experiment, Finite, GraphFile, Problem, is_file
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
 LOCKSTEP_AGENTS = 7
 STEPS = "inverse-sqrt"  # of an algorithm that names none
 MOST_AGENTS = 1_000_000
+BASE: Tree = {
+    "seed": 0,
+    "repeats": 1,
+    "data": {"name": "digits"},
+    "step": {"kind": STEPS},
+    "topology": {"name": "complete"},
+}
 
 # What runs where no algorithm is named: 142 rounds of seven agents, in which every sample is used once. Batches of 25
 # learn what single samples do not at the same ε: noise falls with the batch, and rounds are fewer (test accuracy of the
@@ -41,76 +41,92 @@ FIRST: Tree = {
     "problem": {"average": True},
     "privacy": {"delta": 1e-6},
 }
+CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step": ("kind", "path")}  # keys of a part
 
 
-def filled_in(asked: Tree, ranks: int | None) -> Tree:
-    """All keys but `rounds`, from the user, the algorithm and the data."""
-    if "study" in asked:
-        raise BadInput("study: this is a study, of many runs: python -m mpinodes.sweep does them")
-    asked, preset = presets.taken_out(asked)
-    _known(asked, Experiment)
-    _known(preset, Experiment)
-    asked, preset = _absolute(asked), _absolute(preset)
+class Resolved(NamedTuple):
+    """An experiment with every choice made that can be made without its data.
+
+    Attributes:
+        tree: its keys; `rounds` may be missing.
+        layers: by their names, the lowest first.
+    """
+
+    tree: Tree
+    layers: dict[str, Tree]
+
+    def origin(self, key: str) -> str:
+        """Return the name of the layer that a key has its value from."""
+        names = [name for name, layer in self.layers.items() if key in dict(flat(layer))]
+        return names[-1] if names else "the default of the key"
+
+
+def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
+    """Return all keys but `rounds`, which the data may decide.
+
+    Args:
+        asked: what the user asks for.
+        ranks: MPI processes, the logger among them; None in lockstep.
+        problems: takes the mistakes.
+
+    Raises:
+        BadInput: there is no such algorithm, so that nothing can be said of other parts.
+    """
+    asked, preset, preset_name = presets.taken_out(asked, problems)
+    in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in dict(flat(asked))}
+    asked, preset = (_absolute(_sections(layer, problems)) for layer in (asked, preset))
     first = {} if {"name", "path"} & asked.get("algorithm", {}).keys() else FIRST
-    algorithm_section = merge(first.get("algorithm", {}), asked.get("algorithm", {}))
-    algorithm = registry.chosen(registry.ALGORITHMS, algorithm_section)
-    algorithm_section = {"mixing": registry.mixing_name(algorithm.mixings[0])} | algorithm_section
+    named = merge(first.get("algorithm", {}), asked.get("algorithm", {}))
+    algorithm = _chosen(registry.ALGORITHMS, named, problems)
+    if algorithm is None:
+        _decode_fixed(asked, problems)
+        raise problems.error()
+    name = named.get("name") or Path(named["path"]).stem
     preset = presets.fitted(preset, algorithm)
-    if _chosen(asked, preset, "step", "kind"):
-        preset = {key: section for key, section in preset.items() if key != "step"}
-    own = merge(algorithm.defaults, {key: first[key] for key in first if key != "algorithm"})
-    own = presets.left_of(own) if preset else own
-    data_section = _data_section(algorithm, own, merge(preset, asked))
-    stream = registry.chosen(registry.STREAMS, data_section)
-    require_all_at_once(algorithm, stream, data_section)
-    others: tuple[str, ...] = ("name", "path", "seed", "identity")
-    free = "partition" not in registry.settings(registry.STREAMS, stream)
-    if free and asked.get("data", {}).get("partition", "shared") == "shared":
-        # Who sees which samples is unknown: as if all agents saw all of them, which costs the most.
-        data_section, others = data_section | {"partition": "shared"}, (*others, "partition")
-    tree = merge(
-        {"seed": 0, "repeats": 1},
-        _of_data(stream, algorithm, bool(asked.get("feedback", {}).get("points"))),
-        _without_other(own, asked),
-        preset,
-        asked,
-        {"algorithm": algorithm_section, "data": data_section},
-    )
-    tree.setdefault("name", algorithm_section.get("name") or Path(algorithm_section["path"]).stem)
-    for kind in (registry.LOSSES, registry.SETS):
-        if kind.path in tree.get("problem", {}):
-            tree["problem"].pop(kind.chooser, None)
-    tree["algorithm"] = _filled(registry.ALGORITHMS, algorithm, tree["algorithm"], ("name", "path", "mixing"))
-    registry.mixing_class(algorithm, text(tree["algorithm"], "mixing", "algorithm"))
-    tree["step"] = _step_section(tree, algorithm)
-    tree["data"] = _filled(registry.STREAMS, stream, tree["data"], others)
-    tree["topology"] = _topology_section(tree.get("topology", {}), ranks)
-    tree["problem"] = _problem_section(tree.get("problem", {}))
-    require_partition(algorithm, tree["name"], tree["data"])
-    require_samples(algorithm, tree["name"], tree["data"])
-    registry.checked(tree["seed"], SEED, "seed")
-    return tree
+    data = merge(preset, asked).get("data", {})
+    if "file" in data and not {"name", "path"} & data.keys():
+        asked = merge(asked, {"data": {"name": "file"}})
+    own = merge(algorithm.defaults, {"algorithm": {"mixing": registry.mixing_name(algorithm.mixings[0])}, "name": name})
+    if (other := _choice(asked, "data")) and other != _choice(merge(own, first), "data"):
+        own = _without(own, "problem", "loss")  # other data have a loss that fits them
+    if preset:
+        first, own = presets.left_of(first), presets.left_of(own)
+    layers = _without_other_parts([merge(BASE, first), preset, own, asked])
+    if not algorithm.takes_steps:
+        if step := asked.get("step"):
+            problems.append(f"unknown key step.{min(step)}; {name} takes no steps along a gradient")
+        layers = [layer | {"step": {}} for layer in layers]
+    section = merge(*layers).get("data", {})
+    stream = _chosen(registry.STREAMS, section, problems)
+    of_data = _of_data(stream, algorithm, asked) if stream else {}
+    if stream and "data" in preset and "data" not in layers[1]:  # other data keep of a preset what they know
+        known = registry.keys(registry.STREAMS, stream)
+        layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}
+    titles = ("the base", f"the data {section.get('name', section.get('path'))}", preset_name, f"the algorithm {name}")
+    by_name = dict(zip((*titles, "you"), [layers[0], of_data, *layers[1:]], strict=True))
+    decoded = _decoded(merge(*by_name.values()), name, algorithm, stream, ranks, problems)
+    problems[:] = map(Request({}, in_preset).located, problems)
+    return Resolved(decoded, by_name)
 
 
-def _problem_section(problem: Tree) -> Tree:
-    """Return the problem's keys, those that are fields of the loss or of the set below `settings`."""
-    parts = {kind: registry.chosen(kind, problem) for kind in (registry.LOSSES, registry.SETS)}
-    loss, feasible = (registry.settings(kind, part) for kind, part in parts.items())
-    for key in loss.keys() & feasible.keys():
-        raise BadInput(f"problem.{key} is a setting of the loss and of the set: rename it in one of them")
-    rest = {k: v for k, v in problem.items() if k in registry.PROBLEM}
-    given = (rest.pop("settings", None) or {}) | {k: v for k, v in problem.items() if k not in registry.PROBLEM}
-    for key in given.keys() - loss.keys() - feasible.keys():
-        near = registry.suggest(key, sorted([*loss, *feasible, *registry.PROBLEM]), "problem.")
-        raise BadInput(f"unknown key problem.{key}; {near}")
-    filled = [registry.fill(kind, part, registry.picked(kind, part, given), "problem") for kind, part in parts.items()]
-    return rest | {"settings": merge(*filled) or None}
+def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
+    """Return the class that a section names; None: there is none, which is a mistake."""
+    with problems.caught():
+        return registry.chosen(kind, section, others)
+    return None
+
+
+def _sections(asked: Tree, problems: Problems) -> Tree:
+    """Return what is asked for, without sections that are none."""
+    sections = ("algorithm", *CHOICES, *SECTIONS)
+    return {k: v for k, v in asked.items() if k not in sections or is_section(k, v, problems)}
 
 
 def _absolute(asked: Tree) -> Tree:
-    """With absolute paths: the experiment runs again from any directory."""
-    named = {key: asked.get(key.partition(".")[0], {}).get(key.partition(".")[2]) for key in SOURCES}
-    changed = nested({key: _path(word) for key, word in named.items() if isinstance(word, str)})
+    """Return what is asked for with absolute paths: the experiment runs again from any directory."""
+    keys = (*SOURCES, "data.file", "data.dir", "topology.file")
+    named = {key: asked.get(key.partition(".")[0], {}).get(key.partition(".")[2]) for key in keys}
+    changed = nested({key: _path(word) for key, word in named.items() if isinstance(word, str) and word})
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
         files = [_path(word) if isinstance(word, str) and is_file(word) else word for word in metrics]
         changed["record"] = {"metrics": files}
@@ -124,125 +140,143 @@ def _path(word: str) -> str:
     return str(Path(os.path.expanduser(word)).absolute())
 
 
-def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], plays: bool) -> Tree:
-    """The data's defaults; a fixed noise scale that goes with them is for agents that share one loss."""
-    defaults: Tree = dict(stream.defaults)
-    if (algorithm.solves or plays) and "problem" in defaults:  # which sample no gradients
-        kept = {k: v for k, v in defaults["problem"].items() if k != "gradient_noise"}
-        defaults = defaults | {"problem": kept}
-    if not algorithm.decomposable or "privacy" not in defaults:
-        return defaults
-    return defaults | {"privacy": {k: v for k, v in defaults["privacy"].items() if k != "scale"}}
+def _choice(layer: Tree, section: str) -> Tree:
+    """Return the keys by which a layer chooses a part; empty: the layer leaves the choice to others."""
+    keys = layer.get(section, {})
+    return {key: keys[key] for key in CHOICES[section] if key in keys}
 
 
-def _data_section(algorithm: Any, defaults: Mapping[str, Any], asked: Tree) -> Tree:
-    """The data's keys, from the algorithm's defaults and the user, with absolute paths."""
-    given = asked.get("data", {})
-    default = defaults.get("data", {})
-    if "file" in given and not {"name", "path"} & given.keys():
-        given = {"name": "file"} | given
-    usual = {"partition": "even" if algorithm.decomposable else "shared"}
-    if algorithm.whole_data:
+def _without(layer: Tree, section: str, key: str) -> Tree:
+    return layer | {section: {k: v for k, v in layer.get(section, {}).items() if k != key}}
+
+
+def _without_other_parts(layers: list[Tree]) -> list[Tree]:
+    """Return layers, lowest first, without their sections on other parts than the one that is chosen in the end."""
+    for section in CHOICES:
+        choices = [_choice(layer, section) for layer in layers]
+        last = next(choice for choice in reversed(choices) if choice)
+        layers = [
+            layer if choice in ({}, last) else {k: v for k, v in layer.items() if k != section}
+            for layer, choice in zip(layers, choices, strict=True)
+        ]
+    return layers
+
+
+def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
+    """Return the data's defaults, and how an algorithm of this kind sees the data.
+
+    A fixed noise scale that goes with the data is for agents that share one loss. Methods that minimize or play points
+    sample no gradients. Who sees which samples of a stream without partitions is unknown: as if all agents saw all of
+    them, which costs the most.
+    """
+    settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
+    if algorithm.solves or asked.get("feedback", {}).get("points"):
+        defaults = _without(defaults, "problem", "gradient_noise")
+    if algorithm.decomposable:
+        defaults = _without(defaults, "privacy", "scale")
+    is_dealt = algorithm.decomposable and "partition" in settings
+    usual: Tree = {"partition": "even" if is_dealt else "shared"}
+    if algorithm.whole_data and shows_all(stream):
         usual["batch"] = "all"
-    section = merge(usual, {} if _other_data(asked, {"data": default}) else default, given)
-    if "path" not in section:
-        section = {"name": "digits"} | section
-    for key in ("dir", "file"):
-        if section.get(key):
-            section[key] = _path(text(section, key, "data"))
-    if "seed" in section:
-        registry.checked(section["seed"], SEED, "data.seed")
-    if "identity" in section:
-        registry.checked(section["identity"], IDENTITY, "data.identity")
-    return section
+    return merge(defaults, {"data": usual})
 
 
-def _step_section(tree: Tree, algorithm: Any) -> Tree:
+def _decoded(
+    tree: Tree, name: str, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems
+) -> Tree:
+    """Return the merged layers with the types of all sections, and with the defaults of all parts."""
+    parts = {
+        "algorithm": _part(registry.ALGORITHMS, algorithm, tree["algorithm"], problems, ("name", "path", "mixing")),
+        "problem": _problem(tree.get("problem", {}), problems) if stream else {},  # the data bring a loss
+        "step": _steps(tree, name, algorithm, problems) if algorithm.takes_steps else {},
+        "topology": _topology(tree["topology"], ranks, problems),
+    }
+    with problems.caught():
+        registry.mixing_class(algorithm, registry.text(tree["algorithm"], "mixing", "algorithm"))
+    if stream:
+        is_free = "partition" not in registry.keys(registry.STREAMS, stream) and tree["data"]["partition"] == "shared"
+        fixed = ("name", "path", *(["partition"] if is_free else []))
+        data = _part(registry.STREAMS, stream, tree["data"], problems, fixed, keys_of(DataKeys))
+        parts["data"] = {key: value for key, value in data.items() if key not in keys_of(DataKeys) or value is not None}
+    return _decode_fixed(tree, problems) | parts
+
+
+def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
+    """Return the keys and sections that are no parts, with their types."""
+    others = {"algorithm", "problem", *CHOICES, *(() if "rounds" in tree else ("rounds",))}
+    needed = {"seed": 0, "repeats": 1, "name": "run"}  # where no algorithm is known
+    decoded = decode(needed | tree, keys_of(Experiment), "", problems, others)
+    return {key: value for key, value in decoded.items() if key in tree}
+
+
+def _part(
+    kind: registry.PartKind,
+    part: Any,
+    section: Tree,
+    problems: Problems,
+    choosers: Sequence[str],
+    fixed: dict[str, Key] | None = None,
+) -> Tree:
+    """Return the keys that choose a part, and all its settings, as its dataclass has them."""
+    keys = {**registry.keys(kind, part), **(fixed or {})}
+    named = {key: section[key] for key in choosers if key in section}
+    return named | decode(section, keys, f"{kind.section}.", problems, choosers)
+
+
+def _problem(problem: Tree, problems: Problems) -> Tree:
+    """Return the problem's keys, those that are fields of the loss or of the set below `settings`."""
+    kinds = (registry.LOSSES, registry.SETS)
+    problem = {k: v for k, v in problem.items() if not any(k == o.chooser and o.path in problem for o in kinds)}
+    own, parts = keys_of(Problem), {kind: _chosen(kind, problem, problems) for kind in kinds}
+    known = [registry.keys(kind, part) if part else {} for kind, part in parts.items()]
+    for key in known[0].keys() & known[1].keys():
+        problems.append(f"problem.{key} is a setting of the loss and of the set: rename it in one of them")
+    settings = (problem.get("settings") or {}) | {k: v for k, v in problem.items() if k not in own}
+    if all(parts.values()):
+        problems += [unknown(k, [*own, *known[0], *known[1]], "problem.") for k in settings if k not in merge(*known)]
+    given = [{key: settings[key] for key in keys if key in settings} for keys in known]
+    filled = [decode(part, keys, "problem.", problems) for part, keys in zip(given, known, strict=True)]
+    fixed = {key: value for key, value in problem.items() if key in own and key != "settings"}
+    decoded = {key: value for key, value in decode(fixed, own, "problem.", problems).items() if key in fixed}
+    return decoded | {"settings": merge(*filled) or None}
+
+
+def _steps(tree: Tree, name: str, algorithm: type[Algorithm[Any]], problems: Problems) -> Tree:
     """Return the step's keys; a modulus that is not given comes from the losses' own strong convexity."""
-    if not algorithm.takes_steps:
-        if tree.get("step"):
-            raise BadInput(f"unknown key step.{min(tree['step'])}; {tree['name']} takes no steps along a gradient")
-        return {}
-    section = tree.get("step", {})
+    section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     chooser = "path" if "path" in section else "kind"
-    section = {"kind": STEPS} | section if chooser == "kind" else {k: v for k, v in section.items() if k != "kind"}
-    schedule, modulus = registry.chosen(registry.SCHEDULES, section), tree.get("problem", {}).get("regularizer", 0.0)
+    section = {key: value for key, value in section.items() if key != "kind" or chooser == "kind"}
+    if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
+        return {}
     if (key := schedule.from_losses) and key not in section:
-        if not modulus:
-            raise BadInput(
-                f"step.{chooser} = {section[chooser]!r} needs strongly convex losses or a step.{key}: set "
-                f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
+        with problems.caught():
+            if not modulus:
+                raise BadInput(
+                    f"step.{chooser} = {section[chooser]!r} needs strongly convex losses or a step.{key}: set "
+                    f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
+                )
+            section[key] = algorithm.modulus_share * checked(modulus, Finite, "problem.regularizer")
+        section.setdefault(key, 1.0)
+    return _part(registry.SCHEDULES, schedule, section, problems, (chooser,))
+
+
+def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
+    """Return the topology's keys, with the number of agents settled where the graph is generated."""
+    files, name = stored.names(), section.get("name")
+    if "file" in section and name is not None:
+        problems.append("topology.name and topology.file are both given; leave one out")
+        return section
+    if "file" in section or name in files:
+        if unknown_keys := section.keys() - {"name", "file", *keys_of(GraphFile)}:
+            problems.append(
+                f"unknown key topology.{min(unknown_keys)}: {section.get('file', name)} is a graph from a file, which "
+                "takes only topology.undirected; to have the graph generated, set topology.name (mpinodes run --list)"
             )
-        registry.checked(modulus, Finite, "problem.regularizer")
-        section[key] = algorithm.modulus_share * modulus
-    return _filled(registry.SCHEDULES, schedule, section, (chooser,))
-
-
-def _without_other(defaults: Mapping[str, Any], asked: Tree) -> Tree:
-    """An algorithm's defaults, less those of a topology, step or data that the user has put another in the place of."""
-    other = {key for key, chooser in (("topology", "name"), ("step", "kind")) if _chosen(asked, defaults, key, chooser)}
-    kept = {k: v for k, v in defaults.items() if k != "data" and k not in other}
-    if "problem" in kept and _other_data(asked, defaults):
-        kept["problem"] = {k: v for k, v in kept["problem"].items() if k != "loss"}  # the data has one that fits it
-    return kept
-
-
-def _other_data(asked: Tree, defaults: Mapping[str, Any]) -> bool:
-    """Whether the user chose other data than the algorithm's own."""
-    return _chosen(asked, defaults, "data", "name")
-
-
-def _chosen(asked: Tree, defaults: Mapping[str, Any], key: str, chooser: str) -> bool:
-    """Whether the user chose another part than the default one."""
-    section = asked.get(key, {})
-    other = chooser in section and section[chooser] != defaults.get(key, {}).get(chooser)
-    return other or bool({"file", "path"} & section.keys())
-
-
-def _filled(kind: registry.PartKind, part: Any, section: Tree, choosers: tuple[str, ...]) -> Tree:
-    given = {k: v for k, v in section.items() if k not in choosers}
-    return {k: section[k] for k in choosers if k in section} | registry.fill(kind, part, given, kind.section)
-
-
-def _topology_section(section: Tree, ranks: int | None) -> Tree:
-    """The topology's keys, with the number of agents settled where the graph is generated."""
-    if not {"name", "file", "path"} & section.keys():
-        section = {"name": "complete"} | section
-    if "file" in section:
-        if "name" in section:
-            raise BadInput("topology.name and topology.file are both given; leave one out")
-        section = section | {"file": _path(text(section, "file", "topology"))}
-    elif "path" in section or text(section, "name", "topology") not in (files := stored.names()):
-        kind = registry.chosen(registry.TOPOLOGIES, section, () if "path" in section else files)
-        agents = LOCKSTEP_AGENTS if ranks is None else ranks - 1
-        section = {"agents": agents} | section
-        if isinstance(section["agents"], int) and section["agents"] > MOST_AGENTS:
-            raise BadInput(f"topology.agents = {section['agents']}: expected at most {MOST_AGENTS}")
-        return _filled(registry.TOPOLOGIES, kind, section, ("name", "path"))
-    given = {k: v for k, v in section.items() if k not in ("name", "file")}
-    if unknown := given.keys() - {"undirected"}:
-        whose = section.get("file", section.get("name"))
-        raise BadInput(
-            f"unknown key topology.{min(unknown)}: {whose} is a graph from a file, which takes only "
-            "topology.undirected; for another, set topology.name, for instance to ring"
-        )
-    undirected = registry.checked(given.get("undirected", False), bool, "topology.undirected")
-    return {k: section[k] for k in ("name", "file") if k in section} | {"undirected": undirected}
-
-
-def _known(tree: Mapping[str, Any], struct: Any, prefix: str = "") -> None:
-    """Refuse keys that no section has."""
-    known = {f.name: f.type for f in msgspec.structs.fields(struct)}
-    for key, value in tree.items():
-        if key not in known and prefix == "problem.":  # which the loss may have
-            continue
-        if key not in known:
-            raise BadInput(f"unknown key {prefix}{key}; {registry.suggest(str(key), sorted(known), prefix)}")
-        inner = SECTIONS.get(f"{prefix}{key}")
-        is_section = inner is not None or (not prefix and key in ("algorithm", "step", "topology", "data"))
-        if is_section and not isinstance(value, dict):
-            name = f"{prefix}{key}"
-            typed = registry.to_type(name, value) if str(value).startswith("{") else ""
-            raise BadInput(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
-        if inner is not None:
-            _known(value, inner, f"{prefix}{key}.")
+        named = {key: section[key] for key in ("name", "file") if key in section}
+        return named | decode(section, keys_of(GraphFile), "topology.", problems, section.keys() - keys_of(GraphFile))
+    if (kind := _chosen(registry.TOPOLOGIES, section, problems, files)) is None:
+        return section
+    section = {"agents": LOCKSTEP_AGENTS if ranks is None else ranks - 1} | section
+    if isinstance(section["agents"], int) and section["agents"] > MOST_AGENTS:
+        problems.append(f"topology.agents = {section['agents']}: expected at most {MOST_AGENTS}")
+    return _part(registry.TOPOLOGIES, kind, section, problems, ("name", "path"))

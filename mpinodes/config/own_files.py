@@ -15,6 +15,7 @@ from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.config.noise_key import files_behind
+from mpinodes.config.schema import options
 from mpinodes.core.experiment import Experiment, is_file
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
@@ -129,7 +130,7 @@ def _untried(e: Experiment, key: str) -> list[str]:
         if name in section
         and section[name] != defaults[name]
         and not isinstance(section[name], (int, float))
-        and not registry.options(of)
+        and not options(of)
     ]
 
 

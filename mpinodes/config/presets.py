@@ -1,9 +1,9 @@
 """`problem.preset`: one problem for all algorithms, in the place of what each brings.
 
-A preset is a table of an experiment's keys in data, problem and step, and of privacy.clip, .scale and .adjacency. Where
-there is one, an algorithm's own defaults of these are left aside, so what the preset does not say is the same for all
-too: the data's defaults. What the user asks for by itself goes before. It is a file of presets/, a TOML file of the
-user's, or the table itself.
+A preset is a table of an experiment's keys in data, problem and step, and of privacy.clip, .scale and .adjacency. An
+algorithm's own defaults of these keys are left aside, so that what the preset does not say is the same for all
+algorithms: the data's defaults. Keys that the user sets override the preset. A preset is a file of presets/, a TOML
+file of the user's, or the table itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mpinodes.config.registry import suggest, to_type
+from mpinodes.config.schema import Problems, suggest, to_type
+from mpinodes.core.asked import Tree, merge, parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, merge, parse
 from mpinodes.core.parts import Algorithm
 
 KEY = "problem.preset"
@@ -24,52 +24,55 @@ OF_PRIVACY = ("clip", "scale", "adjacency")
 
 
 def names() -> list[str]:
-    """Of those that come with mpinodes."""
+    """Return the names of the presets that come with mpinodes."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def taken_out(asked: Tree) -> tuple[Tree, Tree]:
-    """What the user asked for without the preset, and the preset; empty: there is none.
+def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
+    """Return what the user asks for without the preset, the preset, and what to call it; it is empty if there is none.
 
-    Raises:
-        BadInput: there is no such preset, or it is malformed.
+    Args:
+        asked: what the user asks for.
+        problems: takes what is wrong with the preset.
     """
-    problem = asked.get("problem")
+    problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:
-        return asked, {}
-    rest = {key: value for key, value in problem.items() if key != "preset"}
-    return asked | {"problem": rest}, _checked(problem["preset"])
+        return asked, preset, "the preset"
+    value = problem["preset"]
+    where = KEY if isinstance(value, dict) else f"{KEY} = {value!r}"
+    with problems.caught():
+        preset = _read(value, where)
+        problems += [f"{where}: {message}" for message in _mistakes(preset)]
+    return asked | {"problem": {k: v for k, v in problem.items() if k != "preset"}}, preset, f"the preset {value}"
 
 
-def _checked(value: Any) -> Tree:
-    tree, where = _read(value)
-    if not tree:
-        raise BadInput(f"{where}: it says nothing of data, problem or step")
-    for key, section in tree.items():
-        if not isinstance(section, dict) or key not in (*SECTIONS, "privacy"):
-            raise BadInput(f"{where}: {key} is no part of a problem; it has [data], [problem], [step] and [privacy]")
-    for key in tree.get("privacy", {}):
-        if key not in OF_PRIVACY:
-            raise BadInput(f"{where}: of [privacy] it has {', '.join(OF_PRIVACY)}, and no {key}")
-    if "preset" in tree.get("problem", {}):
-        raise BadInput(f"{where}: a preset has no preset")
-    return tree
-
-
-def _read(value: Any) -> tuple[Tree, str]:
-    """A preset, and what to call it in an error."""
+def _read(value: Any, where: str) -> Tree:
     if isinstance(value, dict):
-        return value, KEY
-    where = f"{KEY} = {value!r}"
+        return value
     if not isinstance(value, str) or not (value.endswith(".toml") or value in names()):
-        near = suggest(str(value), names())
         typed = to_type(KEY, value) if str(value).startswith("{") else ""
-        raise BadInput(f"{where}: there is no such preset; {near}; or a .toml file, or a table of keys{typed}")
-    return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), []), where
+        tail = suggest(str(value), names())
+        raise BadInput(f"{where}: there is no such preset; {tail}; or a .toml file, or a table of keys{typed}")
+    return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), [])
+
+
+def _mistakes(tree: Tree) -> list[str]:
+    """Return what a preset says that is not of a problem, and take it out."""
+    mistakes = [] if tree else ["it says nothing of data, problem or step"]
+    for key in [key for key in tree if key not in (*SECTIONS, "privacy") or not isinstance(tree[key], dict)]:
+        mistakes.append(f"{key} is no part of a problem; it has [data], [problem], [step] and [privacy]")
+        del tree[key]
+    for key in tree.get("privacy", {}).keys() - OF_PRIVACY:
+        mistakes.append(f"of [privacy] it has {', '.join(OF_PRIVACY)}, and no {key}")
+        del tree["privacy"][key]
+    if "preset" in tree.get("problem", {}):
+        mistakes.append("a preset has no preset")
+        del tree["problem"]["preset"]
+    return mistakes
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:
-    """An algorithm's defaults, less those of the problem."""
+    """Return an algorithm's defaults without those of the problem."""
     kept = {key: value for key, value in defaults.items() if key not in SECTIONS}
     if "privacy" in kept:
         kept["privacy"] = {key: value for key, value in kept["privacy"].items() if key not in OF_PRIVACY}
@@ -77,14 +80,11 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
-    """A preset, less what an algorithm does not know: batches of losses that stay, a minimizer's steps and clipping."""
+    """Return a preset without what an algorithm does not know: changing batches, steps, clipping of a minimizer."""
     if not preset:
         return preset
     fit = {key: value for key, value in preset.items() if key != "step" or algorithm.takes_steps}
     if algorithm.whole_data:
-        fit = merge(fit, {"data": {"batch": "all"}})
-        for key in ("epochs", "shuffle"):
-            fit["data"].pop(key, None)
-    if algorithm.solves:
-        fit = merge(fit, {"privacy": {"clip": "inf"}})
-    return fit
+        data = {key: value for key, value in fit.get("data", {}).items() if key not in ("epochs", "shuffle")}
+        fit["data"] = data | {"batch": "all"}
+    return merge(fit, {"privacy": {"clip": "inf"}}) if algorithm.solves else fit

@@ -52,7 +52,7 @@ def constants_of(
         feasible=feasible,
         regularizer=problem.regularizer,
         private=experiment.private,
-        epsilon=experiment.epsilon,
+        epsilon=experiment.privacy.epsilon,
         delta=experiment.privacy.delta,
         grad_sensitivity=sensitivity,
         grad_range=largest,

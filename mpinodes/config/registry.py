@@ -1,21 +1,23 @@
-"""Setup found by name, entry point or a path of the user's: one file each, which names its class in `__all__`."""
+"""Parts found by name, entry point or a path of the user's: one file each, which names its class in `__all__`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-import shlex
+import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, make_dataclass
 from functools import lru_cache
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
 
-import msgspec
+from msgspec import NODEFAULT
 
+from mpinodes.config.schema import Key, Problems, decode, keys_of, suggest, to_type
 from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Problem
@@ -33,6 +35,7 @@ class PartKind(NamedTuple):
         chooser: the key of that section that takes a name: "name".
         base: what they extend.
         given: fields that the run fills in; all others are settings.
+        about: what a part is, for people.
         path: the key of that section that takes a path.
     """
 
@@ -41,42 +44,34 @@ class PartKind(NamedTuple):
     chooser: str
     base: type
     given: frozenset[str]
+    about: str
     path: str = "path"
 
     @property
     def key(self) -> str:
-        """That takes a name."""
+        """Return the dotted key that takes a name."""
         return f"{self.section}.{self.chooser}"
 
     @property
     def path_key(self) -> str:
-        """That takes a path."""
+        """Return the dotted key that takes a path."""
         return f"{self.section}.{self.path}"
 
 
-ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}))
-STREAMS = PartKind("streams", "data", "name", parts.Stream, frozenset({"seed", "agents", "make_loss"}))
-TOPOLOGIES = PartKind("topology", "topology", "name", parts.Topology, frozenset({"seed"}))
-LOSSES = PartKind("losses", "problem", "loss", parts.SampleLoss, frozenset(f.name for f in fields(parts.SampleLoss)))
-MECHANISMS = PartKind(
-    "mechanisms", "privacy", "mechanism", parts.Mechanism, frozenset({"epsilon", "constant", "backend"})
-)
-MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}))
-METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset(), "metrics")
-SETS = PartKind("sets", "problem", "set", parts.Set, frozenset({"radius", "blocks"}), "set_path")
-SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, frozenset())
+_OF_SAMPLES = frozenset(f.name for f in fields(parts.SampleLoss))
+_OF_STREAMS, _OF_NOISE = frozenset({"seed", "agents", "make_loss"}), frozenset({"epsilon", "constant", "backend"})
+ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}), "the algorithm")
+STREAMS = PartKind("streams", "data", "name", parts.Stream, _OF_STREAMS, "the stream of losses")
+TOPOLOGIES = PartKind("topology", "topology", "name", parts.Topology, frozenset({"seed"}), "the graph")
+LOSSES = PartKind("losses", "problem", "loss", parts.SampleLoss, _OF_SAMPLES, "the loss of a sample")
+MECHANISMS = PartKind("mechanisms", "privacy", "mechanism", parts.Mechanism, _OF_NOISE, "the noise on every release")
+MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}), "the weights")
+METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset(), "a metric", "metrics")
+SETS = PartKind("sets", "problem", "set", parts.Set, frozenset({"radius", "blocks"}), "the constraint set", "set_path")
+SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, frozenset(), "the step schedule")
 # Class attributes without a default, by kind.
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
-PROBLEM = tuple(field.name for field in msgspec.structs.fields(Problem))
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
-
-
-def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
-    """A tail for an error message: what the user may have meant, or all there is."""
-    from difflib import get_close_matches  # which a run that begins does without
-
-    close = get_close_matches(word, choices, n=1)
-    return f"did you mean {prefix}{close[0]}?" if close else f"choose from: {', '.join(choices)}"
 
 
 def _public(module: ModuleType) -> Any:
@@ -125,7 +120,8 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
     for point in _entry_points(kind):
         if point.name == name:
             return _required(kind, point.load(), f"{kind.key} = {name!r}")
-    raise BadInput(f"{kind.key} = {name!r}: there is no such name; {suggest(name, sorted([*names(kind), *others]))}")
+    tail = to_type(kind.key, name, "str") or f"; {suggest(name, sorted([*names(kind), *others]))}"
+    raise BadInput(f"{kind.key} = {name!r}: there is no such name{tail}")
 
 
 LONGEST_NAME = 100  # a file system has names of 255 bytes, and an error for longer ones
@@ -156,9 +152,14 @@ def from_path(kind: PartKind, path: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else None
+        lines = [line or frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path or line]
+        where += f", line {lines[-1]}" if lines else ""
         raise BadInput(f"{where}: cannot be imported: {type(error).__name__}: {error}{_moved(error)}") from error
     if (part := _public(module)) is None:
         raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
+    with suppress(OSError, TypeError):
+        where += f", line {inspect.getsourcelines(part)[1]}"
     return _required(kind, part, where)
 
 
@@ -195,8 +196,8 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
     for name in (*stated, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
         if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
             raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
-    keys = {*PROBLEM} if kind in (LOSSES, SETS) else {"identity"} if kind is STREAMS else set[str]()
-    for taken in sorted(keys & settings(kind, part).keys()):
+    reserved = keys_of(Problem) if kind in (LOSSES, SETS) else {"identity"} if kind is STREAMS else {}
+    for taken in sorted(reserved & keys(kind, part).keys()):
         raise BadInput(f"{where}: {part.__name__}.{taken} has the name of the key {kind.section}.{taken}: rename it")
     return bound(part, {}) if kind is LOSSES else part
 
@@ -263,10 +264,16 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 
-def settings(kind: PartKind, part: Any) -> dict[str, Any]:
-    """The user's settings of a part: the fields of its dataclass that the run does not fill in, with types."""
+def keys(kind: PartKind, part: Any) -> dict[str, Key]:
+    """Return the user's settings of a part: the fields of its dataclass that the run does not fill in."""
     hints = get_type_hints(part, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(part) if field.name not in kind.given}
+    own = [field for field in fields(part) if field.name not in kind.given]
+    return {f.name: Key(hints[f.name], NODEFAULT if f.default is MISSING else f.default) for f in own}
+
+
+def settings(kind: PartKind, part: Any) -> dict[str, Any]:
+    """Return the types of the user's settings of a part, by their names."""
+    return {name: key.type for name, key in keys(kind, part).items()}
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -275,106 +282,12 @@ def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[s
 
 
 def fill(kind: PartKind, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """All settings of a part: the given ones checked against their types, the others at their defaults.
+    """Return all settings of a part: the given ones with their types, the others at their defaults.
 
     Raises:
-        BadInput: an unknown key, a wrong type, a value out of range, or one that is missing.
+        BadInput: unknown keys, wrong types, values out of range, or missing ones.
     """
-    known = settings(kind, part)
-    for key in given:
-        if key not in known:
-            choices = suggest(key, sorted(known), f"{section}.") if known else "it takes none"
-            raise BadInput(f"unknown key {section}.{key}; {choices}")
-    filled = {}
-    for field in fields(part):
-        if field.name not in known:
-            continue
-        if field.name in given:
-            filled[field.name] = checked(given[field.name], known[field.name], f"{section}.{field.name}")
-        elif field.default is MISSING:
-            raise BadInput(f"{section}.{field.name} is missing")
-        else:
-            filled[field.name] = field.default
+    problems = Problems()
+    filled = decode(dict(given), keys(kind, part), f"{section}.", problems)
+    problems.settle()
     return filled
-
-
-def checked(value: Any, expected: Any, key: str) -> Any:
-    """The value converted to a type.
-
-    Raises:
-        BadInput: it does not fit; says the key, the value and what was wanted.
-    """
-    try:
-        return msgspec.convert(value, expected)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{key} = {value!r}: {plain(str(error), expected)}{to_type(key, value, str(error))}") from error
-
-
-def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return a tail for an error message: what to type in a shell, which takes quotes away; empty: no idea.
-
-    Args:
-        key: of the value.
-        value: as it arrived.
-        message: of msgspec; empty: a table was expected.
-    """
-    wants = message.partition("`")[2].partition("`")[0]
-    if isinstance(value, list) and value and "got `array`" in message:
-        return f"; for a run with each of them: mpinodes sweep {key}={','.join(map(str, value))}"
-    if not isinstance(value, str):
-        return ""
-    text, is_table = value.strip(), not message or "object" in wants
-    if "array" in wants or is_table:
-        ends = "{}" if is_table else "[]"
-        items = [item.strip() for item in text.strip("[](){} ").split("," if "," in text else None)]
-        pairs = [item.partition("=") if is_table else ("", "", item) for item in items]
-        if not all(item for _, _, item in pairs):
-            return ""
-        inner = ", ".join(f"{name}{equals}{_as_toml(item.strip())}" for name, equals, item in pairs)
-        return f"; in a shell type {shlex.quote(f'{key}={ends[0]}{inner}{ends[1]}')}, quotes and all"
-    if "," in text.strip(","):
-        return f"; a number has no comma in it; for a run with each value: mpinodes sweep {key}={''.join(text.split())}"
-    return "; write true or false" if wants == "bool" else ""
-
-
-def _as_toml(word: str) -> str:
-    """Return a word as it is where TOML has such a value, else in quotes."""
-    import tomllib  # which agents do without
-
-    try:
-        tomllib.loads(f"value = {word}")
-    except ValueError:
-        return json.dumps(word.strip("\"'“”„‘’‚«»"), ensure_ascii=False)
-    return word
-
-
-def plain(message: str, expected: Any) -> str:
-    """Msgspec's message without its path and marks, and with the choices where there are some."""
-    if "matching regex" in message:
-        return f"expected {asked_for(expected)}"
-    if choices := options(expected):
-        return f"choose from: {', '.join(choices)}"
-    if "enum" in message:  # a number, or true or false, or one of some words; or one of some numbers
-        kinds = get_args(_plain_type(expected))
-        if get_origin(_plain_type(expected)) is Literal:
-            return f"choose from: {', '.join(map(str, kinds))}"
-        words = [word for kind in kinds for word in options(kind)]
-        return f"expected {'true or false' if bool in kinds else 'a number'}, or {' or '.join(words)}"
-    return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
-
-
-def asked_for(expected: Any) -> str:
-    """What a pattern asks for, in words."""
-    return next(str(meta.extra["expected"]) for meta in expected.__metadata__ if meta.extra)
-
-
-def options(expected: Any) -> list[str]:
-    """The strings of a type that is a choice among strings."""
-    kind = _plain_type(expected)
-    choices = get_args(kind) if get_origin(kind) is Literal else ()
-    return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
-
-
-def _plain_type(expected: Any) -> Any:
-    """A type without its annotations."""
-    return expected.__origin__ if "__metadata__" in dir(expected) else expected

@@ -1,8 +1,12 @@
-"""What an experiment's parts ask of each other, checked before anything is run; errors say what would be right."""
+"""What the parts of an experiment ask of each other: each function yields a line for everything that does not fit.
+
+Parts say what they need by attributes of their contracts. Nothing here knows a part by its name: which part would do
+instead is asked of all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import isinf
 from typing import Any
@@ -10,9 +14,10 @@ from typing import Any
 import msgspec
 
 from mpinodes.config import registry
+from mpinodes.config.building import Classes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import Algorithm, Mechanism, SampleLoss, Setup, Stream
+from mpinodes.core.parts import Algorithm, SampleLoss, Setup, Stream, Topology
 from mpinodes.topology import facts
 
 FURTHEST = 52  # hops that a stop spreads over: one bit each of a frame's number
@@ -21,274 +26,231 @@ LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
 AlgorithmClass = type[Algorithm[Any]]
 
 
-def require_partition(algorithm: AlgorithmClass, name: str, data: Mapping[str, Any]) -> None:
-    """Refuse data of its own for each agent where all agents share one loss."""
-    partition = data["partition"]
+def _able(kind: registry.PartKind, does: Callable[[Any], bool]) -> str:
+    """Return a key with all parts of a kind that do something, as what to set."""
+    first, *others = [name for name in registry.names(kind) if does(registry.find(kind, name))] or ["..."]
+    return f"{kind.key}={first}" + (f" (or {', '.join(others[:6])}{', ...' * (len(others) > 6)})" if others else "")
+
+
+def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
+    """Yield what the keys of an experiment ask of its parts that they cannot do."""
+    yield from _data(e, parts.algorithm, parts.stream)
+    yield from _faults(e, parts.algorithm)
+    yield from _feedback(e, parts.algorithm)
+    yield from _noise(e, parts)
+    if parts.algorithm.solves:
+        yield from _solvable(e, parts.loss)
+    if parts.algorithm.decomposable and parts.feasible.of_blocks:
+        yield f"{_set(e)}: the agents of {e.name} own no blocks of coordinates; choose another set"
+
+
+def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Iterator[str]:
+    """Yield which agents cannot have such data."""
+    partition, batch = e.data["partition"], e.data.get("batch", 1)
     if not algorithm.decomposable and partition != "shared":
-        raise BadInput(
-            f"data.partition = {partition!r}: the agents of {name} share one loss and decide a block of "
-            "coordinates each; set data.partition=shared, or algorithm.name=dola"
+        yield (
+            f"data.partition = {partition!r}: the agents of {e.name} share one loss and decide a block of coordinates "
+            f"each; set data.partition=shared, or {_able(registry.ALGORITHMS, lambda a: a.decomposable)}"
+        )
+    if algorithm.whole_data and not shows_all(stream):
+        yield (
+            f"data.name = {e.data.get('name', e.data.get('path'))!r} shows new samples round by round; {e.name} needs "
+            f"losses that stay the same; choose data that can: {_able(registry.STREAMS, shows_all)}"
+        )
+    elif algorithm.whole_data and batch != "all":
+        yield f"data.batch = {batch!r}: the losses of {e.name} are the same in every round; set data.batch=all"
+    if e.privacy.adjacency == "one-agent" and partition == "shared":
+        others = "" if algorithm.decomposable else f"{_able(registry.ALGORITHMS, lambda a: a.decomposable)} with "
+        yield (
+            "privacy.adjacency = 'one-agent': data.partition = 'shared' shows all agents the same samples, and none "
+            f"are one agent's own; take {others}data.partition=even, or privacy.adjacency=one-round"
         )
 
 
-def require_samples(algorithm: AlgorithmClass, name: str, data: Mapping[str, Any]) -> None:
-    """Refuse a part of the data in each round where an algorithm minimizes the same losses in all of them."""
-    if algorithm.whole_data and data.get("batch") != "all":
-        raise BadInput(
-            f"data.batch = {data.get('batch', 1)!r}: the losses of {name} are the same in every round; "
-            "set data.batch=all, with data that can (data.name=unit-ball, adult, ...)"
-        )
-
-
-def require_all_at_once(algorithm: AlgorithmClass, stream: type[Stream], data: Mapping[str, Any]) -> None:
-    """Refuse data that cannot show an agent all its samples in every round, where the algorithm asks for it."""
-    if not algorithm.whole_data:
-        return
+def shows_all(stream: type[Stream]) -> bool:
+    """Return whether a stream can show an agent all its samples in every round."""
     try:
         msgspec.convert("all", registry.settings(registry.STREAMS, stream).get("batch"))
     except msgspec.ValidationError:
-        raise BadInput(
-            f"data.name = {data.get('name', data.get('path'))!r} shows new samples round by round; this algorithm "
-            "needs losses that stay the same; choose data that can, as data.name=unit-ball, mean or adult"
-        ) from None
+        return False
+    return True
 
 
-def require_labels(loss: type[SampleLoss], stream: Stream, experiment: Mapping[str, Any]) -> None:
-    """Refuse a loss for labels ±1 on data without labels."""
-    if loss.needs_labels and not stream.has_labels:
-        data, problem = experiment["data"], experiment["problem"]
-        raise BadInput(
-            f"problem.loss = {problem.get('loss', problem.get('path'))!r} needs labels -1 and +1, and data.name = "
-            f"{data.get('name', data.get('path'))!r} has {'classes' if stream.classes else 'real targets'}; set "
-            f"problem.loss={'softmax' if stream.classes else 'least-squares, or absolute'}"
-        )
-    if loss.per_class != bool(stream.classes):
-        name = experiment["problem"].get("loss", experiment["problem"].get("path"))
-        raise BadInput(
-            f"problem.loss = {name!r} needs classes: set data.targets=classes, of a file of yours"
-            if loss.per_class
-            else f"problem.loss = {name!r} cannot do with classes (data.targets=classes): set problem.loss=softmax"
-        )
-
-
-def require_set(setup: Setup) -> None:
-    """Refuse a constraint set that the algorithm cannot use, or that has no room for the points of bandit feedback."""
-    e, feasible = setup.experiment, setup.feasible
-    chosen = f"problem.set = {e.problem.set!r}" if e.problem.set else f"problem.set_path = {e.problem.set_path!r}"
-    if setup.algorithm.unconstrained and not isinf(feasible.inradius):
-        raise BadInput(f"{chosen}: {e.name} never projects; set problem.set=none")
-    if setup.algorithm.decomposable and feasible.of_blocks:
-        raise BadInput(f"{chosen}: the agents of {e.name} own no blocks of coordinates; choose another set")
-    if e.feedback.points and e.feedback.radius >= feasible.inradius:
-        raise BadInput(
-            f"feedback.radius = {e.feedback.radius:g}: no point of the set has so much room, for problem.radius = "
-            f"{e.problem.radius:g}; set feedback.radius below it"
-        )
-
-
-def require_faults(algorithm: AlgorithmClass, experiment: Experiment) -> None:
-    """Refuse faults that an algorithm, or its weights, are not said to bear."""
-    faults, weights = experiment.faults, experiment.algorithm["mixing"]
-    asked = {"loss": faults.loss, "churn": faults.churn, "delay": faults.delay, "stragglers": faults.stragglers}
-    for key, value in asked.items():
-        taken = key in ("loss", "churn")
+def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
+    """Yield the faults that an algorithm, or its weights, are not said to bear."""
+    weights = e.algorithm["mixing"]
+    for key in ("loss", "churn", "delay", "stragglers"):
+        value, taken = getattr(e.faults, key), key in ("loss", "churn")
         borne = algorithm.bears_loss if taken else algorithm.bears_delay
-        if not value or (borne and registry.mixing_class(algorithm, weights).under_faults):
-            continue
-        what = "messages that do not arrive" if taken else "messages that come late"
-        said = f"its {weights} weights are not defined" if borne else "it is not said to be defined"
-        able = [name for name, part in _classes(registry.ALGORITHMS) if part.bears_loss and part.bears_delay]
-        raise BadInput(
-            f"faults.{key} = {value!r}: {experiment.name} is not for {what}: {said} there; leave faults.{key} out, or "
-            f"choose one of {', '.join(able)}"
-        )
+        if value and not (borne and registry.mixing_class(algorithm, weights).under_faults):
+            yield (
+                f"faults.{key} = {value!r}: {e.name} is not for messages that "
+                f"{'do not arrive' if taken else 'come late'}: "
+                f"{f'its {weights} weights are not defined' if borne else 'it is not said to be defined'} there; leave "
+                f"faults.{key} out, or set {_able(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
+            )
 
 
-def require_feedback(algorithm: AlgorithmClass, experiment: Experiment) -> None:
-    """Refuse other feedback than gradients at once where none are asked for round by round, or it cannot be."""
-    feedback, problem = experiment.feedback, experiment.problem
-    if not (feedback.points or feedback.delay):
+def _feedback(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
+    """Yield why other feedback than gradients at once cannot be."""
+    asked = f"points = {e.feedback.points}" if e.feedback.points else f"delay = {e.feedback.delay}"
+    if not (e.feedback.points or e.feedback.delay):
         return
     if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
-        able = [name for name, part in _classes(registry.ALGORITHMS) if part.takes_steps and not part.whole_data]
-        asked = f"points = {feedback.points}" if feedback.points else f"delay = {feedback.delay}"
-        raise BadInput(
-            f"feedback.{asked}: {experiment.name} is no online method that asks for one gradient in "
-            f"a round; leave it out, or choose one of {', '.join(able)}"
+        yield (
+            f"feedback.{asked}: {e.name} is no online method that asks for one gradient in a round; leave it out, or "
+            f"set {_able(registry.ALGORITHMS, lambda a: a.takes_steps and not a.whole_data)}"
         )
-    if feedback.delay >= experiment.rounds:
-        raise BadInput(
-            f"feedback.delay = {feedback.delay}: nothing would be learnt in {experiment.rounds} rounds; set it below"
+    elif e.feedback.points and e.problem.gradient_noise:
+        yield (
+            f"problem.gradient_noise = {e.problem.gradient_noise:g}: with feedback.points = {e.feedback.points} there "
+            "are no gradients to be in error: leave it out, or 0"
         )
-    if not feedback.points:
-        return
-    if problem.gradient_noise:
-        raise BadInput(
-            f"problem.gradient_noise = {problem.gradient_noise:g}: with feedback.points = {feedback.points} there are "
-            "no gradients to be in error: leave it out, or 0"
-        )
-    if experiment.private and isinf(experiment.clip):
-        raise BadInput(
+    elif e.feedback.points and e.private and isinf(e.clip):
+        yield (
             "privacy.clip = inf: nothing bounds the estimates of feedback.points = 2; set a finite privacy.clip, which "
             "bounds a sample's slope"
         )
 
 
-def _classes(kind: registry.PartKind) -> list[tuple[str, Any]]:
-    return [(name, registry.find(kind, name)) for name in registry.names(kind)]
-
-
-def require_adjacency(experiment: Experiment) -> None:
-    """Refuse samples of an agent's own to be what differs where there are none."""
-    if experiment.privacy.adjacency == "one-agent" and experiment.data["partition"] == "shared":
-        raise BadInput(
-            "privacy.adjacency = 'one-agent': data.partition = 'shared' shows all agents the same samples, and none "
-            "are one agent's own; take an algorithm whose agents have their own (algorithm.name=dola "
-            "data.partition=even), or privacy.adjacency=one-round"
+def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
+    """Yield noise that an algorithm is not for, arithmetic that the noise does not come in, and keys that it lacks."""
+    privacy, backend, only = e.privacy, e.noise.backend, parts.algorithm.mechanism
+    law = parts.mechanism.takes_the_place_of if privacy.path else privacy.mechanism
+    if e.private and law != only:
+        others = _able(registry.ALGORITHMS, lambda a: a.mechanism == law)
+        yield f"privacy.mechanism = {law!r}: " + (
+            f"{e.name} carries no noise; set privacy.mechanism=none, or {others}"
+            if only == "none"
+            else f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
+        )
+    elif privacy.scale != "calibrated" and (parts.algorithm.solves or (only == "gaussian" and e.private)):
+        own = f"has {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
+        yield f"privacy.scale = {privacy.scale!r}: {e.name} {own}; leave privacy.scale out"
+    if e.noise.key is not None and e.secret:
+        other = "noise.entropy=seed" if e.noise.entropy == "os" else "another noise.backend than opendp"
+        yield f"noise.key = {e.noise.key!r}: this noise is drawn from no key that is told; leave it out, or set {other}"
+    if e.private and (parts.algorithm.solves or backend not in parts.mechanism.backends) and backend != "numpy":
+        yield (
+            f"noise.backend = {backend!r}: only noise added to messages comes in another arithmetic, and that of "
+            f"{e.name} is {privacy.mechanism}; set noise.backend=numpy"
         )
 
 
-def require_view(experiment: Experiment, agents: int) -> None:
-    """Refuse an adversary that is not among the agents, or is all of them."""
-    viewers = experiment.audit.viewers
-    if missing := [viewer for viewer in viewers if viewer >= agents]:
-        raise BadInput(
-            f"audit.view = {experiment.audit.view!r}: there is no agent {missing[0]}; the run has {agents}, from 0"
-        )
-    if len(viewers) == agents:
-        raise BadInput(f"audit.view = {experiment.audit.view!r}: these are all agents; leave one to be attacked")
-
-
-def require_mechanism(
-    experiment: Experiment, algorithm: AlgorithmClass, loss: type[SampleLoss], mechanism: type[Mechanism], norm: float
-) -> None:
-    """Refuse noise or clipping that an algorithm is not for; `norm` bounds the features of a sample."""
-    privacy, only = experiment.privacy, algorithm.mechanism
-    law = mechanism.takes_the_place_of if privacy.path else privacy.mechanism
-    if experiment.private and law != only:
-        raise BadInput(
-            f"privacy.mechanism = {law!r}: "
-            + (f"{experiment.name} carries no noise" if only == "none" else f"the noise of {experiment.name} is {only}")
-            + ("; algorithm.name=dvp-admm and pp-admm do" if only == "none" else f"; set privacy.mechanism={only}")
-        )
-    if only == "gaussian" and experiment.private and privacy.scale != "calibrated":
-        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_scale instead")
-    if algorithm.solves:
-        _require_solvable(experiment, loss)
-    else:
-        _require_clip(experiment, loss, norm)
-    _require_backend(experiment, algorithm, mechanism)
-
-
-def _require_clip(experiment: Experiment, loss: type[SampleLoss], norm: float) -> None:
-    privacy = experiment.privacy
-    unbounded = isinf(experiment.clip) and privacy.scale == "calibrated"
-    clipped_only = isinf(loss.sample_sensitivity(norm)) or privacy.adjacency == "one-round"
-    if experiment.private and unbounded and clipped_only:
-        stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
-        raise BadInput(
-            f"privacy.clip = inf leaves no sensitivity to calibrate noise to; set {stated}a finite privacy.clip, "
-            "or a fixed privacy.scale (the privacy is then reported as unproven)"
-        )
-
-
-def _require_solvable(experiment: Experiment, loss: type[SampleLoss]) -> None:
-    """What an algorithm that minimizes its losses can do without, and what not."""
-    privacy, problem = experiment.privacy, experiment.problem
-    if not isinf(experiment.clip) or privacy.adjacency == "one-round":
-        key, value = ("clip", privacy.clip) if not isinf(experiment.clip) else ("adjacency", privacy.adjacency)
-        raise BadInput(
-            f"privacy.{key} = {value!r}: {experiment.name} minimizes whole losses, which clipped gradients are not of; "
-            "what it costs follows from the loss and the norm of the features: leave privacy.clip=inf, and "
+def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
+    """Yield what an algorithm that minimizes its losses cannot do with."""
+    if not isinf(e.clip) or e.privacy.adjacency == "one-round":
+        key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
+        yield (
+            f"privacy.{key} = {value!r}: {e.name} minimizes whole losses, which clipped gradients are not of; what it "
+            "costs follows from the loss and the norm of the features: leave privacy.clip=inf, and "
             "privacy.adjacency=one-sample or one-agent"
         )
-    if privacy.scale != "calibrated":
-        raise BadInput(f"privacy.scale = {privacy.scale!r}: {experiment.name} has algorithm.noise_rate instead")
     if not loss.has_prox:
-        raise BadInput(
-            f"problem.loss = {problem.loss or problem.path!r}: {experiment.name} minimizes it by Newton's method, "
-            "which it has no step for, as losses with kinks have none; set problem.loss=logistic, or least-squares"
+        yield (
+            f"problem.loss = {e.problem.loss or e.problem.path!r}: {e.name} minimizes it by Newton's method, which it "
+            "has no step for, as losses with kinks have none; set "
+            f"{_able(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
         )
-    if problem.gradient_noise:
-        raise BadInput(f"problem.gradient_noise = {problem.gradient_noise!r}: {experiment.name} samples no gradients")
+    if e.problem.gradient_noise:
+        yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
 
 
-def _require_backend(experiment: Experiment, algorithm: AlgorithmClass, mechanism: type[Mechanism]) -> None:
-    """Refuse arithmetic that a mechanism's noise does not come in, and a key that it would not be drawn from."""
-    backend, key = experiment.noise.backend, experiment.noise.key
-    if key is not None and experiment.secret:
-        other = "noise.entropy=seed" if experiment.noise.entropy == "os" else "another noise.backend than opendp"
-        raise BadInput(
-            f"noise.key = {key!r}: this noise is drawn from no key that is told; leave it out, or set {other}"
+def of_agents(e: Experiment, graph: Topology, algorithm: AlgorithmClass, ranks: int | None) -> Iterator[str]:
+    """Yield for how many agents the run is not; `ranks` are the MPI processes, None in lockstep."""
+    n, only = graph.agents, algorithm.only_agents
+    if only is not None and n != only:
+        yield (
+            f"{e.name} runs on {only} agent, and {graph.source} has {n}: start it with mpirun -n {only + 1} and leave "
+            "the topology out"
         )
-    if experiment.private and (algorithm.solves or backend not in mechanism.backends) and backend != "numpy":
-        raise BadInput(
-            f"noise.backend = {backend!r}: only laplace and gaussian noise added to messages comes in another "
-            f"arithmetic, and that of {experiment.name} is {experiment.privacy.mechanism}; set noise.backend=numpy"
+    elif ranks is not None and ranks != n + 1:
+        yield (
+            f"{graph.source} has {n} agents, so with the logger it needs {n + 1} ranks, and mpirun started {ranks}: "
+            f"use mpirun -n {n + 1}, or another topology"
         )
+    view, viewers = f"audit.view = {e.audit.view!r}", e.audit.viewers
+    if missing := [viewer for viewer in viewers if viewer >= n]:
+        yield f"{view}: there is no agent {missing[0]}; the run has {n}, from 0"
+    elif len(viewers) == n:
+        yield f"{view}: these are all agents; leave one to be attacked"
 
 
-def require_fit(setup: Setup, ranks: int | None) -> int:
-    """What can only be known with all parts at hand; returns the B of the topology's B-connectivity.
-
-    Raises:
-        BadInput: the agents do not fit the ranks, or the graph the algorithm.
-    """
-    graph, rounds, name = setup.topology, setup.experiment.rounds, setup.experiment.name
-    where, only = graph.source, setup.algorithm.only_agents
-    if only is not None and graph.agents != only:
-        raise BadInput(
-            f"{name} runs on {only} agent, and {where} has {graph.agents}: "
-            f"start it with mpirun -n {only + 1} and leave the topology out"
+def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
+    """Yield why a loss is not for such data, and where nothing bounds what a sample does."""
+    loss, named = parts.loss, f"problem.loss = {e.problem.loss or e.problem.path!r}"
+    if loss.needs_labels and not stream.has_labels:
+        kind = (False, bool(stream.classes), True)
+        fit = _able(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == kind)
+        yield (
+            f"{named} needs labels -1 and +1, and data.name = {e.data.get('name', e.data.get('path'))!r} has "
+            f"{'classes' if stream.classes else 'real targets'}; set {fit}"
         )
-    if ranks is not None and ranks != graph.agents + 1:
-        raise BadInput(
-            f"{where} has {graph.agents} agents, so with the logger it needs {graph.agents + 1} ranks, "
-            f"and mpirun started {ranks}: use mpirun -n {graph.agents + 1}, or another topology"
-        )
-    _require_graph(setup)
-    try:
-        replace(setup.algorithm, run=setup.run).validate()
-    except ValueError as error:
-        raise BadInput(f"{name}: {error}") from error
-    except OverflowError as error:
-        raise BadInput(f"{name}: rounds, or a setting of it, is too large to compute its steps with") from error
-    if setup.algorithm.solves and setup.dimension > LARGEST_SOLVE:
-        raise BadInput(
-            f"d = {setup.dimension}: {name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
-        )
-    connected_over = facts.connectivity(graph, rounds)
-    _require_stop(setup)
-    return connected_over
+    elif loss.per_class and not stream.classes:
+        yield f"{named} needs classes: set data.targets=classes, of a file of yours"
+    elif stream.classes and not loss.per_class:
+        fit = _able(registry.LOSSES, lambda other: other.per_class)
+        yield f"{named} cannot do with classes (data.targets=classes): set {fit}"
+    elif e.private and isinf(e.clip) and e.privacy.scale == "calibrated" and not parts.algorithm.solves:
+        unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
+        stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
+        yield from [
+            f"privacy.clip = inf leaves no sensitivity to calibrate noise to; set {stated}a finite privacy.clip, or a "
+            "fixed privacy.scale (the privacy is then reported as unproven)"
+        ] * unbounded
 
 
-def _require_graph(setup: Setup) -> None:
-    """Refuse a graph that the mixing cannot be run on."""
-    graph, mixing, where = setup.topology, setup.mixing, setup.topology.source
-    weights = setup.experiment.algorithm["mixing"]
+def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
+    """Yield what can only be known with all parts at hand."""
+    e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
+    where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
+    if algorithm.unconstrained and not isinf(feasible.inradius):
+        yield f"{_set(e)}: {e.name} never projects; set {_able(registry.SETS, lambda other: not other.bounded)}"
+    if e.feedback.points and e.feedback.radius >= feasible.inradius:
+        yield (
+            f"feedback.radius = {e.feedback.radius:g}: no point of the set has so much room, for problem.radius = "
+            f"{e.problem.radius:g}; set feedback.radius below it"
+        )
+    if e.feedback.delay >= e.rounds:
+        yield f"feedback.delay = {e.feedback.delay}: nothing would be learnt in {e.rounds} rounds; set it below"
     if mixing.fixed and graph.period != 1:
-        raise BadInput(
+        yield (
             f"{where}: it changes from round to round, and {weights} weights need a fixed graph: set "
-            f"topology.name={'ring' if mixing.undirected else 'random-digraph'}, or another that stays"
+            f"{_able(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))}"
         )
-    if mixing.undirected and (edge := facts.one_way_edge(graph, setup.experiment.rounds)):
+    elif mixing.undirected and (edge := facts.one_way_edge(graph, e.rounds)):
         t, j, i = edge
-        remedy = "set topology.undirected=true" if graph.from_file else "take topology.name=ring or erdos-renyi"
-        raise BadInput(
-            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {weights} "
-            f"weights need an undirected graph: {remedy}"
+        others = _able(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))
+        yield (
+            f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {weights} weights need an "
+            f"undirected graph: set {'topology.undirected=true' if graph.from_file else others}"
+        )
+    try:
+        replace(algorithm, run=setup.run).validate()
+    except ValueError as error:
+        yield f"{e.name}: {error}"
+    except OverflowError:
+        yield f"{e.name}: rounds, or a setting of it, is too large to compute its steps with"
+    if algorithm.solves and setup.dimension > LARGEST_SOLVE:
+        yield f"d = {setup.dimension}: {e.name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
+    if algorithm.settled_below and (graph.period != 1 or setup.links):
+        yield f"{where}: {algorithm.settled_key} needs a fixed graph without faults, over which the stop spreads"
+    elif algorithm.settled_below and is_connected and (hops := facts.diameter(graph)) > FURTHEST:
+        yield (
+            f"{where}: agents are up to {hops} hops apart, and {algorithm.settled_key} spreads over {FURTHEST}: set it "
+            "to 0, or take another graph"
         )
 
 
-def _require_stop(setup: Setup) -> None:
-    """Refuse a stop that cannot spread to all agents."""
-    graph, where = setup.topology, setup.topology.source
-    if not setup.algorithm.settled_below:
-        return
-    if graph.period != 1 or setup.links:
-        raise BadInput(f"{where}: algorithm.stop needs a fixed graph without faults, over which the stop spreads")
-    if (hops := facts.diameter(graph)) > FURTHEST:
-        raise BadInput(
-            f"{where}: agents are up to {hops} hops apart, and algorithm.stop spreads over {FURTHEST}: set it to 0, or "
-            "take another graph"
-        )
+def _fits(kind: type[Topology], setup: Setup) -> bool:
+    """Return whether a few agents on a graph of a kind, with its defaults, could be mixed as in a run."""
+    try:
+        graph = kind(agents=8)
+    except (BadInput, TypeError):
+        return False
+    undirected = not setup.mixing.undirected or facts.one_way_edge(graph, 10) is None
+    return undirected and (graph.period == 1 or not setup.mixing.fixed)
+
+
+def _set(e: Experiment) -> str:
+    return f"problem.set = {e.problem.set!r}" if e.problem.set else f"problem.set_path = {e.problem.set_path!r}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from math import isinf
+from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
 
-from mpinodes.core.errors import BadInput
+from mpinodes.core.asked import Tree, parse
 
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
@@ -24,13 +22,12 @@ Count = Annotated[int, Meta(ge=1)]
 Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Size = Annotated[float, Meta(ge=0, le=1e100)]
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a text begins
 
 
 class Budget(Struct, forbid_unknown_fields=True, frozen=True):
     """What the run may lose at most, as proven for the network."""
 
-    epsilon: Annotated[Finite, Meta(description="the most that is to be lost, as proven for the network")]
+    epsilon: Annotated[float, Meta(gt=0, le=1e12, description="the most that is to be lost, as proven for the network")]
     delta: Annotated[
         Share | None, Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta")
     ] = None
@@ -38,16 +35,10 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
         Literal["noise", "stopping"],
         Meta(
             description="how: noise chooses privacy.epsilon, and with it the noise, for the horizon; stopping lets an "
-            "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears"
+            "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears. Repeats "
+            "on the same data keep it together"
         ),
     ] = "noise"
-    covers: Annotated[
-        Literal["all", "each"],
-        Meta(
-            description="of repeats on the same data: all of them, published together, or each by itself; where each "
-            "has data of its own there is no difference"
-        ),
-    ] = "all"
     stops: Annotated[
         tuple[int, ...],
         Meta(
@@ -59,18 +50,18 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """What is promised, and the noise."""
 
-    mechanism: Annotated[
-        Literal["laplace", "gamma-norm", "gaussian", "none"], Meta(description="the noise on every release")
-    ] = "laplace"
+    mechanism: Annotated[str, Meta(description="the noise on every release")] = "laplace"
     path: Annotated[
         str | None,
         Meta(description="a Python file of your own with a mechanism, in the place of the one that it says it takes"),
     ] = None
     epsilon: Annotated[
-        Number | Literal["inf"],
+        float,
         Meta(
-            description="the paper's own privacy parameter; a label, not what is proven; inf = no noise. Of ADMM: a "
-            "factor on algorithm.noise_rate"
+            gt=0,
+            description="the paper's own privacy parameter; a label, not what is proven; inf = no noise. Algorithms "
+            "whose noise does not come of a sensitivity say what they divide by it",
+            extra={"range": (1e-12, 1e12)},
         ),
     ] = 1.0
     scale: Annotated[
@@ -91,7 +82,8 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         Number | Literal["inf"],
         Meta(
             description="L2 bound on a sample's gradient (on a round's, for one-round adjacency), restricted to the "
-            "agent's own coordinates; inf = no clipping, and no privacy is proven"
+            "agent's own coordinates; inf = no clipping, and no privacy is proven",
+            extra={"range": (1e-100, 1e100)},  # see `losses.clipping`
         ),
     ] = 1.0
     adjacency: Annotated[
@@ -175,19 +167,10 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
     dynamic_regret: Annotated[
         bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
     ] = False
-    agent_regret_every: Annotated[
-        Count,
-        Meta(
-            description="K: in every K-th round alone it is found what each agent's estimate would have lost; the K "
-            "rounds from it on count as being as far from the network's loss. Agent regret is then an estimate, and "
-            "costs the logger a K-th"
-        ),
-    ] = 1
     metrics: Annotated[
         tuple[str, ...],
         Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),
     ] = ()
-    chunk: Annotated[Count, Meta(description="bytes, about, that an agent hands to the logger at once")] = 65536
 
 
 class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
@@ -201,15 +184,6 @@ class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
             "its messages hide: it is as private as its data"
         ),
     ] = None
-    seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=1e9)] | None,
-        Meta(description="the same by the clock: a checkpoint when the last one is so many seconds old"),
-    ] = None
-
-    @property
-    def are_asked_for(self) -> bool:
-        """Whether there are checkpoints without a signal."""
-        return bool(self.every or self.seconds)
 
 
 class Audit(Struct, forbid_unknown_fields=True, frozen=True):
@@ -327,6 +301,33 @@ class Output(Struct, forbid_unknown_fields=True, frozen=True):
     ]
 
 
+class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
+    """Keys of the section `data` that are not its stream's."""
+
+    seed: Annotated[
+        SEED | None,
+        Meta(
+            description="of the data, their shares and their order, where it is to stay as seed changes; default: seed"
+        ),
+    ] = None
+    identity: Annotated[
+        IDENTITY | None,
+        Meta(
+            description="a name of yours for the very samples, row by row, for mpinodes spent: runs of one name are on "
+            "the same rows, and those of different names on data that have no sample in common. It stands in "
+            "experiment.toml"
+        ),
+    ] = None
+
+
+class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
+    """Keys of the section `topology` where a file has the graph."""
+
+    undirected: Annotated[bool, Meta(description="let every edge of a graph from a file carry messages both ways")] = (
+        False
+    )
+
+
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
 
@@ -380,11 +381,6 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     ] = None
 
     @property
-    def epsilon(self) -> float:
-        """`privacy.epsilon` as a number."""
-        return float(self.privacy.epsilon)
-
-    @property
     def clip(self) -> float:
         """`privacy.clip` as a number."""
         return float(self.privacy.clip)
@@ -399,7 +395,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def private(self) -> bool:
         """Whether releases are noised."""
-        return self.privacy.mechanism != "none" and not isinf(self.epsilon)
+        return self.privacy.mechanism != "none" and not isinf(self.privacy.epsilon)
 
     @property
     def reproducible(self) -> bool:
@@ -415,7 +411,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         """The experiment as a file that runs again."""
         import tomli_w  # agents neither write nor read
 
-        tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}
+        tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null
         tree["problem"] |= tree["problem"].pop("settings", {})
         return tomli_w.dumps(tree)
 
@@ -427,135 +423,11 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
             BadInput: the file cannot be read, or is no TOML.
             msgspec.ValidationError: it is no experiment.
         """
-        tree = parse(str(path), [])
+        tree = stored(path)
         keys, problem = {field.name for field in msgspec.structs.fields(Problem)}, tree.get("problem", {})
         own = {key: value for key, value in problem.items() if key not in keys}
         kept = {key: value for key, value in problem.items() if key in keys}
         return msgspec.convert(tree | {"problem": kept | ({"settings": own} if own else {})}, cls)
-
-
-Tree = dict[str, Any]
-
-
-def _without_none(tree: Tree) -> Tree:
-    """TOML has no null: what is not there is left out."""
-    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
-
-
-def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Nested dictionaries laid over each other, the last on top."""
-    merged: Tree = {}
-    for tree in trees:
-        for key, value in tree.items():
-            below = merged.get(key)
-            merged[key] = merge(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
-    return merged
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every key of nested dictionaries, dotted, with its value; the value of the key `whole` stays as it is."""
-    for name, value in tree.items():
-        if isinstance(value, dict) and f"{prefix}{name}" != whole:
-            yield from flat(value, f"{prefix}{name}.", whole)
-        else:
-            yield f"{prefix}{name}", value
-
-
-def nested(settings: Mapping[str, Any]) -> Tree:
-    """Return dotted keys as dictionaries within each other."""
-    tree: Tree = {}
-    for key, value in settings.items():
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        tree = merge(tree, value)
-    return tree
-
-
-def utf8(data: bytes) -> bytes:
-    """Return a text as UTF-8 without its byte-order mark; by that mark UTF-16 is known, as PowerShell's `>` writes."""
-    is_utf16 = data[:2] in UTF_16 and len(data) > 2
-    return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
-
-
-def parse(path: str | None, overrides: list[str]) -> Tree:
-    """What the user asked for: a TOML file with key=value pairs on top.
-
-    Raises:
-        BadInput: the file is missing or malformed, or a pair is not one.
-    """
-    import tomllib
-
-    asked: Tree = {}
-    if path is not None:
-        try:
-            asked = tomllib.loads(utf8(Path(os.path.expanduser(path)).read_bytes()).decode())
-        except OSError as error:
-            raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:  # tomllib's, of text that is none, and of a number of thousands of digits
-            raise BadInput(f"{path}: not TOML: {error}") from error
-    for pair in overrides:
-        key, equals, text = (word.strip() for word in pair.partition("="))
-        if not equals or not all(key.split(".")):
-            is_torn = any(word.count("[") + word.count("{") > word.count("]") + word.count("}") for word in overrides)
-            hint = "; a list with blanks in it goes in quotes as a whole: 'key=[1, 2]'" if is_torn else ""
-            raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5{hint}")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except ValueError:
-            value = text
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        asked = merge(asked, value)
-    return asked
-
-
-def asked_for(words: list[str]) -> Tree:
-    """What the words of a command ask for: a file, if the first is no key=value, then overrides.
-
-    Raises:
-        BadInput: the file is missing or malformed, or a word is no pair.
-    """
-    file = words[0] if words and "=" not in words[0] else None
-    return parse(file, words[1:] if file else words)
-
-
-def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
-    """What files, words key=value, and dictionaries, nested or with dotted keys, ask for together, the last on top.
-
-    Raises:
-        BadInput: a file is missing or malformed, or something is none of these.
-    """
-    trees: list[Tree] = []
-    for one in asked:
-        if isinstance(one, Mapping):
-            trees.append(_tree(one))
-        elif isinstance(one, (str, Path)):
-            trees.append(parse(None, [one]) if isinstance(one, str) and "=" in one else parse(str(one), []))
-        else:
-            raise BadInput(f"{one!r}: expected a file, a word key=value, or a dictionary")
-    return merge(*trees)
-
-
-def _tree(asked: Mapping[str, Any]) -> Tree:
-    """With a dictionary for every dot of a key, and values as TOML has them."""
-    tree: Tree = {}
-    for key, value in asked.items():
-        if not isinstance(key, str) or not all(key.split(".")):
-            raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
-        below = _tree(value) if isinstance(value, Mapping) else _plain(value)
-        for part in reversed(key.split(".")):
-            below = {part: below}
-        tree = merge(tree, below)
-    return tree
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as Python's, an array (of numpy or pandas) or tuple as a list, a path as its name."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 SECTIONS: dict[str, Any] = {
@@ -580,13 +452,46 @@ def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
 
 
-def chunk_rounds(e: Experiment, width: int) -> int:
-    """Rounds that fit in a chunk at `width` floats a round, but at most an eighth of a run, to see it move.
+def _without_none(tree: Tree) -> Tree:
+    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
 
-    Where all is kept every so many rounds it is as near to that as lets whole chunks end there.
+
+# Keys that experiments of older versions have: their defaults, and what to do where another value is asked for.
+RETIRED: dict[str, tuple[Any, str]] = {
+    "record.chunk": (65536, "leave it out: no result depends on it"),
+    "record.agent_regret_every": (1, "leave it out: agent regret is found in every round"),
+    "checkpoint.seconds": (None, "set checkpoint.every to a number of rounds"),
+    "privacy.budget.covers": (
+        "all",
+        "leave it out: repeats on the same data keep a budget together; for runs that do by themselves: mpinodes sweep",
+    ),
+}
+
+
+def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
+    """Return what is asked for in today's keys and types, and by itself the keys that are retired."""
+    retired: dict[str, Any] = {}
+
+    def today(section: Tree, prefix: str = "") -> Tree:
+        kept: Tree = {}
+        for key, value in section.items():
+            if prefix + key in RETIRED:
+                retired[prefix + key] = value
+            else:
+                kept[key] = today(value, f"{prefix}{key}.") if isinstance(value, dict) else value
+        return kept
+
+    kept = today(tree)
+    privacy = kept.get("privacy")
+    if isinstance(privacy, dict) and privacy.get("epsilon") == "inf":
+        privacy["epsilon"] = inf
+    return kept, retired
+
+
+def stored(path: Path) -> Tree:
+    """Return the keys of the experiment that a run of this version or an older one wrote to a file.
+
+    Raises:
+        BadInput: the file cannot be read, or is no TOML.
     """
-    fit = max(1, min(e.rounds // 8, e.record.chunk // (8 * width)))
-    if not (every := e.checkpoint.every):
-        return fit
-    chunks = max(1, (every + fit // 2) // fit)
-    return -(-every // chunks)
+    return current(parse(str(path), []))[0]

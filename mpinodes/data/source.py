@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core import Features
+from mpinodes.core.asked import utf8
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import utf8
 from mpinodes.data.shelf import once
 
 # The two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so.

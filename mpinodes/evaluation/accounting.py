@@ -194,10 +194,11 @@ class _Noise:
         if not e.private:
             return None
         release, l1, largest, least = (self._of_data if self._of_data[1] >= 0 else self._of_all).tolist()
+        epsilon = e.privacy.epsilon
         return typed.NoiseSummary(
             mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
-            rounding=self._rounding, epsilon=e.epsilon, scale=largest, least_scale=-least,
-            calibrated_scale=l1 / e.epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
+            rounding=self._rounding, epsilon=epsilon, scale=largest, least_scale=-least,
+            calibrated_scale=l1 / epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
             remark=setup.stream.remark if _is_default(e) else "",
         )  # fmt: skip
 
@@ -232,7 +233,6 @@ def _budget(experiment: Experiment) -> typed.BudgetSummary | None:
         epsilon=budget.epsilon,
         delta=experiment.privacy.budget_delta,
         kept_by=budget.kept_by,
-        covers=budget.covers,
         stops=list(budget.stops),
     )
 

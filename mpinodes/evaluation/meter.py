@@ -23,8 +23,7 @@ class Points(NamedTuple):
 
     decisions: Vector  # (r, k, c)
     averages: Vector  # (r, k, c) running
-    estimates: Vector  # (j, n, c) in the rounds whose agents are judged
-    judged: slice  # these, of the r
+    estimates: Vector  # (r, n, c)
 
 
 class Lost(NamedTuple):
@@ -32,7 +31,7 @@ class Lost(NamedTuple):
 
     own: Vector  # (r,) at each decider's own decision
     averaged: Vector  # (r,) at each one's own average
-    everybodys: Vector  # (j, n) at every agent's estimate
+    everybodys: Vector  # (r, n) at every agent's estimate
     training: Vector | None  # (r,) the mean loss of an owner's samples at its decision; None: losses change by round
 
 
@@ -69,7 +68,7 @@ class JudgedRounds(NamedTuple):
     training_loss: Vector | None  # (rounds,)
 
 
-_SUMS = ("_seen", "_weight", "_sum_x", "_sum_f", "_apart", "_unjudged", "_latest")
+_SUMS = ("_seen", "_weight", "_sum_x", "_sum_f", "_unjudged", "_latest")
 _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 
 
@@ -94,7 +93,7 @@ class Meter:
         d, h, n = setup.dimension, len(horizons), setup.topology.agents
         self._blocks = None if setup.algorithm.decomposable else setup.blocks
         self._deciders = k = n if self._blocks is None else 1
-        self._rounds, self._every = setup.experiment.rounds, setup.experiment.record.agent_regret_every
+        self._rounds = setup.experiment.rounds
         self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self.kind, self.is_dense = losses.kind, losses.is_dense
         self._linear = setup.algorithm.averaging == "linear"
@@ -106,7 +105,6 @@ class Meter:
         self._seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
         self._latest = np.zeros((k, d))
-        self._apart = np.zeros((1, n))  # what agents lost more than the network, when it was last found
         self.horizons = horizons
         self.total = np.zeros((h, 2 + n))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
@@ -133,13 +131,12 @@ class Meter:
         first, last = self._seen + 1, self._seen + len(estimates)
         x = self._decisions(estimates)
         columns = self._losses.columns(first, last)
-        judged = slice(-self._seen % self._every, None, self._every)
         averages, penalties = self._averages(x, columns)
-        points = Points(x[..., columns], averages, estimates[judged][..., columns], judged)
+        points = Points(x[..., columns], averages, estimates[..., columns])
         lost = self._losses.at(first, columns, points)
         if self._regularizer:
-            lost = self._regularized(lost, x, penalties, estimates[judged])
-        summands = np.column_stack([lost.own, lost.averaged, self._of_agents(lost, judged)])
+            lost = self._regularized(lost, x, penalties, estimates)
+        summands = np.column_stack([lost.own, lost.averaged, lost.everybodys])
         totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
         for at in self._horizons_within(first, last):
             self.total[at] = totals[self.horizons[at] - first]
@@ -220,16 +217,6 @@ class Meter:
                 self._keep(horizons[self._seen], x)
         self._latest = decisions[-1]
         return averages, penalties
-
-    def _of_agents(self, lost: Lost, judged: slice) -> Vector:
-        """What agents lost, (rounds, n): where it was not looked at, the network's loss and what set them apart."""
-        if self._every == 1:
-            return lost.everybodys
-        apart = np.concatenate([self._apart, lost.everybodys - lost.own[judged, None]])
-        rounds = np.arange(len(lost.own))
-        held = np.searchsorted(rounds[judged], rounds, side="right")
-        self._apart = apart[-1:]
-        return np.asarray(lost.own[:, None] + apart[held])
 
     def _horizons_within(self, first: int, last: int) -> list[int]:
         return np.flatnonzero((self.horizons >= first) & (self.horizons <= last)).tolist()

@@ -39,7 +39,7 @@ class Played(Losses):
         own = away if self._decomposable else away.sum(axis=1, keepdims=True)
         ahead, behind = (
             self._losses.at(first, columns, points._replace(
-                decisions=points.decisions + sign * own, estimates=points.estimates + sign * away[points.judged],
+                decisions=points.decisions + sign * own, estimates=points.estimates + sign * away,
             ))
             for sign in (1.0, -1.0)
         )  # fmt: skip
@@ -47,7 +47,7 @@ class Played(Losses):
         return Lost(
             _mean(ahead.own, behind.own) + owned.sum(axis=1),
             ahead.averaged,
-            _mean(ahead.everybodys, behind.everybodys) + points.decisions.shape[1] * owned[points.judged],
+            _mean(ahead.everybodys, behind.everybodys) + points.decisions.shape[1] * owned,
             None if ahead.training is None or behind.training is None else _mean(ahead.training, behind.training),
         )
 

@@ -25,9 +25,6 @@ And for both, with y_i(t) = x_i(t) in the second:
     average fitness F(T)/T       = the first sum of network regret, / T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
-With K = `record.agent_regret_every` > 1, what sets a summand of agent regret apart from that of network regret is found
-in rounds 1, K + 1, 2K + 1, ... alone, and each of these stands for the K rounds from it on.
-
 Where agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the points between them, and the loss
 of a round is the mean of the losses at both; averages are those of the points between them.
 
@@ -84,14 +81,8 @@ class Changing(Losses):
         own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
         lost = self._sums(features, targets.reshape(len(own), -1), divisor, own)
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
-        if not len(points.estimates):
-            return Lost(lost[:, 0], lost[:, 1], np.empty(points.estimates.shape[:2]), None)
-        rows = np.arange(len(targets)).reshape(rounds, -1)[points.judged]
-        if rows.size < len(targets):
-            features = features[rows.ravel()]
-        everybodys = self._sums(
-            features, targets[rows], divisor[rows] if np.ndim(divisor) else divisor, points.estimates
-        )
+        divisor = divisor.reshape(rounds, -1) if np.ndim(divisor) else divisor
+        everybodys = self._sums(features, targets.reshape(rounds, -1), divisor, points.estimates)
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
@@ -128,15 +119,12 @@ class ConstantLosses(Losses):
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)
         everybodys = np.zeros(points.estimates.shape[:2])
-        others = np.delete(np.arange(rounds), points.judged)
         for i in range(owners):
-            for some, estimates in ((points.judged, points.estimates), (others, points.estimates[:0, :0])):
-                own = np.stack([points.decisions[some, i], points.averages[some, i]], axis=1)
-                sums = self._sums(i, np.concatenate([own, estimates], axis=1) if estimates.size else own)
-                lost[:, some] += sums[:, :2].T / self._divisors[i]
-                training[some] += sums[:, 0] / (owners * self._sizes[i])
-                if estimates.size:
-                    everybodys += sums[:, 2:] / self._divisors[i]
+            own = np.stack([points.decisions[:, i], points.averages[:, i]], axis=1)
+            sums = self._sums(i, np.concatenate([own, points.estimates], axis=1))
+            lost += sums[:, :2].T / self._divisors[i]
+            training += sums[:, 0] / (owners * self._sizes[i])
+            everybodys += sums[:, 2:] / self._divisors[i]
         return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
 
     def _sums(self, owner: int, points: Vector) -> Vector:

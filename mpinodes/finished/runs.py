@@ -7,15 +7,15 @@ be read side by side, losses and regrets are divided by how many losses a round 
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpinodes.core.asked import flat
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import flat
+from mpinodes.core.experiment import stored
 from mpinodes.presentation import run_warnings
 from mpinodes.summary.summary import FILE, Column, Summary, columns
 
@@ -45,7 +45,7 @@ class FinishedRun:
     @cached_property
     def keys(self) -> dict[str, Any]:
         """Every key of its experiment, dotted, with its value."""
-        tree = tomllib.loads((self.place / "experiment.toml").read_text("utf-8"))
+        tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @cached_property

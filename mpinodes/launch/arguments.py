@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mpinodes.core.asked import as_typed
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import launcher
 
@@ -17,13 +18,13 @@ class Parser(argparse.ArgumentParser):
     Under mpirun, rank 0 alone prints the help.
 
     Args:
-        command: the name, as in `python -m mpinodes.<command>`.
+        command: the name, as in `mpinodes <command>`.
         text: the help, as a rule the docstring of the command's module.
     """
 
     def __init__(self, command: str, text: str | None) -> None:
         form = argparse.RawDescriptionHelpFormatter
-        super().__init__(f"python -m mpinodes.{command}", description=text, formatter_class=form)
+        super().__init__(as_typed(f"mpinodes {command}"), description=text, formatter_class=form)
         self.register("type", Path, lambda word: Path(os.path.expanduser(word)))
 
     def add_words(self, metavar: str, text: str) -> None:

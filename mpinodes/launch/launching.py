@@ -16,6 +16,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from mpinodes.core.asked import as_typed
 from mpinodes.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
                 time.sleep(2)  # rank 0 says it first: some launchers end all ranks with the first that fails
             else:
                 with suppress(OSError):
-                    print(plain(f"mpinodes: error: {error}"), file=sys.stderr, flush=True)
+                    print(in_lines(error), file=sys.stderr, flush=True)
             return BAD_INPUT
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -160,10 +161,21 @@ def in_words(error: BaseException) -> str:
     return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or [])])
 
 
+def in_lines(error: object) -> str:
+    """Return an error as it is printed: a line for each mistake."""
+    return "\n".join(f"mpinodes: error: {plain(as_typed(line))}" for line in str(error).split("\n"))
+
+
 def say(message: str) -> None:
-    """One line to stderr, whole; where stderr cannot be written, nothing."""
+    """Write a line to stderr, whole; where stderr cannot be written, nothing."""
     with suppress(OSError):
-        os.write(2, f"mpinodes: {plain(message)}\n".encode(errors="backslashreplace"))
+        os.write(2, f"mpinodes: {plain(as_typed(message))}\n".encode(errors="backslashreplace"))
+
+
+def refuse(error: object) -> None:
+    """Write a line to stderr for each mistake that an error names, as `say` does."""
+    with suppress(OSError):
+        os.write(2, f"{in_lines(error)}\n".encode(errors="backslashreplace"))
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:

@@ -131,10 +131,7 @@ def _toward_nodes(views: typed.ViewsSummary, delta: float) -> str:
 
 def _budget(budget: typed.BudgetSummary, noise: typed.NoiseSummary, together: typed.TogetherSummary | None) -> str:
     """Return how a budget was kept, in a sentence."""
-    of = ""
-    if together:
-        of = f" for {'all' if budget.covers == 'all' else 'each of the'} {together.runs} runs"
-        of += " together" if budget.covers == "all" else ", not for all together"
+    of = f" for all {together.runs} runs together" if together and budget.covers == "all" else ""
     text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
     if budget.kept_by == "noise":
         return f"{text}the noise of the label ε = {noise.epsilon:.4g}."

@@ -18,7 +18,7 @@ from mpinodes.presentation.figure_data import Drawn, Values
 from mpinodes.presentation.findings import GUESSED, naive
 from mpinodes.presentation.graph import topology
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
-from mpinodes.presentation.terminal import bounded, estimated
+from mpinodes.presentation.terminal import bounded
 from mpinodes.summary.summary import Summary
 
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
@@ -154,7 +154,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         shown.append(values.values.ravel())
         is_alone, label = len(curves) == 1, curve.label
         if "agent" in values.dims:
-            drawing.band(axes, t, values, label=f"agents, least to most{estimated(summary) * curve.per_round}")
+            drawing.band(axes, t, values, label="agents, least to most")
             values, label = values.mean("agent"), "mean over agents"
         if "agent" not in data[curve.variable].dims or is_alone:
             drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)

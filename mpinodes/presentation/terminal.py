@@ -162,8 +162,6 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
         shown += f"    ({number(value / losses)} per loss)"
     if "regret" in variable and _is_nothing(s, variable):
         shown += "    (0, as far as the comparator's certificate tells)"
-    if variable == "agent_regret":
-        shown += estimated(s)
     if variable in JUDGED:
         shown += f"    of the {s.judged} decision"
     if variable == "decision_norm" and not s.decomposable and s.agents > 1:
@@ -177,11 +175,6 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
         else:
             shown += f"    (within {number(within)})"
     return Row(metric.label, shown, key)
-
-
-def estimated(s: Summary) -> str:
-    """Return what to add where agent regret was not found in every round."""
-    return f" (estimated from one round in {s.agent_regret_every})" if s.agent_regret_every > 1 else ""
 
 
 def _is_nothing(s: Summary, key: str) -> bool:
@@ -207,7 +200,7 @@ def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
 
 def bounded(s: Summary, bound: BoundSummary) -> str:
     """Return what people call that which a theorem bounds."""
-    return f"{BOUNDED.get(bound.of, bound.label)}{estimated(s) if bound.of == 'agent_regret' else ''}"
+    return BOUNDED.get(bound.of, bound.label)
 
 
 def _solver(solver: SolverSummary) -> Row:

@@ -5,16 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mpinodes.core.experiment import chunk_rounds
 from mpinodes.core.parts import Setup
 from mpinodes.runlog.checkpoints import Order
 
-LONG = 1.0  # seconds; a chunk that takes longer halves the next chunk, and one of less than half doubles the next chunk
+CHUNK = 65536  # bytes, about, that an agent hands to the logger at once
+LONG = 1.0  # seconds of a chunk: beyond it the next are shorter, below half of it longer
 
 
 def longest_chunk(setup: Setup) -> int:
-    """Return the largest number of rounds in a chunk."""
-    return chunk_rounds(setup.experiment, setup.layout.width)
+    """Return the rounds of a chunk, at most: what fits in `CHUNK`, and an eighth of a run, to see the run move.
+
+    With `checkpoint.every` the number is as near to that as lets whole chunks end at each checkpoint.
+    """
+    e = setup.experiment
+    fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
+    if not (every := e.checkpoint.every):
+        return fit
+    chunks = max(1, (every + fit // 2) // fit)
+    return -(-every // chunks)
 
 
 class Plan:
@@ -35,10 +43,10 @@ class Plan:
         self.longest = longest_chunk(setup)
         self.stopped = False
         self._rounds, self._end, self._is_asked = e.rounds, begin, is_asked
-        self._every, self._seconds = e.checkpoint.every, e.checkpoint.seconds
-        self._length = 1  # because a round may take long
-        self._kept_at = self._came_at = time.monotonic()
-        self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
+        self._every = e.checkpoint.every
+        self._length = 1  # a round may take long
+        self._came_at = time.monotonic()
+        self._whole, self._before = begin, 0  # the last checkpoints that are whole
 
     def next(self) -> Order | None:
         """Return the order for the next chunk; None if there is none."""
@@ -48,13 +56,8 @@ class Plan:
         if self._every:
             end = min(end, (self._end // self._every + 1) * self._every)
         self._end, self.stopped = end, self._is_asked() and end < self._rounds
-        at_multiple = self._every and end % self._every == 0
-        long_ago = self._seconds and time.monotonic() - self._kept_at >= self._seconds
-        at_end = end == self._rounds and (self._every or self._seconds)
-        keeps = bool(self.stopped or at_multiple or long_ago or at_end)
-        if keeps:
-            self._kept_at = time.monotonic()
-        return Order(end, keeps, self.stopped, self._before)
+        is_due = self._every and (end % self._every == 0 or end == self._rounds)
+        return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self) -> None:
         """Note that a chunk has arrived from all agents, and adapt the length of the next chunks to the time taken."""

@@ -67,7 +67,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     if reason := setup.stream.unproven_because:
         raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {reason}")
     runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
-    together = len(runs) > 1 and budget.covers == "all" and not other_data(setup)
+    together = len(runs) > 1 and not other_data(setup)
     published = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
         nominal = min(_nominal_epsilon(part, budget, near) for part in published)
@@ -147,7 +147,7 @@ def _nominal_epsilon(runs: Sequence[_Dry], budget: Budget, near: float) -> float
     while not over(high):
         low, high = high, 4 * high
         if high > RANGE[1]:
-            return experiment.epsilon  # the runs keep the budget with almost no noise
+            return experiment.privacy.epsilon  # the runs keep the budget with almost no noise
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
@@ -170,9 +170,10 @@ def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
         spent = _spending(run.setup, run.experiment.privacy.budget_delta)
         if not spent(at_one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
             return lambda nominal: at_one
+        fixed = run.setup.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
-            "privacy.budget: privacy.epsilon does not change this run's noise because algorithm.noise_scale fixes it: "
-            "leave out algorithm.noise_scale, or set privacy.budget.kept_by=stopping"
+            f"privacy.budget: privacy.epsilon does not change this run's noise because {fixed} fixes it: leave out "
+            f"{fixed}, or set privacy.budget.kept_by=stopping"
         )
     if run.experiment.privacy.mechanism == "gaussian":
         return run.events
@@ -240,7 +241,7 @@ def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence
                 raise BadInput(f"privacy.budget: {error}") from error
             classes.setdefault(same_things(run.setup, job=None), []).append(cost)
         if len(classes) > 1 and (reason := UNMAPPED[adjacency]):
-            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set covers=each")
+            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set repeats=1")
         loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
         return loss.epsilon if delta else loss.pure
 

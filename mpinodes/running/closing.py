@@ -77,7 +77,7 @@ def finish(
         data=setup.stream.title, partition=e.data["partition"], decomposable=setup.algorithm.decomposable,
         topology=setup.topology.title, connectivity=setup.connected_over, agents=setup.topology.agents, rounds=rounds,
         rounds_asked=e.rounds, dimension=setup.dimension, seed=e.seed, reproducible=e.reproducible,
-        judged=setup.algorithm.judged_by, agent_regret_every=e.record.agent_regret_every,
+        judged=setup.algorithm.judged_by,
         checked=[FileSummary(**file) for file in checked] if checked else None, faults=faults,
         feedback=feedback_of(setup, rounds),
         bytes_sent=8 * setup.frame_width * (faults.sent if faults else messages(setup, rounds)),

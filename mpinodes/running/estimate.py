@@ -9,8 +9,8 @@ from pathlib import Path
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import STRETCH
-from mpinodes.core.experiment import chunk_rounds
 from mpinodes.evaluation.samples import Samples
+from mpinodes.rounds.plan import longest_chunk
 from mpinodes.runlog.directories import RUNS
 
 # Measured constants.
@@ -37,7 +37,7 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     round.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
-    buffers = 4 * 8 * n * layout.width * chunk_rounds(e, layout.width) + BYTES_AT_ONCE
+    buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE
     together = n * min(e.rounds, STRETCH)
     return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together + _held(setup)
 

@@ -36,8 +36,9 @@ import numpy as np
 
 from mpinodes.config.building import build
 from mpinodes.config.noise_key import noise_name
+from mpinodes.core.asked import Tree, asked_for
 from mpinodes.core.errors import BadInput, Overdue
-from mpinodes.core.experiment import Experiment, Tree, asked_for, single_run
+from mpinodes.core.experiment import Experiment, single_run
 from mpinodes.core.messages import Diverged
 from mpinodes.data.shelf import shared
 from mpinodes.launch import launching
@@ -228,7 +229,7 @@ class Job(ExitStack):
         step, error = self._set_up(prepare)
         if error:
             if self._is_logger:
-                launching.say(f"error: {error}")
+                launching.refuse(error)
                 if self._is_new and self._directory != Path():
                     unmake_directory(self._directory)
             return launching.BAD_INPUT

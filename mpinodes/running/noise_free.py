@@ -13,7 +13,7 @@ from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import parse, single_run
+from mpinodes.core.experiment import single_run, stored
 from mpinodes.core.messages import Diverged
 from mpinodes.evaluation.comparator import Comparator
 from mpinodes.evaluation.evaluator import Evaluator, rules
@@ -57,7 +57,7 @@ def make(directory: Path) -> None:
     Raises:
         BadInput: there is no such run, the run has no noise, or it cannot be run again here.
     """
-    asked = parse(str(directory / "experiment.toml"), [])
+    asked = stored(directory / "experiment.toml")
     if not compose(asked, None).experiment.private:
         raise BadInput(f"{directory}: this run has no noise, so there is nothing to compare it with")
     privacy = {key: value for key, value in asked["privacy"].items() if key != "budget"}

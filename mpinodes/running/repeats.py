@@ -73,7 +73,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         summary = logger.finish()
         if same_data:
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))
-        if not e.checkpoint.are_asked_for:
+        if not e.checkpoint.every:
             discard(place)
         return summary
 

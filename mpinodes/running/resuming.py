@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import fingerprint
+from mpinodes.core.asked import Tree, flat, merge, parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SOURCES, Experiment, Tree, flat, is_file, parse, single_run
+from mpinodes.core.experiment import SOURCES, Experiment, current, is_file, single_run, stored
 from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
@@ -21,7 +22,7 @@ from mpinodes.runlog.snapshot import Damaged
 from mpinodes.running.setup import rehearse, set_up
 
 # Keys on which nothing recorded depends, so that a resumed run may change them.
-FREE = ("report", "checkpoint", "deadline", "audit", "output", "name", "record.chunk")
+FREE = ("report", "checkpoint", "deadline", "audit", "output", "name")
 LONGER = ("rounds", "data.epochs")
 MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *SOURCES)
 
@@ -60,7 +61,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
             )
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run: it has no experiment.toml")
-    asked, wanted = (parse(str(run / "experiment.toml"), given) for given in ([], words))
+    asked = stored(run / "experiment.toml")
+    wanted = merge(asked, parse(None, words))
     for key, path in flat(wanted):
         if key in MOVABLE and isinstance(path, str) and path and not files_of(Path(path)):
             raise BadInput(f"--resume {run}: {path}: no such file; if it was moved, add {key}=PATH with its new place")
@@ -75,7 +77,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
-        if is_done(place) and not e.checkpoint.are_asked_for:  # the run may have been killed before it cleaned up
+        if is_done(place) and not e.checkpoint.every:  # the run may have been killed before it cleaned up
             discard(place)
     may_go_on = (all_places[-1] / NAME).exists()
     if is_done(run) and e.rounds == asked["rounds"]:
@@ -120,7 +122,7 @@ def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
         except (OSError, Damaged, Unreadable) as error:
             say(f"{error}; {INSTEAD}")
             continue
-        _require_same(place, tomllib.loads(checkpoint["experiment"]), e)
+        _require_same(place, current(tomllib.loads(checkpoint["experiment"]))[0], e)
         _require_files(place, checkpoint["files"], setup)
         yield checkpoint
 

@@ -10,8 +10,9 @@ from mpinodes.bounds import bounds
 from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
 from mpinodes.config.metrics import metrics_of
+from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, Tree
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Loss, SampleLoss, Setup, is_built_in
 from mpinodes.runlog.snapshot import packed_up
 
@@ -67,7 +68,7 @@ def rehearse(setup: Setup) -> None:
     """
     from mpinodes.running.estimate import require_room
 
-    if setup.experiment.checkpoint.are_asked_for:
+    if setup.experiment.checkpoint.every:
         start = setup.algorithm.init(np.zeros(setup.dimension))
         metrics = {metric.name: vars(metric()) for metric in setup.metrics}
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from mpinodes.config.registry import suggest
+from mpinodes.config.schema import suggest
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import runs as tables
 from mpinodes.finished.runs import RUNS, TABLE, FinishedRun, differing, frozen

@@ -124,7 +124,7 @@ def _planned(point: GridPoint, runs: Path) -> PlannedRun:
     ready = kept_in_budget(setup) if is_ready else setup
     noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
     encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(words, digits, runs)
-    near = ready.experiment.epsilon if is_ready else 0.0
+    near = ready.experiment.privacy.epsilon if is_ready else 0.0
     return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
 
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from mpinodes.config.registry import suggest
+from mpinodes.config.schema import suggest
+from mpinodes.core.asked import Tree, gathered, merge, nested, parse
+from mpinodes.core.asked import flat as every_key
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree, gathered, merge, nested, parse
-from mpinodes.core.experiment import flat as every_key
 
 FILE = "study.toml"
 FOLDER = "studies"

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from mpinodes.core.asked import flat, nested
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Faults, flat, nested
+from mpinodes.core.experiment import Faults
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.layout_version import require_version
 from mpinodes.summary.merging import (
@@ -114,8 +115,8 @@ class BudgetSummary(Struct, kw_only=True):
     epsilon: Same[float]
     delta: Same[float]
     kept_by: Same[str]
-    covers: Same[str]
     stops: Same[list[int | None]]
+    covers: Same[str] = "all"  # of repeats; older runs may say "each"
 
 
 class NoiseSummary(Struct, kw_only=True):
@@ -363,7 +364,7 @@ class Summary(WorthSummary, kw_only=True):
     seed: Least[int]
     reproducible: Annotated[bool, same]
     judged: Same[str]  # the decision that judges an offline method
-    agent_regret_every: Annotated[int, same] = 1
+    agent_regret_every: Annotated[int, same] = 1  # rounds; older runs may have found it in one round of so many
     checked: Same[list[FileSummary]] = None
     faults: FaultsSummary | None = None
     feedback: Same[FeedbackSummary] = None

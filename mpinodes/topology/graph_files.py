@@ -31,8 +31,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct, field
 
+from mpinodes.core.asked import utf8
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import utf8
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 

@@ -25,9 +25,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mpinodes.config.compose import compose
-from mpinodes.core.experiment import asked_for, chunk_rounds
+from mpinodes.core.asked import asked_for
 from mpinodes.evaluation import meter, regret, samples
 from mpinodes.evaluation.evaluator import Evaluator
+from mpinodes.rounds.plan import longest_chunk
 from mpinodes.runlog import export
 from mpinodes.runlog.log import Log
 from mpinodes.running import logger
@@ -44,7 +45,6 @@ TABLE = {  # of each row: what is asked for, and after how many rounds to stop
     "n": [(f"{DOLA} topology.agents={n}", 1000) for n in (7, 15, 31, 63, 127)],
     "d": [(f"{DOLA} data.total=20000 data.dimension={d}", 300) for d in (10, 64, 784)],
     "batch": [(f"{DOLA} data.batch={m}", 300) for m in (1, 10, 100)],
-    "every": [(f"{DOLA} topology.agents=63 record.agent_regret_every={k}", 1000) for k in (1, 3, 10)],
     "total": [(f"algorithm.name=pp-admm problem.weight=1 data.total={total}", 60) for total in (1000, 4000, 16000)],
 }
 FILES = {
@@ -142,7 +142,7 @@ def took(words: str, stop: int | None) -> Took:
 def followed(setup: Any, directory: Path, stop: int | None) -> tuple[int, int]:
     """Rounds and horizons of a run of random estimates."""
     e, n, width = setup.experiment, setup.topology.agents, setup.layout.width
-    length, rng = chunk_rounds(e, width), np.random.default_rng(0)
+    length, rng = longest_chunk(setup), np.random.default_rng(0)
     chunks = [np.zeros((n, length, width)) for _ in range(4)]
     for chunk in chunks:
         chunk[..., : setup.dimension] = rng.normal(size=(n, length, setup.dimension)) / setup.dimension**0.5

@@ -23,7 +23,7 @@ NODES, PER_NODE = 16, 64
 LINKS = {"InfiniBand": (2e-6, 10e9), "TCP on 10 Gb/s Ethernet": (30e-6, 1.2e9)}  # s, bytes/s: assumed, not measured
 FRAME = 16  # words of a frame beside its vector, at most
 LOGGER = "the logger in lockstep"
-BUFFERS = 2 * 65536  # bytes that the logger keeps for an agent: two chunks of record.chunk
+BUFFERS = 2 * 65536  # bytes that the logger keeps for an agent: two chunks of `rounds.plan.CHUNK`
 
 
 class Spent(NamedTuple):

@@ -43,7 +43,7 @@ from mpi4py import MPI
 
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.core.experiment import chunk_rounds, parse
+from mpinodes.core.asked import parse
 from mpinodes.core.messages import HEADER
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
@@ -123,7 +123,7 @@ def bare(world: MPI.Comm, setup: Setup, waits: Waits) -> float:
     agents, comm = world.Split(int(world.rank == logger)), world.Dup()
     e, d, me = setup.experiment, setup.dimension, world.rank
     rounds, end = e.rounds, HEADER + d
-    length = chunk_rounds(e, d + 4)
+    length = longest_chunk(setup)
     owners = range(logger) if setup.algorithm.decomposable else [0]
     losses = [
         [(f.features, f.targets) for f in map(setup.stream.of(i), range(1, rounds + 1))]
@@ -205,7 +205,7 @@ def _dola(setup: Setup, me: int, places: list, losses: list) -> Kernel:
     """DOLA on hinge losses in a ball, by Metropolis weights."""
     e, d, run = setup.experiment, setup.dimension, setup.run
     radius, clip, end = e.problem.radius, e.clip, HEADER + d
-    each = np.sqrt(d) * run.grad_sensitivity[me] / e.epsilon
+    each = np.sqrt(d) * run.grad_sensitivity[me] / e.privacy.epsilon
     noise, x, made_with = Draws(0, Purpose.NOISE, me), np.zeros(d), 0.0
 
     def say(t: int, phase: int, frame: np.ndarray, row: np.ndarray) -> None:

@@ -80,7 +80,7 @@ def under_mpi(started: Launcher, words: list[str]) -> tuple[int, list[dict[str, 
 
 def in_lockstep(words: list[str]) -> tuple[int, list[dict[str, float]]]:
     """As `under_mpi`: an agent, whose figures are the mean of all, and the logger."""
-    from mpinodes.core.experiment import asked_for
+    from mpinodes.core.asked import asked_for
     from mpinodes.rounds.step import Step
     from mpinodes.running import job
 

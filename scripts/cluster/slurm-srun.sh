@@ -12,7 +12,7 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
 # USR1 comes 120 to 180 s before the time is up, to this script alone (B:), which hands it on; by it the run makes a
-# checkpoint and ends with 5, and the job is queued again, to go on. With checkpoint.every= or checkpoint.seconds= among
+# checkpoint and ends with 5, and the job is queued again, to go on. With checkpoint.every= among
 # the words it goes on after a node failed, too, or was taken away.
 python=${PYTHON:-python}
 run=runs/$SLURM_JOB_ID

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import mpinodes
-from mpinodes.core.experiment import parse
+from mpinodes.core.asked import parse
 from mpinodes.finished.runs import FinishedRun, found
 from mpinodes.launch.launching import mpirun
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE

@@ -27,7 +27,8 @@ import mpinodes
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.core.experiment import Experiment, parse, single_run
+from mpinodes.core.asked import parse
+from mpinodes.core.experiment import Experiment, single_run
 from mpinodes.rounds.lockstep import simulate
 
 TOML = "dpsda-table-5.toml"

@@ -37,7 +37,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from mpinodes.core.experiment import Tree
+from mpinodes.core.asked import Tree
 from mpinodes.studies.study import Study
 
 NEEDS = ("adult", "mnist")

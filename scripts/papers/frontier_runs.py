@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from frontier_data import Rows, Vector
 
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.asked import Tree, merge
 from mpinodes.core.messages import Inbox, Query, Relay, Solve, Solved, Start
 from mpinodes.core.parts import ALL, Loss, Set, Setup
 from mpinodes.losses.logistic import Logistic
@@ -135,7 +135,7 @@ def scale_of(setup: Setup, query: Query) -> float:
     if setup.experiment.privacy.mechanism == "gaussian":
         return float(query.calibration or 0.0)
     sensitivity = query.l1 if setup.experiment.privacy.mechanism == "laplace" else query.l2
-    return (sensitivity if query.calibration is None else query.calibration) / setup.experiment.epsilon
+    return (sensitivity if query.calibration is None else query.calibration) / setup.experiment.privacy.epsilon
 
 
 class Said(NamedTuple):

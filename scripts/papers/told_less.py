@@ -23,7 +23,7 @@ from mpinodes.auditing.probes import probes
 from mpinodes.auditing.verdicts import Verdict as Row
 from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config.compose import compose
-from mpinodes.core.experiment import parse
+from mpinodes.core.asked import parse
 
 NEEDS: tuple[str, ...] = ()
 SETTINGS = ("feedback.toml",)

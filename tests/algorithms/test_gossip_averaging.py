@@ -46,7 +46,7 @@ def test_it_equals_products_of_matrices(mixing, more, sizes):
     means = np.array([parts.stream.of(i)(1).features.mean(axis=0) for i in range(n)])
     assert [len(parts.stream.of(i)(1).features) for i in range(n)] == sizes
     far = 2 * e.data["radius"] * np.sqrt(3)  # two corners of the cube
-    scales = np.array([sigma(e.epsilon, e.privacy.delta, far / k) if e.private else 0.0 for k in sizes])
+    scales = np.array([sigma(e.privacy.epsilon, e.privacy.delta, far / k) if e.private else 0.0 for k in sizes])
     noise = np.array([reference.draws(parts.noise_key, reference.NOISE, i, 2).standard_normal(3) for i in range(n)])
     w = WEIGHTS[mixing](n, parts.topology.edges(1))
     said = means + scales[:, None] * noise

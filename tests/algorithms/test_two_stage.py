@@ -16,10 +16,10 @@ import mpinodes
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import Setup
-from mpinodes.core import experiment as ex
-from mpinodes.core.experiment import chunk_rounds
+from mpinodes.core.asked import parse
 from mpinodes.core.messages import HEADER
 from mpinodes.presentation import terminal as summary
+from mpinodes.rounds.plan import longest_chunk
 from mpinodes.summary.summary import Summary
 from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
@@ -77,7 +77,7 @@ def k_of(parts: Setup) -> float:
 
 def theorem_2(parts: Setup, t: int) -> float:
     """M(t)."""
-    epsilon, delta = parts.experiment.epsilon, parts.experiment.privacy.delta
+    epsilon, delta = parts.experiment.privacy.epsilon, parts.experiment.privacy.delta
     kappa = epsilon**2 / (max(changes(parts)) ** 2 * (epsilon + 2 * log(2 / delta)))
     return sqrt(2 / kappa * k_of(parts) ** 2 * sqrt(parts.experiment.algorithm["gradient_rounds"]) / (t * sqrt(t)))
 
@@ -104,7 +104,7 @@ def expected(parts: Setup) -> dict[str, np.ndarray]:
 def expected_of_huang(parts: Setup) -> dict[str, np.ndarray]:
     e, d = parts.experiment, parts.dimension
     c, q, p = (e.algorithm[key] for key in ("first_step", "step_decay", "noise_decay"))
-    unit = max(changes(parts)) * sqrt(d) * c / (e.epsilon * (p - q)) if e.private else 0.0
+    unit = max(changes(parts)) * sqrt(d) * c / (e.privacy.epsilon * (p - q)) if e.private else 0.0
     run = reference.Run(parts.noise_key)
     common = e.rounds, d, gradients(parts), weights(parts), project(parts)
     reference.huang(run, *common, lambda t: c * q ** (t - 1), lambda t: unit * p**t)
@@ -373,7 +373,7 @@ def test_a_delta_that_would_let_samples_be_published_is_warned_of(delta, warned,
 @pytest.mark.parametrize(("delta", "warned"), [("1e-2", True), ("1e-6", False)])
 def test_the_page_warns_of_such_a_delta_too(delta, warned, tmp_path):
     words = f"{SMALL} privacy.delta={delta} output.dir={tmp_path / 'run'}"
-    run = mpinodes.run_lockstep(ex.parse(None, words.split()))
+    run = mpinodes.run_lockstep(parse(None, words.split()))
     assert ("is not well below 1/35" in (run / "report.html").read_text()) == warned
 
 
@@ -490,14 +490,14 @@ def test_a_stopped_run_can_be_replayed(tmp_path):
 
 @pytest.mark.parametrize("rounds", [600, 61])
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 75])
-def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path):
+def test_chunks_of_any_length_make_the_same_record(length, rounds, tmp_path, monkeypatch):
     """In lockstep; under MPI in tests/cli."""
     words = f"{TWO} {STOP} topology.name=ring topology.agents=5 rounds={rounds} record.decisions=true"
     width = setup_of(words).layout.width
-    words_of_length = f"{words} record.chunk={8 * width * length}"
     one = mpinodes.load(run_of(tmp_path / "one", words))
-    other = mpinodes.load(run_of(tmp_path / "other", words_of_length))
-    assert chunk_rounds(setup_of(words_of_length).experiment, width) == min(length, rounds // 8)
+    monkeypatch.setattr("mpinodes.rounds.plan.CHUNK", 8 * width * length)
+    other = mpinodes.load(run_of(tmp_path / "other", words))
+    assert longest_chunk(setup_of(words)) == min(length, rounds // 8)
     for name in ("decision", "event_scale", "event_uses", "horizon", "round", "decision_last"):
         np.testing.assert_array_equal(one[name], other[name])
     np.testing.assert_allclose(one.loss, other.loss, rtol=1e-13)  # which is summed chunk by chunk

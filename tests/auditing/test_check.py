@@ -13,7 +13,7 @@ from mpinodes.auditing.checks import algorithms, elsewhere, statements
 from mpinodes.auditing.checks.failures import image
 from mpinodes.auditing.checks.walks import made
 from mpinodes.config import registry
-from mpinodes.core.experiment import merge
+from mpinodes.core.asked import merge
 from mpinodes.core.seeds import Draws, Purpose
 from tests.helpers.parts import setup_of
 

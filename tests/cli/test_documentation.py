@@ -20,7 +20,7 @@ import pytest
 
 from mpinodes.__main__ import commands
 from mpinodes.config.compose import compose
-from mpinodes.core.experiment import asked_for
+from mpinodes.core.asked import asked_for
 from mpinodes.studies import pools
 from tests.helpers.running import CHECKOUT
 

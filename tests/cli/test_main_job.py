@@ -100,7 +100,7 @@ def test_a_report_of_something_else_is_refused(tmp_path):
         (8, ["algorithm.name=dpsda-ps"]),
         (2, ["algorithm.name=dpcda"]),
         (8, ["algorithm.name=dpsda-ps", "algorithm.gradient_at=public", "record.transcript=true"]),
-        (8, ["algorithm.name=dpsda-ps", "data.batch=20", "data.epochs=15", "record.chunk=1"]),
+        (8, ["algorithm.name=dpsda-ps", "data.batch=20", "data.epochs=15"]),
         (5, ["algorithm.name=dpsda-c", "algorithm.mixing=metropolis", "topology.name=erdos-renyi-each-round",
              "topology.agents=4", "data.name=olr", "problem.set=product-of-balls"]),
         (8, ["algorithm.name=pp-admm", "data.total=700", "problem.weight=30", "record.transcript=true",
@@ -150,7 +150,7 @@ def test_a_run_that_stops_early_does_so_in_the_same_round_under_mpi_and_in_locks
     (tmp_path / "graph.json").write_text(json.dumps({"nodes": [{"id": k} for k in range(agents)], "edges": edges}))
     words = "algorithm.name=two-stage-gaussian algorithm.gradient_rounds=5 algorithm.stop=0.01 data.points=7 "
     words += f"record.decisions=true record.transcript=true topology.file={tmp_path / 'graph.json'} "
-    words += "topology.undirected=true report=false record.chunk=3000"
+    words += "topology.undirected=true report=false"
     first = mpinodes.load(run_of(tmp_path / "first", f"{words} rounds=1200"))
     ends = first.sizes["round"]
     words += f" rounds={ends if shape == 'ring' else 1200}"
@@ -195,7 +195,7 @@ def test_a_run_never_overwrites_another(tmp_path):
 
 
 def test_progress_is_a_file(tmp_path):
-    run_of(tmp_path / "run", "algorithm.name=dpsda-ps data.name=olr rounds=400 record.chunk=1")
+    run_of(tmp_path / "run", "algorithm.name=dpsda-ps data.name=olr rounds=400")
     told = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
     lines = [line for line in told if "finishing" not in line]
     assert told[-1]["finishing"] == "privacy accounting"

@@ -23,7 +23,7 @@ from tests.helpers.slow import slow
 def test_a_running_job_is_told_of_until_it_ends(tmp_path):
     (tmp_path / "slow.py").write_text(slow("0.1"))
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=140", "rounds=70"]
-    words += ["record.chunk=1", "output.dir=run", "report=false"]
+    words += ["output.dir=run", "report=false"]
     job = subprocess.Popen(
         [*mpirun(), "-n", "3", sys.executable, "-m", "mpinodes.run", *words], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
@@ -95,7 +95,7 @@ def test_a_run_that_nobody_is_at_work_on_has_ended(tmp_path, watched, monkeypatc
     """A failed one, whose algorithm of the user's raises where ε is worked out too, and one that was killed."""
     monkeypatch.setattr(watching, "LEFT", 0.3)
     (tmp_path / "bad.py").write_text(slow("0 / (here.t < 9)"))
-    words = f"algorithm.path={tmp_path / 'bad.py'} topology.name=ring rounds=12 data.total=700 record.chunk=1"
+    words = f"algorithm.path={tmp_path / 'bad.py'} topology.name=ring rounds=12 data.total=700"
     with pytest.raises(ZeroDivisionError):
         run_of(tmp_path / "run", words)
     code, told = watched("run")

@@ -15,6 +15,7 @@ from mpinodes.config import explaining, registry
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import experiment as ex
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose
 from tests.helpers import parts
@@ -33,8 +34,8 @@ def test_an_algorithms_name_alone_is_enough(name):
 def test_a_file_with_overrides_on_top(tmp_path):
     file = tmp_path / "e.toml"
     file.write_text('rounds = 20\nseed = 3\n[privacy]\nepsilon = 0.5\n[topology]\nname = "ring"\n')
-    e = compose(ex.parse(str(file), ["seed=4", "privacy.epsilon=inf"]), 6).experiment
-    assert (e.rounds, e.seed, e.epsilon, e.topology["agents"]) == (20, 4, math.inf, 5)
+    e = compose(parse(str(file), ["seed=4", "privacy.epsilon=inf"]), 6).experiment
+    assert (e.rounds, e.seed, e.privacy.epsilon, e.topology["agents"]) == (20, 4, math.inf, 5)
 
 
 def test_defaults_come_from_the_data_the_algorithm_and_the_user_in_this_order():
@@ -143,7 +144,7 @@ def test_a_value_that_a_shell_has_changed_is_told_how_to_type_it(words, typed):
     assert "\n" not in str(caught.value)
     if typed.startswith("'data") or typed.startswith("'record"):  # what it says is taken, as a shell hands it over
         key, _, value = typed.strip("'").partition("=")
-        assert isinstance(ex.parse(None, [f"{key}={value}"])[key.split(".")[0]][key.split(".")[1]], list)
+        assert isinstance(parse(None, [f"{key}={value}"])[key.split(".")[0]][key.split(".")[1]], list)
 
 
 @pytest.mark.parametrize("words", ["privacy.epsilon=[x]", "privacy.budget.epsilon=1 privacy.budget.stops=[1e308]"])

@@ -20,8 +20,9 @@ import pytest
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.config.noise_key import knows_horizon, noise_name
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, parse
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import HEADER
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
@@ -32,10 +33,10 @@ from tests.helpers.records import privacy_of
 USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
 CHANGES_NO_MESSAGE = {
-    "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by", "covers")),
+    "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by")),
     "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
-    "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics", "record.chunk",
-    "record.agent_regret_every", "deadline.seconds", "checkpoint.every", "checkpoint.seconds",
+    "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics",
+    "deadline.seconds", "checkpoint.every",
     "faults.absence", "faults.lag", "comparator",
 }  # fmt: skip
 
@@ -88,7 +89,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
     words = {
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
-        "kept_by": ("noise", "stopping"), "covers": ("all", "each"), "view": ("links", "agent:0"),
+        "kept_by": ("noise", "stopping"), "view": ("links", "agent:0"),
         "seconds": ("inf", 9.0),
     }  # fmt: skip
     if path[0] == "checkpoint":
@@ -146,7 +147,7 @@ def test_every_setting_that_can_change_a_message_changes_the_noise(words):
         if again.noise_key == setup.noise_key:
             kept.add(".".join(path))
     assert kept <= CHANGES_NO_MESSAGE
-    assert kept >= {"repeats", "name", "report", "record.chunk"}
+    assert kept >= {"repeats", "name", "report"}
 
 
 def test_the_contents_of_the_users_files_count_and_not_where_they_are(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes.core import experiment as ex
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from tests.helpers.parts import decisions, rows_of, run_of, setup_of
 from tests.helpers.records import same_bits
@@ -123,7 +123,7 @@ def test_a_part_of_ones_own_runs_and_reruns_from_elsewhere_to_the_same_bits(sect
     first = run_of(tmp_path / "first", words)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    asked = ex.parse(str(first / "experiment.toml"), [f"output.dir={tmp_path / 'again'}"])
+    asked = parse(str(first / "experiment.toml"), [f"output.dir={tmp_path / 'again'}"])
     again = mpinodes.run_lockstep(asked)
     assert same_bits(first, again) == []
     assert (first / "experiment.toml").read_text() == (again / "experiment.toml").read_text()
@@ -204,7 +204,7 @@ LOGISTIC = (
 @pytest.mark.parametrize("name", ["convex", "has_prox", "needs_labels"])
 def test_a_statement_of_a_loss_is_true_or_false(name, value, tmp_path):
     said = refused(own(tmp_path, "problem", f"{LOGISTIC}    {name} = {value}\n"))
-    assert f"my_problem.py': A.{name} is " in said
+    assert f"my_problem.py', line 4: A.{name} is " in said
     assert said.endswith(": expected True or False")
 
 

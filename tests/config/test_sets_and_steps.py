@@ -14,6 +14,7 @@ from mpinodes.auditing import user_file
 from mpinodes.config import explaining, registry
 from mpinodes.config.defaults import STEPS
 from mpinodes.core import experiment as ex
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from tests.helpers.parts import decisions, run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
@@ -84,7 +85,7 @@ def test_a_part_of_ones_own_runs_with_its_settings_and_reruns_to_the_same_bits(k
     assert (first / "sources" / f"{key.replace('.', '-')}-mine.py").read_text() == file.read_text()
     assert ex.Experiment.read(first / "experiment.toml").sources == {key: file}
     monkeypatch.chdir("/")
-    again = mpinodes.run_lockstep(ex.parse(str(first / "experiment.toml"), [f"output.dir={tmp_path / 'again'}"]))
+    again = mpinodes.run_lockstep(parse(str(first / "experiment.toml"), [f"output.dir={tmp_path / 'again'}"]))
     assert same_bits(first, again) == []
     assert not np.array_equal(decisions(setup_of(f"{words} {key}={file}")), decisions(setup_of(words)))
 
@@ -153,7 +154,10 @@ def test_a_theorem_takes_the_steps_that_it_asks_for_from_any_file(tmp_path):
             "step.kind = 'inverse-squared': there is no such name; did you mean inverse-sqrt?",
         ),
         ("problem.set_path={set} problem.shar=1", "unknown key problem.shar; did you mean problem.share?"),
-        ("step.path={steps} step.initial=1", "unknown key step.initial; choose from: first"),
+        (
+            "step.path={steps} step.initial=1",
+            "unknown key step.initial: the step that is chosen does not take it",
+        ),
         ("step.path={set}", "Halves does not extend mpinodes.core.Schedule"),
         ("problem.set_path={set} problem.path={loss}", "problem.share is a setting of the loss and of the set"),
         ("problem.set_path={set} algorithm.name=weight-balancing", "never projects; set problem.set=none"),

@@ -22,8 +22,8 @@ from pyarrow import parquet
 
 import mpinodes
 from mpinodes.config.compose import compose
+from mpinodes.core.asked import gathered
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import gathered
 from mpinodes.data import columns as frames
 from mpinodes.studies.study import Study
 

@@ -12,8 +12,9 @@ from mpinodes.config import own_files as sources
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core import ALL, SampleLoss
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Experiment, log_spaced, parse
+from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.evaluation.comparator import best
 from mpinodes.evaluation.hindsight import _expected_seconds, left_out
 from mpinodes.evaluation.regret import make_meter

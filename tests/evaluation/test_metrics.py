@@ -12,13 +12,11 @@ import pytest
 import mpinodes
 from mpinodes.config import registry
 from mpinodes.config.metrics import metrics_of
-from mpinodes.core import experiment as ex
+from mpinodes.core.asked import flat, merge, parse
 from mpinodes.core.errors import BadInput
 from mpinodes.evaluation import evaluator
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.presentation import run_figures as figures
 from mpinodes.presentation import terminal as summary
-from mpinodes.presentation.figure_data import Drawn
 from tests.helpers.records import typed
 
 SPEED = '''
@@ -57,11 +55,11 @@ class Excess(Metric):
     def judge(self, run):
         return run.total[:, 0] - [run.losses(t).value(x) for t, x in zip(run.horizons.tolist(), run.mean)]
 """
-OWN = "algorithm.name=dola data.name=olr data.dimension=3 topology.agents=3 rounds=24 record.chunk=1000"
+OWN = "algorithm.name=dola data.name=olr data.dimension=3 topology.agents=3 rounds=24"
 
 
 def run(words: str, where: Path, **record) -> tuple[Path, dict]:
-    asked = ex.merge(ex.parse(None, words.split()), {"record": record, "output": {"dir": str(where / "run")}})
+    asked = merge(parse(None, words.split()), {"record": record, "output": {"dir": str(where / "run")}})
     directory = mpinodes.run_lockstep(asked)
     return directory, json.loads((directory / "summary.json").read_text())
 
@@ -194,11 +192,11 @@ def test_no_two_numbers_have_one_name():
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?(?![\w])")
 
 
-def flat(tree) -> list[float]:
+def numbers_of(tree) -> list[float]:
     """All numbers of a summary."""
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     here = [float(tree)] if isinstance(tree, (int, float)) and not isinstance(tree, bool) else []
-    return here + [x for value in inner for x in flat(value)]
+    return here + [x for value in inner for x in numbers_of(value)]
 
 
 def stands(word: str, numbers: list[float]) -> bool:
@@ -223,7 +221,7 @@ def stands(word: str, numbers: list[float]) -> bool:
 def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
     directory, found = run(words, tmp_path)
     names = [bound["name"] for bound in found["bounds"]]  # which have numbers of theorems
-    numbers = flat(found)
+    numbers = numbers_of(found)
     rows = summary.results(typed(found), why=True)
     assert len(rows) > 8
     for row in rows:
@@ -237,31 +235,13 @@ def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
         if row.label not in names and not row.key.startswith("solver"):
             first = NUMBER.search(value)
             assert first is not None
-            assert stands(first.group(), [dict(ex.flat(found))[row.key]]), row
+            assert stands(first.group(), [dict(flat(found))[row.key]]), row
     page = (directory / "report.html").read_text()
     cells = re.findall(r"<td>([^<]*)</td>", page)
     assert {row.key for row in rows} <= set(cells)
     tables = re.findall(r"<h2>What it cost in privacy</h2>\n(<table>.*?</table>)", page)
     for word in [word for table in tables for word in re.findall(r"<td>(-?[\d.e+]+)</td>", table)]:
         assert stands(word, numbers), word
-
-
-def test_agent_regret_of_some_rounds_is_called_an_estimate_and_changes_nothing_else(tmp_path):
-    words = "algorithm.name=dola data.total=300 topology.name=ring topology.agents=4 repeats=2"
-    (_, full), (directory, some) = (run(words, tmp_path / str(k), agent_regret_every=k) for k in (1, 5))
-    assert full["network_regret"] == some["network_regret"]
-    assert full["agent_regret"] != some["agent_regret"]
-    assert some["agent_regret_mean"] == pytest.approx(full["agent_regret_mean"], rel=0.05)
-    told = [
-        row.value for row in summary.results(typed(some), why=False) if "estimated from one round in 5" in row.value
-    ]
-    of_bounds = [bound for bound in some["bounds"] if bound["of"] == "agent_regret"]
-    assert len(told) == 1 + len(of_bounds) > 1
-    assert not any("estimated" in row.value for row in summary.results(typed(full), why=False))
-    assert some["agent_regret_every"] == 5
-    with Drawn(directory) as data:
-        _, labels = figures.drawers(typed(some))["regret"][1](data, typed(some)).axes[0].get_legend_handles_labels()
-    assert "agents, least to most (estimated from one round in 5)" in labels
 
 
 def test_average_fitness_is_one_number(tmp_path):

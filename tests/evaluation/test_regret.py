@@ -33,7 +33,7 @@ from tests.helpers.records import summary_of
 
 SETS = [Box(0.4), Ball(0.4), ProductOfBalls(0.4, shared_blocks(9, 4)), Unconstrained()]
 RUNS = [
-    "algorithm.name=dpsda-ps rounds=40 record.chunk=3000", "algorithm.name=dpsda-ps data.name=olr rounds=40",
+    "algorithm.name=dpsda-ps rounds=40", "algorithm.name=dpsda-ps data.name=olr rounds=40",
     "algorithm.name=dpcda rounds=40 data.batch=3",
 ]  # fmt: skip
 
@@ -149,18 +149,18 @@ def test_the_comparator_takes_the_losses_of_the_rounds_seen():
 # ---- agents with losses of their own
 
 OWN = [
-    "algorithm.name=dola record.chunk=3000 topology.agents=4",
-    "algorithm.name=weight-balancing data.batch=2 record.chunk=9000",
-    "algorithm.name=dola-minibatch problem.regularizer=0.3 record.chunk=5000 topology.agents=5",
+    "algorithm.name=dola topology.agents=4",
+    "algorithm.name=weight-balancing data.batch=2",
+    "algorithm.name=dola-minibatch problem.regularizer=0.3 topology.agents=5",
     "algorithm.name=dola-minibatch data.partition=uneven data.sizes=[50,33,100] topology.agents=3 data.batch=3 "
-    "rounds=11 record.chunk=1",
+    "rounds=11",
     "algorithm.name=dpps data.name=olr problem.loss=absolute data.batch=3 rounds=40",
     "algorithm.name=dpsr data.partition=shared problem.regularizer=0.1 problem.loss=least-squares",
     "algorithm.name=admm data.total=183 data.partition=uneven data.sizes=[50,33,100] topology.agents=3 "
-    "problem.weight=7 record.chunk=700",
+    "problem.weight=7",
     "algorithm.name=dola data.batch=all data.total=90 data.partition=uneven data.sizes=[20,30,40] topology.agents=3 "
-    "problem.weight=0.5 record.chunk=700",
-    "algorithm.name=huang-dp data.points=9 topology.agents=4 problem.regularizer=0.1 record.chunk=700",
+    "problem.weight=0.5",
+    "algorithm.name=huang-dp data.points=9 topology.agents=4 problem.regularizer=0.1",
 ]
 
 
@@ -195,7 +195,7 @@ def check_own(setup) -> None:
         x.append(estimates.copy())
         summands.append(meter.take(estimates).losses[:, 0])
     meter.end()
-    assert len(x) > 3 or setup.experiment.record.chunk == 65536
+    assert len(x) > 3
     x, f = np.concatenate(x), [losses_of(setup, i) for i in range(n)]
     linear = setup.experiment.algorithm["name"] == "weight-balancing"
     average = np.empty_like(x)
@@ -238,31 +238,10 @@ def test_the_meter_of_sparse_features_equals_the_formulas_written_out(tmp_path):
         lines.append(" ".join([rng.choice(["+1", "-1"]), *(f"{k}:{rng.normal():.4f}" for k in here)]))
     (tmp_path / "samples.txt").write_text("\n".join(lines) + "\n")
     words = f"algorithm.name=dola-minibatch data.file={tmp_path}/samples.txt data.batch=2 data.columns=30"
-    setup = setup_of(f"{words} topology.agents=3 record.chunk=1 problem.loss=hinge problem.regularizer=0.1")
+    setup = setup_of(f"{words} topology.agents=3 problem.loss=hinge problem.regularizer=0.1")
     assert not isinstance(setup.stream.of(0)(1).features, np.ndarray)
     assert setup.experiment.rounds == 10
     check_own(setup)
-
-
-@pytest.mark.parametrize("words", [*OWN[:3], *OWN[6:8], *RUNS[:2]])
-def test_agent_regret_of_some_rounds_holds_until_the_next(words):
-    """Of every third round: what sets an agent apart from the network is that of the last round looked at."""
-    size = "data.total=600 " if "dola" in words or "weight" in words else ""
-    kept, horizons = [], np.array([1, 5, 24])
-    for every in (1, 3):
-        setup = setup_of(f"{size}{words} rounds=24 record.agent_regret_every={every}")
-        meter, summands = make_meter(setup, horizons.copy()), []
-        for rows in simulate(setup):
-            summands.append(meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension]).losses)
-        meter.end()
-        kept.append((np.concatenate(summands), meter))
-    (full, whole), (some, meter) = kept
-    np.testing.assert_allclose(some[:, :2], full[:, :2], rtol=1e-13)
-    apart = np.repeat((full[:, 2:] - full[:, :1])[::3], 3, axis=0)
-    np.testing.assert_allclose(some[:, 2:], full[:, :1] + apart, rtol=1e-12)
-    np.testing.assert_allclose(meter.total, np.cumsum(some, axis=0)[horizons - 1], rtol=1e-12)
-    assert not np.allclose(meter.total[-1, 2:], whole.total[-1, 2:], rtol=1e-6)
-    np.testing.assert_allclose(meter.whole, whole.whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("words", [OWN[0], OWN[3], OWN[5], OWN[6], OWN[7], OWN[8], RUNS[1], RUNS[2]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.core.experiment import asked_for
+from mpinodes.core.asked import asked_for
 from mpinodes.evaluation import samples
 from mpinodes.evaluation.samples import Samples
 from mpinodes.losses.logistic import Logistic

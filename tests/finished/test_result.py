@@ -12,8 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import mpinodes
+from mpinodes.core.asked import gathered
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import gathered
 
 SMALL = {"rounds": 12, "topology.agents": 3, "algorithm.name": "dola", "data.name": "unit-ball", "data.dimension": 3}
 KINDS = {

@@ -32,7 +32,7 @@ def dpsda(parts: Setup, weights, *, push_sum: bool) -> dict[str, np.ndarray]:
     return reference.dpsda(
         e.rounds, parts.dimension, n, sample_gradients(parts), lambda t: weights(n, parts.topology.edges(t)), project,
         push_sum=push_sum, seed=e.seed, key=parts.noise_key, clip=e.clip, xi=e.problem.gradient_noise,
-        scale=float(e.privacy.scale) / e.epsilon if e.private else 0.0,
+        scale=float(e.privacy.scale) / e.privacy.epsilon if e.private else 0.0,
         public=e.algorithm["gradient_at"] == "public",
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def decomposable(parts: Setup) -> reference.Run:
     name, lam, alpha, run = e.algorithm["name"], e.problem.regularizer, step(parts), reference.Run(parts.noise_key)
     mean_of_samples = e.problem.average and e.privacy.adjacency == "one-sample"
     changed = e.clip / (e.data["batch"] if mean_of_samples else 1)
-    unit = 2 * changed * (d if e.feedback.points else 1) * sqrt(d) / e.epsilon  # 0 where ε = ∞
+    unit = 2 * changed * (d if e.feedback.points else 1) * sqrt(d) / e.privacy.epsilon  # 0 where ε = ∞
     hidden = gradients(parts, lam)
     if name == "weight-balancing":
         start = 1 / n if e.topology["name"] == "eulerian" or n == 1 else 1 / len(edges(1))

@@ -10,6 +10,7 @@ import mpinodes
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
+from mpinodes.core.asked import parse
 from mpinodes.core.messages import HEADER
 from mpinodes.evaluation import regret
 from mpinodes.evaluation.meter import Meter
@@ -20,7 +21,7 @@ Asked = str | dict  # "key=value key=value", or nested sections
 
 
 def sections(asked: Asked) -> dict:
-    return ex.parse(None, asked.split()) if isinstance(asked, str) else asked
+    return parse(None, asked.split()) if isinstance(asked, str) else asked
 
 
 def resolved(asked: Asked = "", ranks: int | None = None) -> ex.Experiment:

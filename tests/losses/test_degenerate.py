@@ -10,8 +10,8 @@ import pytest
 
 import mpinodes
 from mpinodes.config import registry
+from mpinodes.core.asked import asked_for
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import asked_for
 from mpinodes.running import job
 
 TARGETS: dict[str, tuple[str, list[float]]] = {

@@ -13,8 +13,8 @@ import pytest
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import parse
 from mpinodes.presentation.privacy_words import remarks
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of

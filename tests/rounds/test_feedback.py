@@ -84,7 +84,7 @@ def test_agents_that_share_a_loss_play_in_their_own_coordinates(noise, point):
     reference.dpsda(
         e.rounds, parts.dimension, n, gradients, lambda t: reference.column_stochastic(n, parts.topology.edges(t)),
         reference.box(e.problem.radius), push_sum=True, key=parts.noise_key,
-        scale=float(e.privacy.scale) / e.epsilon if e.private else 0.0, public=point == "public",
+        scale=float(e.privacy.scale) / e.privacy.epsilon if e.private else 0.0, public=point == "public",
     )  # fmt: skip
     found = decisions(parts)
     assert np.abs(found - two.centers).max() <= 1e-10 * np.abs(two.centers).max()
@@ -179,7 +179,7 @@ def test_what_is_played_lies_in_the_set(name):
     "algorithm", ["dola problem.regularizer=0.1", "dpsda-c data.name=olr", "dola data.batch=all data.total=300"]
 )
 def test_regret_is_of_the_points_played(algorithm, tmp_path):
-    words = f"algorithm.name={algorithm} rounds=20 {TWO} record.decisions=true record.agent_regret_every=1"
+    words = f"algorithm.name={algorithm} rounds=20 {TWO} record.decisions=true"
     setup, record = setup_of(words), mpinodes.load(run_of(tmp_path / "run", words))
     x, off, n = record.decision.values, record.offset.values, setup.topology.agents
     losses = [setup.stream.of(i) for i in range(n if setup.algorithm.decomposable else 1)]

@@ -8,7 +8,7 @@ import pytest
 import mpinodes
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
-from mpinodes.core import experiment as ex
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.accountant import Accountant
@@ -137,7 +137,7 @@ def _mixed(row: list[float], said: list[np.ndarray]) -> np.ndarray:
 
 def test_a_resolved_budget_runs_again_to_the_same_bits(tmp_path):
     _, first = run(f"{RUNS[0]} {STOPPING} privacy.budget.epsilon=300 record.decisions=true", tmp_path)
-    again = mpinodes.run_lockstep(ex.parse(str(first / "experiment.toml"), [f"output.dir={tmp_path}/again"]))
+    again = mpinodes.run_lockstep(parse(str(first / "experiment.toml"), [f"output.dir={tmp_path}/again"]))
     one, other = mpinodes.load(first), mpinodes.load(again)
     np.testing.assert_array_equal(one.decision.values, other.decision.values)
     assert (first / "experiment.toml").read_text() == (again / "experiment.toml").read_text()

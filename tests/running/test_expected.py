@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 import mpinodes
+from mpinodes.core.asked import asked_for
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import asked_for
 from mpinodes.runlog.reader import Reader
 from mpinodes.running.estimate import as_comments, in_words, logger_bytes, record_bytes, seconds
 from mpinodes.running.setup import rehearse, set_up

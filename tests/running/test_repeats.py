@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import mpinodes
-from mpinodes.core import experiment as ex
-from mpinodes.core.experiment import nested
+from mpinodes.core.asked import nested, parse
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.running import closing
 from mpinodes.summary.merging import largest, least, mean, merged, rule_of, same, total, worst
@@ -21,7 +20,7 @@ ADMM = "algorithm.name=pp-admm rounds=8 data.total=700 problem.weight=30 repeats
 
 
 def repeated(words: str, where) -> tuple[dict, list[dict]]:
-    run = mpinodes.run_lockstep(ex.parse(None, [*words.split(), f"output.dir={where}/run"]))
+    run = mpinodes.run_lockstep(parse(None, [*words.split(), f"output.dir={where}/run"]))
     of_each = [json.loads((place / "summary.json").read_text()) for place in sorted(run.glob("repeat-*"))]
     return json.loads((run / "summary.json").read_text()), of_each
 

@@ -14,8 +14,8 @@ import pytest
 
 import mpinodes
 from mpinodes.config import own_files as sources
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import parse
 from mpinodes.launch.stopping import Signals
 from mpinodes.rounds.lockstep import run_agents
 from mpinodes.rounds.plan import Plan
@@ -99,7 +99,7 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
     ("words", "at"),
     [
         (SMALL, 13),
-        (f"{SMALL} record.agent_regret_every=3 record.decisions=true record.transcript=true", 24),
+        (f"{SMALL} record.decisions=true record.transcript=true", 24),
         ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
         ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4", 7),
     ],
@@ -442,11 +442,12 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
 @pytest.mark.parametrize(
     ("every", "chunks"), [(40, 1), (90, 1), (110, 1), (120, 2), (400, 5), (10**9, None), (10**18, None)]
 )
-def test_whole_chunks_end_where_all_is_kept(every, chunks):
+def test_whole_chunks_end_where_all_is_kept(every, chunks, monkeypatch):
     """75 rounds fit in one: a rest of some rounds, at every checkpoint, costs what a whole one does."""
     words = "algorithm.name=dpsda-ps rounds=10000 data.epochs=36"
     width = setup_of(words).layout.width
-    plan = Plan(setup_of(f"{words} record.chunk={8 * width * 75} checkpoint.every={every}"))
+    monkeypatch.setattr("mpinodes.rounds.plan.CHUNK", 8 * width * 75)
+    plan = Plan(setup_of(f"{words} checkpoint.every={every}"))
     assert plan.longest == (-(-every // chunks) if chunks else 76)
     ends = [0]
     while order := plan.next():

@@ -90,11 +90,6 @@ def test_a_budget_is_kept_by_all_repeats_together(tmp_path, delta):
     shown, summary = lower_bound(tmp_path / "all", words, delta)
     assert shown <= summary["privacy"]["together"]["network"][key] <= 1
     assert summary["privacy"]["together"]["network"][key] > 0.99
-    (tmp_path / "each").mkdir()
-    shown, summary = lower_bound(tmp_path / "each", f"{words} privacy.budget.covers=each", delta)
-    privacy = summary["privacy"]
-    assert 0.99 < privacy["network"][key] <= 1
-    assert 2.21 < shown <= privacy["together"]["network"][key]  # the budget of each is none of all
 
 
 def test_stopping_keeps_a_budget_for_all_too(tmp_path):
@@ -106,9 +101,6 @@ def test_stopping_keeps_a_budget_for_all_too(tmp_path):
     (stop,) = set(stopped["budget"]["stops"])
     later = told(tmp_path / "later", f"{words} rounds={stop + 1}")[0]["privacy"]  # a round more is too much
     assert later["together"]["network"]["proven_pure"] > 4
-    each = told(tmp_path / "each", f"{words} {budget} privacy.budget.covers=each")[0]["privacy"]
-    assert each["network"]["proven_pure"] <= 4
-    assert min(stop or 31 for stop in each["budget"]["stops"]) > stop
 
 
 @pytest.mark.parametrize("words", ["data.batch=2", "data.batch=2 data.shuffle=false", "data.epochs=1", "data.seed=4"])
@@ -220,7 +212,7 @@ def test_a_budget_of_runs_of_which_nothing_is_proven_together_is_refused(tmp_pat
     asked = f"{words} data.name=digits rounds=6 repeats=2 privacy.budget.epsilon=4 privacy.budget.kept_by={kept_by}"
     with pytest.raises(BadInput, match="nothing is proven of all runs together"):
         run_of(tmp_path / "run", asked)
-    assert told(tmp_path / "each", f"{asked} privacy.budget.covers=each")[0]["privacy"]["network"]["proven"] <= 4
+    assert told(tmp_path / "alone", f"{asked} repeats=1")[0]["privacy"]["network"]["proven"] <= 4
 
 
 @pytest.mark.parametrize("words", ["data.batch=2", "data.batch=all", "data.batch=2 data.epochs=3 rounds=9"])

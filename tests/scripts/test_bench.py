@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpinodes.core.experiment import asked_for
+from mpinodes.core.asked import asked_for
 from mpinodes.running import job
 from mpinodes.running.setup import set_up
 from tests.helpers.records import read

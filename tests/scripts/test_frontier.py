@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from mpinodes.core.experiment import merge
+from mpinodes.core.asked import merge
 from mpinodes.core.messages import HEADER, Query
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.rounds.lockstep import simulate

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpinodes.core.experiment import parse
+from mpinodes.core.asked import parse
 from mpinodes.studies.study import Study
 from tests.helpers.parts import resolved
 from tests.helpers.records import summary_of

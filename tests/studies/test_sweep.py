@@ -18,8 +18,8 @@ import pytest
 
 import mpinodes.studies
 from mpinodes import sweep
+from mpinodes.core.asked import asked_for
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import asked_for
 from mpinodes.core.messages import HEADER
 from mpinodes.running.setup import set_up
 from mpinodes.studies import pools, slurm, sweeping
@@ -170,7 +170,7 @@ def test_a_budget_is_no_reason_to_begin_anew(tmp_path):
     for run in (tmp_path / "study" / "runs").glob("*-seed1-*"):
         label = tomllib.loads((run / "experiment.toml").read_text())["privacy"]
         alone = [*SMALL, "algorithm.name=dola", "seed=1", f"privacy.budget.epsilon={label['budget']['epsilon']}"]
-        assert label["epsilon"] == set_up(asked_for(alone), None).experiment.epsilon
+        assert label["epsilon"] == set_up(asked_for(alone), None).experiment.privacy.epsilon
 
 
 def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):

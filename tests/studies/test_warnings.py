@@ -182,7 +182,7 @@ def changed(summary: dict, path: str, value) -> dict:
 
 UNPROVEN = {"proven": None, "proven_pure": None, "rule": "unproven"}
 TOGETHER = {"runs": 2, "by": "sample", "network": UNPROVEN, "agents": [UNPROVEN], "unproven_because": ""}
-BUDGET = {"epsilon": 1.0, "delta": 1e-6, "kept_by": "stopping", "covers": "all", "stops": [None, 3]}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "kept_by": "stopping", "stops": [None, 3]}
 SOLVER = {"tolerance": 1e-6, "largest_residual": 1.0, "unsolved": 2, "steps": 3.0, "most_steps": 4}
 
 

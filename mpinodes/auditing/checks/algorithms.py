@@ -16,8 +16,8 @@ from mpinodes.auditing.checks.walks import TriedRun, finite, made
 from mpinodes.auditing.small_experiments import experiments, others
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
+from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Tree
 
 ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
 APART = 3  # runs whose agents are run in a process of their own

@@ -14,8 +14,8 @@ from mpinodes.auditing.checks.failures import Fault, Report, image, shown
 from mpinodes.auditing.small_experiments import of_streams
 from mpinodes.config.compose import compose
 from mpinodes.core import Loss, SampleLoss
+from mpinodes.core.asked import merge
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import merge
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 

@@ -12,7 +12,7 @@ from scipy import stats
 from mpinodes.auditing.checks.failures import Fault, Report, image
 from mpinodes.auditing.small_experiments import of_metrics
 from mpinodes.core import RELEASED, Event, Kind, Query
-from mpinodes.core.experiment import Tree, merge
+from mpinodes.core.asked import Tree, merge
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.reader import Reader

@@ -153,6 +153,8 @@ class Algorithm(ABC, Generic[S]):
     only_agents: ClassVar[int | None] = None
     # The only noise mechanism that the algorithm supports.
     mechanism: ClassVar[str] = "laplace"
+    # The key of the setting that scales the noise, of an algorithm that has one in the place of `privacy.scale`.
+    scale_key: ClassVar[str] = ""
     # The weight of the iterate of round t in the running average: 1 (uniform) or t (linear).
     averaging: ClassVar[Literal["uniform", "linear"]] = "uniform"
     # The decision whose optimality gap is reported, for an offline method; None: the algorithm is an online method.
@@ -251,6 +253,8 @@ class Algorithm(ABC, Generic[S]):
         known to have this form.
         """
         return None
+
+    settled_key: ClassVar[str] = ""  # the setting that `settled_below` comes from
 
     @property
     def fewest_rounds(self) -> int:

@@ -26,8 +26,7 @@ class Stretch(Struct, frozen=True):
         estimates: (r, n, d) the estimate of every agent.
         decisions: (r, k, d) the decision of every decider.
         losses: (r,) the loss of the network.
-        agent_losses: (r, n) the loss of the network with each agent's estimate in the place of all decisions. Rounds
-            that `record.agent_regret_every` skips have estimated entries.
+        agent_losses: (r, n) the loss of the network with each agent's estimate in the place of all decisions.
         training_losses: (r,) the mean over agents of the mean loss of their own samples; None if losses change by
             round.
     """

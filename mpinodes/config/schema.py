@@ -1,0 +1,241 @@
+"""The keys of a section with their types, and how a section is decoded: one way for fixed sections and for parts.
+
+A section is described by a struct of `core.experiment`, or by the fields of a part's dataclass. `decode` takes the
+section key by key, so that all its mistakes are known at once, each as a line that says what would be right.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT
+
+from mpinodes.core.asked import Tree
+from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import SECTIONS
+
+
+class Key(NamedTuple):
+    """A key of a section: its type with annotations, and its default; NODEFAULT: the key must be given."""
+
+    type: Any
+    default: Any = NODEFAULT
+
+
+class Problems(list[str]):
+    """Mistakes in an experiment, a line each."""
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Take in a `BadInput` instead of raising it."""
+        try:
+            yield
+        except BadInput as error:
+            self.extend(str(error).split("\n"))
+
+    def error(self) -> BadInput:
+        """Return all mistakes as one error."""
+        return BadInput("\n".join(dict.fromkeys(self)))
+
+    def settle(self) -> None:
+        """Raise all mistakes at once, if there are any.
+
+        Raises:
+            BadInput: there are some.
+        """
+        if self:
+            raise self.error()
+
+
+@cache
+def keys_of(struct: Any) -> dict[str, Key]:
+    """Return the keys of a section that a struct describes."""
+    fields = msgspec.structs.fields(struct)
+    defaults = [NODEFAULT if f.required else None if f.default is NODEFAULT else f.default for f in fields]
+    return {f.name: Key(f.type, default) for f, default in zip(fields, defaults, strict=True)}
+
+
+def decode(
+    section: Tree, keys: Mapping[str, Key], prefix: str, problems: Problems, others: Collection[str] = ()
+) -> Tree:
+    """Return the values of all keys of a section: given ones with their types, others at their defaults.
+
+    Args:
+        section: what is given.
+        keys: of the section.
+        prefix: of the keys, as in "privacy."; empty: the experiment itself.
+        problems: takes a line for every mistake; the key is then left out.
+        others: keys of the section that are decoded elsewhere.
+    """
+    problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
+    decoded: Tree = {}
+    for name, key in keys.items():
+        if name in others:
+            continue
+        if f"{prefix}{name}" in SECTIONS and section.get(name) is not None:
+            decoded[name] = decode_fixed(section[name], f"{prefix}{name}", problems)
+        elif name in section:
+            with problems.caught():
+                decoded[name] = checked(section[name], key.type, f"{prefix}{name}")
+        elif key.default is not NODEFAULT:
+            decoded[name] = key.default
+    required = [name for name, key in keys.items() if key.default is NODEFAULT]
+    missing = [f"{prefix}{name}" for name in required if name not in {*section, *others}]
+    if missing:
+        problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return decoded
+
+
+def decode_fixed(section: Any, name: str, problems: Problems, others: Collection[str] = ()) -> Tree:
+    """Return a section of `SECTIONS` with the values that are given, as `decode` does."""
+    if not is_section(name, section, problems):
+        return {}
+    decoded = decode(section, keys_of(SECTIONS[name]), f"{name}.", problems, others)
+    return {key: value for key, value in decoded.items() if key in section}
+
+
+def is_section(name: str, value: Any, problems: Problems) -> bool:
+    """Return whether the value of a section is one, else say how to write it."""
+    if not isinstance(value, dict):
+        typed = to_type(name, value) if str(value).startswith("{") else ""
+        problems.append(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
+    return isinstance(value, dict)
+
+
+def checked(value: Any, expected: Any, key: str) -> Any:
+    """Return the value converted to a type.
+
+    Raises:
+        BadInput: it does not fit; says the key, the value and what was wanted.
+    """
+    try:
+        converted = msgspec.convert(value, expected)
+        msgspec.msgpack.encode(converted)  # as all ranks are told it
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
+    except OverflowError as error:
+        raise BadInput(f"{key}: expected a whole number below 2^63") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{key}: expected UTF-8, in names of directories, too") from error
+    least, most = _meta(expected, "range") or (0.0, 0.0)
+    if most and not (least <= float(converted) <= most or converted in ("inf", float("inf"))):
+        raise BadInput(f"{key} = {value!r}: expected a number from {least:g} to {most:g}, or inf")
+    return converted
+
+
+def _meta(expected: Any, name: str) -> Any:
+    """Return what the annotation of a type says beside what msgspec checks; None: nothing."""
+    metas = getattr(expected, "__metadata__", ())
+    return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
+
+
+def _fold(word: str) -> str:
+    return word.casefold().replace("_", "-")
+
+
+def near(word: str, choices: Sequence[str]) -> str:
+    """Return the choice that a word is nearest to, whatever its case; empty: it is near none."""
+    from difflib import get_close_matches  # which a run that begins does without
+
+    folded = {_fold(choice): choice for choice in choices}
+    return next((folded[match] for match in get_close_matches(_fold(word), folded, n=1)), "")
+
+
+def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
+    """Return a tail for an error message: what the user may have meant, or all choices."""
+    close = near(word, choices)
+    return f"did you mean {prefix}{close}?" if close else f"choose from: {', '.join(choices)}"
+
+
+def unknown(name: str, keys: Collection[str], prefix: str) -> str:
+    """Return the message about a key that its section does not have: another section may have it."""
+    from mpinodes.config.explaining import documented_keys  # which imports every part
+
+    choices = f"choose from: {', '.join(f'{prefix}{key}' for key in sorted(keys))}" if keys else "it takes no keys"
+    if f"{prefix}{name}" in documented_keys():
+        return f"unknown key {prefix}{name}: the {prefix.rstrip('.')} that is chosen does not take it; {choices}"
+    own = {_fold(key): f"{prefix}{key}" for key in keys}
+    every = [key for key in documented_keys() if not key.startswith(prefix or "-") or key.removeprefix(prefix) in keys]
+    elsewhere = sorted((key for key in every if _fold(key.rpartition(".")[2]) == _fold(name)), key=_depth)
+    elsewhere = [key for key in elsewhere if _depth(key) == _depth(elsewhere[0])]
+    own_near = near(name, sorted(keys))
+    if match := own.get(_fold(name)) or " or ".join(elsewhere[:3]) or (own_near and f"{prefix}{own_near}"):
+        return f"unknown key {prefix}{name}; did you mean {match}?"
+    if match := near(name, last := [key.rpartition(".")[2] for key in every]):
+        return f"unknown key {prefix}{name}; did you mean {every[last.index(match)]}?"
+    return f"unknown key {prefix}{name}; {choices}"
+
+
+def _depth(key: str) -> int:
+    return key.count(".")
+
+
+def to_type(key: str, value: Any, message: str = "") -> str:
+    """Return a tail for an error message: what to type in a shell, which takes quotes away; empty: no idea.
+
+    Args:
+        key: of the value.
+        value: as it arrived.
+        message: of msgspec; empty: a table was expected.
+    """
+    wants = message.partition("`")[2].partition("`")[0]
+    if isinstance(value, list) and value and "got `array`" in message:
+        return f"; for a run with each of them: mpinodes sweep {key}={','.join(map(str, value))}"
+    if not isinstance(value, str):
+        return ""
+    text, is_table = value.strip(), not message or "object" in wants
+    if "array" in wants or is_table:
+        ends = "{}" if is_table else "[]"
+        items = [item.strip() for item in text.strip("[](){} ").split("," if "," in text else None)]
+        pairs = [item.partition("=") if is_table else ("", "", item) for item in items]
+        if not all(item for _, _, item in pairs):
+            return ""
+        inner = ", ".join(f"{name}{equals}{_as_toml(item.strip())}" for name, equals, item in pairs)
+        return f"; in a shell type {shlex.quote(f'{key}={ends[0]}{inner}{ends[1]}')}, quotes and all"
+    if "," in text.strip(","):
+        return f"; one value is expected; for a run with each value: mpinodes sweep {key}={''.join(text.split())}"
+    return "; write true or false" if wants == "bool" else ""
+
+
+def _as_toml(word: str) -> str:
+    """Return a word as it is where TOML has such a value, else in quotes."""
+    import tomllib  # which agents do without
+
+    try:
+        tomllib.loads(f"value = {word}")
+    except ValueError:
+        return json.dumps(word.strip("\"'“”„‘’‚«»"), ensure_ascii=False)
+    return word
+
+
+def _plain(message: str, expected: Any) -> str:
+    """Return msgspec's message without its path and marks, and with the choices where there are some."""
+    if "matching regex" in message:
+        return f"expected {_meta(expected, 'expected')}"
+    if choices := options(expected):
+        return f"choose from: {', '.join(choices)}"
+    if "enum" in message:  # a number, or true or false, or one of some words; or one of some numbers
+        kinds = get_args(_plain_type(expected))
+        if get_origin(_plain_type(expected)) is Literal:
+            return f"choose from: {', '.join(map(str, kinds))}"
+        words = [word for kind in kinds for word in options(kind)]
+        return f"expected {'true or false' if bool in kinds else 'a number'}, or {' or '.join(words)}"
+    return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
+
+
+def options(expected: Any) -> list[str]:
+    """Return the strings of a type that is a choice among strings."""
+    kind = _plain_type(expected)
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
+
+
+def _plain_type(expected: Any) -> Any:
+    """Return a type without its annotations."""
+    return expected.__origin__ if "__metadata__" in dir(expected) else expected
