@@ -194,7 +194,8 @@ def test_a_run_never_overwrites_another(tmp_path):
     assert "not empty; a run never overwrites" in done.err
 
 
-def test_progress_is_a_file(tmp_path):
+def test_progress_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("mpinodes.rounds.plan.CHUNK", 1)
     run_of(tmp_path / "run", "algorithm.name=dpsda-ps data.name=olr rounds=400")
     told = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
     lines = [line for line in told if "finishing" not in line]

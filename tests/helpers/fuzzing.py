@@ -32,7 +32,7 @@ from mpinodes.config.explaining import documented_keys
 from mpinodes.core.errors import BadInput
 
 SECONDS = 30  # for a case
-LONGEST = 500  # of a message
+LONGEST = 500  # of a line
 DONE, BAD_INPUT, FAILED = 0, 2, 3
 PLAIN = ["algorithm.name=dola", "topology.name=ring", "topology.agents=3", "data.name=unit-ball", "data.total=60"]
 ODD: list[Any] = [
@@ -240,12 +240,13 @@ def _whole(words: list[str], here: Path) -> int:
 
 
 def found_wrong(what: str, commands: list[Callable[[], int]]) -> Iterator[str]:
-    """Of a case, all that is no result, and no one short line."""
+    """Of a case, all that is no result, and no short lines, one for each mistake."""
     for command in commands:
         code, fault, text = _tried(command)
         diverged = code == FAILED and "diverges" in text
         is_right = code in (DONE, BAD_INPUT) or diverged
-        if fault or not is_right or len(text) > LONGEST or "Traceback" in text:
+        is_long = any(len(line) > LONGEST for line in text.splitlines())
+        if fault or not is_right or is_long or "Traceback" in text:
             yield f"{what[:1500]}\n   -> {code} {fault} {text[:1200]}"
 
 
