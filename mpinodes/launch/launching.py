@@ -163,7 +163,7 @@ def in_words(error: BaseException) -> str:
 
 def in_lines(error: object) -> str:
     """Return an error as it is printed: a line for each mistake."""
-    return "\n".join(f"mpinodes: error: {plain(as_typed(line))}" for line in str(error).split("\n"))
+    return "\n".join(plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n"))
 
 
 def say(message: str) -> None:
