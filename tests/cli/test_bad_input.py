@@ -116,7 +116,7 @@ BAD_DATA = [
     (3, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
     (3, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),
     (8, f"{PS} data.partition=even", "the agents of dpsda-ps share one loss"),
-    (4, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: take topology.name=ring"),
+    (4, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: set topology.name="),
     (4, "algorithm.name=dpsr topology.name=eulerian", "rescaling weights need a fixed graph"),
     (4, "algorithm.name=weight-balancing problem.set=box", "weight-balancing never projects; set problem.set=none"),
     (4, f"{DOLA} problem.regularizer=0", "needs strongly convex losses or a step.modulus"),

@@ -51,10 +51,10 @@ def test_where_the_search_for_noise_begins_changes_nothing_but_its_length(words,
     asked = []
     losses = Accountant.losses
     monkeypatch.setattr(Accountant, "losses", lambda *given: asked.append(1) or losses(*given))
-    found = within_budget(setup).epsilon
+    found = within_budget(setup).privacy.epsilon
     alone = len(asked)
     for near in (found, 1.0004 * found, 0.9 * found, 30 * found, 1e-9, 1e9):
-        assert within_budget(setup, near).epsilon == found
+        assert within_budget(setup, near).privacy.epsilon == found
     asked.clear()
     within_budget(setup, found)
     assert len(asked) < alone / 2
