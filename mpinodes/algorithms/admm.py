@@ -181,7 +181,7 @@ class Consensus(Algorithm[S]):
 
 @dataclass(frozen=True)
 class ADMM(Consensus[State]):
-    """Send the exact minimizer in every round."""
+    """Send the minimizer without noise in every round."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (8)"
 

@@ -87,7 +87,7 @@ class Set(ABC):
 
     @property
     def has_cones(self) -> bool:
-        """Return whether the class has `cones` of its own."""
+        """Return whether the class overrides `cones`."""
         return type(self).cones is not Set.cones
 
     def diameter(self, d: int) -> float:
