@@ -320,44 +320,36 @@ class Releaser:
             ValueError: the message contradicts what the algorithm states; the error says how.
             Diverged: the release is not finite.
         """
-        stated: tuple[tuple[Event, ...], Leakage]
+        events: tuple[Event, ...]
         if isinstance(message, Query):
-            stated = (self._noised(message, t, 0, out),), message.leaks
+            events, leaks = (self._noised(message, t, 0, out),), message.leaks
+        elif isinstance(message, Solve):
+            events, leaks = (self._solved(message, t, out),), message.leaks
+        elif isinstance(message, Queries):
+            if tuple(message.vectors) != self._vectors:
+                raise ValueError(
+                    f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}"
+                )
+            places = np.split(out, len(self._vectors))
+            events, leaks = (), message.leaks
+            for part, (value, l1, l2, calibration) in enumerate(message.vectors.values()):
+                query = Query(value, l1, l2, message.uses, leaks, calibration)
+                events += (self._noised(query, t, part, places[part]),)
+        elif isinstance(message, Start if heard is None else Relay):
+            out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
+            events, leaks = (NOTHING_SAID,) * len(self._vectors), RELEASED
         else:
-            stated = self._released(message, t, heard, out)
+            raise ValueError(
+                f"message() returned a {type(message).__name__} in round {t}: expected a Query, Queries or Solve, "
+                "a Start in round 1, or a Relay in a later round"
+            )
         # One product takes a third of the time of a look at every entry. It can overflow although all are finite.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "
                 "use smaller steps, less noise, or a bounded problem.set"
             )
-        return stated
-
-    def _released(
-        self, message: Queries | Solve | Start | Relay, t: int, heard: Inbox | None, out: Vector
-    ) -> tuple[tuple[Event, ...], Leakage]:
-        if isinstance(message, Solve):
-            return (self._solved(message, t, out),), message.leaks
-        if isinstance(message, Queries):
-            if tuple(message.vectors) != self._vectors:
-                raise ValueError(
-                    f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}"
-                )
-            events, places = [], np.split(out, len(self._vectors))
-            for part, (value, l1, l2, calibration) in enumerate(message.vectors.values()):
-                query = Query(value, l1, l2, message.uses, message.leaks, calibration)
-                events.append(self._noised(query, t, part, places[part]))
-            return tuple(events), message.leaks
-        if not isinstance(message, (Start, Relay)):
-            raise ValueError(
-                f"message() returned a {type(message).__name__} in round {t}: not a Query, Queries, Solve, Start, Relay"
-            )
-        if not isinstance(message, Start if heard is None else Relay):
-            raise ValueError(
-                f"message() returned a {type(message).__name__} in round {t}: a Start is for round 1, a Relay for later"
-            )
-        out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
-        return (NOTHING_SAID,) * len(self._vectors), RELEASED
+        return events, leaks
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t:
