@@ -70,7 +70,14 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     e = setup.experiment
     _require_same(run, asked, e)
     if e.rounds != asked["rounds"]:
-        _require_longer(run, set_up(wanted | {"rounds": asked["rounds"]}, ranks), setup)
+        if e.repeats > 1:
+            raise BadInput(f"--resume {run}: rounds= needs a run without repeats, and this run has {e.repeats}")
+        shorter = set_up(wanted | {"rounds": asked["rounds"]}, ranks)
+        if fingerprint(shorter) != fingerprint(setup):
+            raise BadInput(
+                f"--resume {run}: rounds = {e.rounds}: the messages of {e.name} depend on the number of rounds, which "
+                f"was {asked['rounds']}; start a new run"
+            )
     for key, path in sources.files(e):
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r} has changed since the run began")
@@ -173,22 +180,6 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
                 f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: restore "
                 "the file, or start a new run"
             )
-
-
-def _require_longer(run: Path, before: Setup, now: Setup) -> None:
-    """Refuse a new horizon if the recorded rounds depend on the old one.
-
-    Raises:
-        BadInput: they do, or the run has repeats.
-    """
-    e = now.experiment
-    if e.repeats > 1:
-        raise BadInput(f"--resume {run}: rounds= needs a run without repeats, and this run has {e.repeats}")
-    if fingerprint(before) != fingerprint(now):
-        raise BadInput(
-            f"--resume {run}: rounds = {e.rounds}: the messages of {e.name} depend on the number of rounds, which was "
-            f"{before.experiment.rounds}; start a new run"
-        )
 
 
 def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
