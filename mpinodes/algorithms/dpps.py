@@ -10,7 +10,7 @@ averaging" (2021). This is the method in its usual form; we had no access to the
 
 A changed sample changes z_i by at most 2·clip. The decision x_i is hidden, and a change of x_i changes later gradients.
 Per unit of change of z_i, the loss contributes at most β·α/w_i, and the regularizer λ·α/w_i. The scalar w_i depends on
-the scalars that the neighbours send. If neighbours may lie about them, nothing is proven.
+the scalars that the neighbours send. If neighbours may lie about them, nothing is claimed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ row-stochastic:
 
 A changed sample changes x_i by at most 2·clip·α(t)/[r_i]_i. The noise is calibrated to this bound; the first x_i
 depends on no data and gets no noise. The decision x_i is hidden, and a change of x_i changes later gradients. The
-scalar [r_i]_i depends on the scalars that the neighbours send. If neighbours may lie about them, nothing is proven.
+scalar [r_i]_i depends on the scalars that the neighbours send. If neighbours may lie about them, nothing is claimed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Box(Set):
 
     @property
     def inradius(self) -> float:
-        """Return the radius, which is the largest inscribed ball's."""
+        """Return the radius of the largest ball around 0 that lies in the box."""
         return self.radius
 
     def within(self, margin: float) -> Box:

@@ -37,7 +37,7 @@ class Topology(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Return the name that people see."""
+        """Return the name of the graph for people, as summaries and figures print it."""
 
     @property
     def source(self) -> str:

@@ -106,12 +106,15 @@ class Metric(ABC):
     compared: ClassVar[int] = 0  # the place among the results that a comparison of runs shows; 0: not shown there
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """Return the values of these rounds (r, ...), for a metric by round.
+        """Return the values of a metric by round, for the rounds received: (r, ...).
 
-        Return None for a metric by horizon, or if the run has no such values.
+        Return None if the metric is by horizon, or if the run has no such values.
         """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
-        """Return the values at the horizons (h, ...), for a metric by horizon; None if this run has no such values."""
+        """Return the values of a metric by horizon: (h, ...).
+
+        Return None if the metric is by round, or if the run has no such values.
+        """
         return None

@@ -86,7 +86,7 @@ class Stream(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Return the name that people see."""
+        """Return the name of the data for people, as summaries and figures print it."""
 
     @property
     @abstractmethod
