@@ -116,7 +116,7 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def fewest_rounds(self) -> int:
-        """See `Algorithm`: stage I, and the hand-over."""
+        """Return T + 1, the rounds of stage I and the hand-over."""
         return self.gradient_rounds + 1
 
     @property

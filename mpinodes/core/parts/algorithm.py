@@ -258,7 +258,10 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def fewest_rounds(self) -> int:
-        """The fewest rounds of a run in which all kinds of its messages are sent; `audit` runs no fewer of its own."""
+        """Return the least number of rounds in which a run sends all kinds of its messages.
+
+        The runs that `audit` makes itself have at least this many rounds.
+        """
         return 1
 
     @property
