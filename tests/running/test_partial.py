@@ -44,7 +44,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert cover in said
     assert f"Proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
     assert "recorded" not in whole_said
-    assert "(of the recorded rounds alone)" in watching.result(typed(two), other)
+    assert "recorded rounds" in watching.result(typed(two), other)
     assert "recorded" not in watching.result(typed(one), whole)
     assert ">nan" not in page
     assert f"{rounds} rounds (of 24: ended before their time)" in page
