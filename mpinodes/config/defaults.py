@@ -227,16 +227,17 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
     """Return the problem's keys, those that are fields of the loss or of the set below `settings`."""
     kinds = (registry.LOSSES, registry.SETS)
     problem = {k: v for k, v in problem.items() if not any(k == o.chooser and o.path in problem for o in kinds)}
-    own, parts = keys_of(Problem), {kind: _chosen(kind, problem, problems) for kind in kinds}
+    own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # which nobody sets by this name
+    parts = {kind: _chosen(kind, problem, problems) for kind in kinds}
     known = [registry.keys(kind, part) if part else {} for kind, part in parts.items()]
     for key in known[0].keys() & known[1].keys():
         problems.append(f"problem.{key} is a setting of the loss and of the set: rename it in one of them")
-    settings = (problem.get("settings") or {}) | {k: v for k, v in problem.items() if k not in own}
+    settings = {key: value for key, value in problem.items() if key not in own}
     if all(parts.values()):
         problems += [unknown(k, [*own, *known[0], *known[1]], "problem.") for k in settings if k not in merge(*known)]
     given = [{key: settings[key] for key in keys if key in settings} for keys in known]
     filled = [decode(part, keys, "problem.", problems) for part, keys in zip(given, known, strict=True)]
-    fixed = {key: value for key, value in problem.items() if key in own and key != "settings"}
+    fixed = {key: value for key, value in problem.items() if key in own}
     decoded = {key: value for key, value in decode(fixed, own, "problem.", problems).items() if key in fixed}
     return decoded | {"settings": merge(*filled) or None}
 
