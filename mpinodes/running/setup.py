@@ -96,8 +96,8 @@ def _rehearse_losses(setup: Setup) -> None:
     loss: Loss | None = None
     try:
         loss = setup.stream.of(0)(1)
-        if isinstance(loss, SampleLoss) and loss.targets.ndim != 1:
-            raise ValueError(f"targets of shape {loss.targets.shape}; expected (k,)")
+        if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
+            raise ValueError(f"{loss.features.shape[0]} rows of features, and targets of shape {loss.targets.shape}")
         Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
         setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
     except BadInput:
