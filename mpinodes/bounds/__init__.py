@@ -1,7 +1,9 @@
-"""The papers' bounds, computed for a run's own constants; one file per theorem, called by its algorithm.
+"""The papers' bounds, computed with a run's own constants; one file per theorem, called by its algorithm.
 
-"As printed" is the paper's own formula. "Checked" is what its proof gives once its slips are mended: where it says so,
-the proof's sums as they stand, for the steps and the noise of the run, instead of their closed forms.
+"As printed" evaluates the paper's own formula. "Checked" evaluates a bound that a corrected proof gives. Where a file
+says so, that is the proof's sums for the steps and the noise of the run, instead of their closed forms.
+
+`constants` has what several theorems need of a run, and `weights` the properties of its mixing matrices.
 """
 
 from __future__ import annotations
@@ -16,33 +18,38 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """The bounds that the algorithm's paper proves; none where it has none.
+    """Compute the bounds of the algorithm's paper; an algorithm without bounds gives an empty list.
+
+    A bound whose assumptions the run breaks is returned too, with the reason.
 
     Args:
         setup: of one run.
         horizons: (h,) rounds from 1, ascending.
-        minimizer: (h, d) the comparator's point at each; nan: the comparator is left out, and with it all bounds.
+        minimizer: (h, d) the comparator's point at each horizon; with a nan the list is empty.
     """
     if np.isnan(minimizer).any():
         return []
-    with np.errstate(all="ignore"):  # what overflows is inf
+    with np.errstate(all="ignore"):  # overflow gives inf
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     budget = setup.experiment.privacy.budget
-    stopped = "agents stopped to tell of their data, to keep a budget" if budget and any(budget.stops) else ""
+    stopped = "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else ""
     broken = first_broken(stopped, _feedback(setup.experiment.feedback), _faults(setup.experiment.faults))
     return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems
 
 
 def _feedback(told: Revealed) -> str:
-    """What of that which agents are told no theorem here allows for; empty: nothing."""
-    estimated = "gradients are estimated from two values, and the theorem has them revealed" if told.points else ""
-    late = "gradients are told late, and the theorem has each applied in its own round" if told.delay else ""
+    """Return why the theorems do not cover the run's feedback; an empty string if they do."""
+    estimated = "gradients are estimated from two values, and the theorem has exact ones" if told.points else ""
+    late = "gradients arrive late, and the theorem applies each in its own round" if told.delay else ""
     return first_broken(estimated, late)
 
 
 def _faults(faults: Faults) -> str:
-    """What of a run's faults no theorem here allows for; empty: it has none. Values are then those without faults."""
-    late = "messages come late, and the theorem has every one heard in its own round" if faults.most_late else ""
-    away = "agents are away, and the theorem has all take part in every round" if faults.churn else ""
+    """Return why the theorems do not cover the run's faults; an empty string without faults.
+
+    The bounds of a run with faults are computed as if it had none.
+    """
+    late = "messages arrive late, and the theorem assumes that none does" if faults.most_late else ""
+    away = "agents are absent, and the theorem assumes that all take part in every round" if faults.churn else ""
     lost = "messages are lost at random: no number of rounds is sure to connect the graph" if faults.loss else ""
     return first_broken(late, away, lost)

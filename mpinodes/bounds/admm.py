@@ -1,4 +1,4 @@
-"""M-ADMM: by how much a round contracts, Theorem 3.2.
+"""M-ADMM: the factor by which a round contracts the distance to the solution, Theorem 3.2.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". L = D − A,
 Q = D + A, W(t) = diag(η_i(t)), Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y, f), J(t) = diag(I/θ, W(t)Q); m the least
@@ -8,26 +8,27 @@ modulus, M the largest smoothness of the O_i:
     δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)
     S: least nonzero singular value of L; σ̃, σ̄: largest of WQ and of (W − θI)L
 
-As printed, N = 2m + 2σ̄_min with the least nonzero singular value of (W − θI)L. But (22) needs the least eigenvalue, and
-(W − θI)L1 = 0. Checked, N = 2m. The norms of both sides are those of J(t): where η grows, round t + 1 begins farther
-away than round t ended, and the factors of the rounds do not multiply.
+As printed, N = 2m + 2σ̄_min with the least nonzero singular value of (W − θI)L. But (22) needs the least eigenvalue,
+and (W − θI)L1 = 0. So N = 2m in the checked form. Both sides use the norm of J(t). If η grows, round t + 1 begins
+farther away than round t ended, and the factors of the rounds do not multiply.
 
 Let all η_i be η; g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h + (η−θ)Lg + ηQp. From (34), (35):
 
     ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
     ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
 
-(55) drops θ⟨g, Lg⟩; with it, the proof of the checked form holds for all η ≥ θ/2, nondecreasing or not. "Sharp" is the
-largest δ with which δ‖Z(t) − Z*‖²_J is at most that difference for all g, p, h with (m+M)⟨g, h⟩ ≥ mM‖g‖² + ‖h‖², as
-the gradients of such functions have it. It is at least the checked form, all of whose steps hold for these g, p, h.
+(55) drops θ⟨g, Lg⟩. If that term is kept, the proof of the checked form holds for all η ≥ θ/2, nondecreasing or not.
+"Sharp" is the largest δ for which δ‖Z(t) − Z*‖²_J is at most that difference for all g, p, h with
+(m+M)⟨g, h⟩ ≥ mM‖g‖² + ‖h‖², an inequality that gradients of such functions satisfy. The sharp δ is at least the checked
+δ, because all steps of the checked proof hold for these g, p, h.
 
-Where the η_i differ, WQ and (W − θI)L are not symmetric, nor need their symmetric setup be positive semidefinite, as
-(39) to (42) and (54) to (56) take them to be: ‖·‖_J need not be a norm, and the difference is
+If the η_i differ, WQ and (W − θI)L are not symmetric, and their symmetric parts need not be positive semidefinite, as
+(39) to (42) and (54) to (56) assume. Then ‖·‖_J need not be a norm, and the difference is
 
     2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
 
-The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and this to be positive for all g, p, h: it is not for two agents with
-η = (θ, 2θ), whose distance can grow. There is no checked form.
+The theorem needs ⟨f, WQf⟩ ≥ 0 for all f and a positive difference for all g, p, h. Two agents with η = (θ, 2θ) violate
+this, and their distance can grow. So there is no checked form for different η_i.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ def contraction(
     *,
     printed: bool = False,
 ) -> float:
-    """The δ(t) of (23).
+    """Compute δ(t) of (23).
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
-        penalty: η(t), one for all agents; as printed, also (n,).
-        dual_step: θ, one for all agents and rounds.
+        penalty: η(t), equal for all agents; as printed, also (n,).
+        dual_step: θ, equal for all agents and rounds.
         modulus: m, above 0.
         smoothness: M, at least m.
-        printed: with 2m + 2σ̄_min in place of 2m.
+        printed: whether to use 2m + 2σ̄_min, as printed, in place of 2m.
 
     Raises:
         ValueError: the graph, the penalties or the constants are not those of the proof; as printed, of the theorem.
@@ -94,7 +95,10 @@ def contraction(
 def sharp_contraction(
     adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float
 ) -> float:
-    """The largest δ(t) that the proof's identities allow; arguments and errors as for `contraction`, checked."""
+    """Compute the largest δ(t) that the proof's identities allow.
+
+    Arguments and errors are those of `contraction`, checked.
+    """
     from scipy.optimize import minimize_scalar
 
     laplacian, signless = laplacians(adjacency)
@@ -107,14 +111,17 @@ def sharp_contraction(
     distances = np.block([[(eta - dual_step) * dual @ laplacian, dual, dual @ moved], [moved, none, none]])
 
     def largest_share(c: float) -> float:
-        """1/δ for the condition on h with multiplier τ; those that leave a positive definite form have |c| < 1."""
+        """Compute 1/δ for the condition on h with multiplier τ(c).
+
+        The condition |c| < 1 covers all τ that give a positive definite form.
+        """
         tau = 2 / (modulus + smoothness + 2 * mean * c)
         own = (2 * eta - dual_step) * laplacian + tau * modulus * smoothness * one
         cross = tau * mean * c * one
         difference = np.block([[own, cross, none], [cross, tau * one, none], [none, none, one]])
         return float(np.linalg.eigvalsh(distances @ np.linalg.solve(difference, distances.T))[-1])
 
-    # δ is concave in τ, any τ gives a δ that holds
+    # δ is concave in τ, and any τ gives a valid δ
     return 1 / float(minimize_scalar(largest_share, bounds=(-1, 1), method="bounded").fun)
 
 
@@ -126,23 +133,25 @@ def distance(
     minimizer: ArrayLike,
     gradients: ArrayLike,
 ) -> float:
-    """‖Z(t) − Z*‖²_J, with Y* = −(√L)⁺∇Ô(f*), the one solution of (17) in the range of √L, where Y(t) is.
+    """Compute ‖Z(t) − Z*‖²_J.
+
+    Y* = −(√L)⁺∇Ô(f*) is the only solution of (17) in the range of √L, which contains Y(t).
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
         penalty: η of J: η(t) for the left side of the theorem, η(t+1) for the right side of the next round's.
-        dual_step: θ, one for all agents and rounds.
+        dual_step: θ, equal for all agents and rounds.
         releases: (t + 1, n, d) f(0) to f(t).
         minimizer: (d,) f*, of Σ O_i.
-        gradients: (n, d) ∇O_i(f*), which add up to 0.
+        gradients: (n, d) ∇O_i(f*), whose sum is 0.
 
     Raises:
-        ValueError: the graph is not connected, or ‖·‖_J is no norm, for agents differ in η.
+        ValueError: the graph is not connected, or agents differ in η, so that ‖·‖_J is no norm.
     """
     laplacian, signless = laplacians(adjacency)
     eta = _common(penalty, dual_step)
     away = np.asarray(releases) - np.asarray(minimizer)
-    # √L(Y(t) − Y*): the sum does not grow with t, as that of f(s) would
+    # √L(Y(t) − Y*): this sum stays small, whereas the sum of f(s) grows with t
     dual = dual_step * laplacian @ away[1:].sum(axis=0) + np.asarray(gradients)
     return float(
         np.sum(dual * (_inverse(laplacian) @ dual)) / dual_step + eta * np.sum(away[-1] * (signless @ away[-1]))
@@ -150,10 +159,10 @@ def distance(
 
 
 def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
-    """Return L and Q of an adjacency matrix.
+    """Return the Laplacian L = D − A and the signless Laplacian Q = D + A of an adjacency matrix.
 
     Raises:
-        ValueError: the graph is directed, not connected, or of one agent.
+        ValueError: the graph is directed, not connected, or has one agent.
     """
     a = np.asarray(adjacency, dtype=float)
     if (a != a.T).any():
@@ -165,7 +174,7 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
 
 
 def _common(penalty: ArrayLike, dual_step: float) -> float:
-    """The η of all agents, for which there is a proof."""
+    """Return the η that all agents share; the proof holds only then."""
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:
         raise ValueError(
@@ -181,6 +190,7 @@ def _common(penalty: ArrayLike, dual_step: float) -> float:
 
 
 def _strongly_convex(modulus: float, smoothness: float) -> None:
+    """Raise ValueError unless 0 < m ≤ M."""
     if not 0 < modulus <= smoothness:
         raise ValueError(
             f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 is for 0 < modulus <= smoothness"
@@ -188,17 +198,17 @@ def _strongly_convex(modulus: float, smoothness: float) -> None:
 
 
 def _inverse(matrix: Vector) -> Vector:
-    """The pseudo-inverse of a symmetric matrix."""
+    """Compute the pseudo-inverse of a symmetric matrix."""
     return np.asarray(np.linalg.pinv(matrix, hermitian=True), dtype=float)
 
 
 def _singular_values(matrix: Vector) -> Vector:
-    """The nonzero ones, descending; of 0 that is (0,)."""
+    """Compute the nonzero singular values, descending; a zero matrix gives (0,)."""
     values = np.linalg.svd(matrix, compute_uv=False)
     return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)
 
 
 def _root(matrix: Vector) -> Vector:
-    """√ of a symmetric positive semidefinite matrix."""
+    """Compute the square root of a symmetric positive semidefinite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray(vectors * np.sqrt(values.clip(0)) @ vectors.T)

@@ -1,4 +1,4 @@
-"""What theorems ask of a run, from public constants: how steep its losses, how long its steps, how strong its noise."""
+"""Constants that theorems need of a run: bounds on its gradients, its steps and its noise; all of them are public."""
 
 from __future__ import annotations
 
@@ -17,45 +17,52 @@ Rounds = NDArray[np.int64]  # (h,) horizons
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
-    """A bound, by the assumption that is broken, if any; values that are no numbers or overflow become inf."""
+    """Make a `Bound`; values that are nan or overflow become inf.
+
+    Args:
+        name: of the theorem.
+        of: the measured quantity that is bounded.
+        values: (h,) at the horizons.
+        broken: the first assumption that the run breaks; empty if all hold.
+    """
     finite = np.where(np.isnan(values), inf, values)
     applies = not broken
     if applies and np.isinf(finite).any():
-        broken = "its constants overflow: it bounds nothing"
+        broken = "its constants overflow, so it bounds nothing"
     return Bound(name, of, finite, applies, broken)
 
 
 def terms(setup: Setup) -> float:
-    """How many samples' gradients an agent's gradient is the sum of."""
+    """Return how many samples' gradients an agent's gradient is the sum of, weighted."""
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
 
 def whole_losses(setup: Setup) -> list[LinearLoss]:
-    """By agent its loss, unclipped; of a stream of all samples in every round."""
+    """Return every agent's unclipped loss, for a stream that shows all samples in every round."""
     first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """L: the most that the clipping leaves of the samples' part of an agent's gradient, in L2."""
+    """Return L, the largest L2 norm of the samples' part of an agent's gradient after clipping."""
     whole = setup.experiment.privacy.adjacency == "one-round"
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
 
 def unclipped(setup: Setup) -> str:
-    """Why nothing bounds the gradients; empty: the clipping does."""
+    """Return why nothing bounds the gradients; an empty string if they are clipped."""
     return "privacy.clip = inf: nothing bounds the gradients" if isinf(setup.experiment.clip) else ""
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
-    """The most, in L2, that a sample's gradient over a block may be, at points of norms up to this; unclipped."""
+    """Return the largest L2 norm of a sample's unclipped gradient over a block, at points of norm up to `within`."""
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
     return setup.loss.largest_gradient(norm, within)
 
 
 def clipped(setup: Setup, within: float = inf) -> str:
-    """Why the gradients at points of norms up to this may be other than those of the losses; empty: they are not."""
+    """Return why clipping may change gradients at points of norm up to `within`; an empty string if it cannot."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
     if setup.experiment.privacy.adjacency == "one-round":
@@ -63,11 +70,11 @@ def clipped(setup: Setup, within: float = inf) -> str:
     if reach <= clip * (1 + 1e-12):
         return ""
     far = "have no bound" if isinf(reach) else f"may reach {reach:.3g}"
-    return f"gradients {far} and privacy.clip = {clip:g} cuts them: they are then not those of the losses"
+    return f"gradients {far} and privacy.clip = {clip:g} clips them: they are then not the gradients of the losses"
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
-    """The Laplace scale of each round, where calibrated noise is for these L1 sensitivities."""
+    """Return the Laplace scale of each round: calibrated to these L1 sensitivities, or the run's fixed scale."""
     e = setup.experiment
     if not e.private:
         return np.zeros_like(sensitivity)
@@ -77,17 +84,17 @@ def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
 
 
 def calibrated(setup: Setup) -> bool:
-    """Whether the noise is as the theorems have it, or none."""
+    """Return whether the noise is calibrated as the theorems assume, or absent."""
     return not setup.experiment.private or setup.experiment.privacy.scale == "calibrated"
 
 
 def steps(setup: Setup, rounds: int) -> Vector:
-    """α(1), ..., α(rounds)."""
+    """Return the steps α(1), ..., α(rounds)."""
     return np.array([setup.run.step(t) for t in range(1, rounds + 1)])
 
 
 def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
-    """Return whether the steps of all rounds are those of a formula of t."""
+    """Return whether the steps of all rounds follow a formula of t."""
     t = np.arange(1.0, setup.experiment.rounds + 1)
     return np.allclose(steps(setup, len(t)), formula(t), rtol=1e-12, atol=0)
 
@@ -102,15 +109,15 @@ def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
 
 
 def before(values: Vector, first: float) -> Vector:
-    """Values of the round before, by round."""
+    """Shift values by one round: entry t is the value of round t − 1, and entry 1 is `first`."""
     return np.concatenate([[first], values[:-1]])
 
 
 def upto(summands: Vector, horizons: Rounds) -> Vector:
-    """Sums of the rounds up to each horizon: (T,) -> (h,)."""
+    """Sum the rounds up to each horizon: (T,) -> (h,)."""
     return np.asarray(np.cumsum(summands)[horizons - 1])
 
 
 def first_broken(*reasons: str) -> str:
-    """The first reason that is one."""
+    """Return the first non-empty reason; an empty string if there is none."""
     return next(filter(None, reasons), "")

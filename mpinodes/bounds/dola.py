@@ -8,8 +8,9 @@ for the regret of any one agent's decisions:
     λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
     convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2       ((46) has mL/λ, at λ = 0)
 
-Its proof compares norms where squares are due ((32)), so "checked" is another one. With μ_t the noise's scale and G_t²
-the mean square of the gradients, taken at b_i(t), projection and A doubly stochastic give, for any steps,
+The paper's proof compares norms where it needs squares ((32)), so "checked" uses another proof. Let μ_t be the noise's
+scale and G_t² the mean square of the gradients, taken at b_i(t). With projection and doubly stochastic A, for any
+steps,
 
     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
 
@@ -19,8 +20,8 @@ are not b_i but x_i: with D_t² = E Σ_i ‖x_i − x̄‖² and K = Σ_k sup �
     Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
     E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
 
-for x_i is independent of the noise in b_i. b_i may lie outside 𝒳 by the noise, which (22) overlooks, and a regularizer
-is steeper there: G_t = L + λ√(2d)μ_t.
+because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks, and a
+regularizer is steeper there: G_t = L + λ√(2d)μ_t.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """As printed, and checked for the decisions of each agent's own loss and of one agent's for all."""
+    """Compute Theorem 2 as printed and checked; checked, for decisions on an agent's own loss and on all losses."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
     printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
@@ -64,7 +65,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def broken_by(setup: Setup, weights: Weights) -> str:
-    """The first assumption broken, but for steps and noise, of which the checked form takes any."""
+    """Return the first assumption that the run breaks, apart from steps and noise.
+
+    The checked form allows any steps and noise.
+    """
     return first_broken(
         unclipped(setup),
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} has no diameter",
@@ -74,13 +78,16 @@ def broken_by(setup: Setup, weights: Weights) -> str:
 
 
 def _modulus(setup: Setup) -> float | None:
-    """λ of steps 1/(λt); None: others."""
+    """Return λ if the steps are 1/(λt), else None."""
     modulus, offset = strongly_convex_steps(setup) or (None, 0.0)
     return None if offset else modulus
 
 
 def printed_broken_by(setup: Setup, broken: str) -> str:
-    """Likewise for the printed form, which takes its own steps and noise only."""
+    """Return the first assumption of the printed form that the run breaks.
+
+    The printed form needs the paper's steps and noise. `broken` is the outcome of `broken_by`.
+    """
     modulus, regularizer = _modulus(setup), setup.experiment.problem.regularizer
     if modulus is None:
         wrong = not are_steps(setup, lambda t: 0.5 / np.sqrt(t))
@@ -95,13 +102,20 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """L, regularizer and all."""
+    """Return L, including the regularizer's gradient."""
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 
 
 def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
-    """Of one agent's decisions; change: the L2 change of a gradient, 2L, that noise is calibrated to."""
+    """Compute the printed regret bound of one agent's decisions: (h,).
+
+    Args:
+        setup: of the run.
+        weights: its mixing matrices.
+        at: (h,) the horizons.
+        change: the L2 change of a gradient, 2L, to which the noise is calibrated.
+    """
     e, m, d = setup.experiment, setup.topology.agents, setup.dimension
     across = setup.feasible.diameter(d)
     steep = steepness(setup)
@@ -120,10 +134,10 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
 
 
 def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
-    """Checked, of network regret and of an agent's."""
+    """Compute the checked bounds of network regret and of an agent's regret: (h,) each."""
     p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, across = steps(setup, int(at[-1])), setup.feasible.diameter(d)
-    reach = np.sqrt(2 * d) * (mu := _scales(setup, alpha))  # of the noise, E‖·‖²^½
+    reach = np.sqrt(2 * d) * (mu := _scales(setup, alpha))  # (E‖noise‖²)^½
     steep = steepness(setup)
     gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t
     gains = np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - p.regularizer)
@@ -139,5 +153,5 @@ def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]
 
 
 def _scales(setup: Setup, alpha: Vector) -> Vector:
-    """μ_t: calibrated to the step that made the message, 0 in round 1."""
+    """Return the noise scales μ_t, calibrated to the step that made the message; 0 in round 1."""
     return noise_scales(setup, sqrt(setup.dimension) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))

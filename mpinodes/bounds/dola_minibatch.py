@@ -1,26 +1,27 @@
 """DOLA's Algorithm 2: Theorem 4.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". For T samples of each of m
-agents in batches of h, with λ-strongly convex losses and R_D the bound of Theorem 2 for Algorithm 1, as printed for the
-average w̄_i of the T/h decisions of any agent, with probability 1 − 4γ log T:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". Each of m agents has T samples
+in batches of h, losses are λ-strongly convex, and R_D is the bound of Theorem 2 for Algorithm 1. As printed, the
+average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
 
-R_D is that of the T/h rounds, which (60) puts in the place of T; γ is such that the probability is `SURE`. Slips: the
-loss of a batch is a mean, whose regret is not h times larger ((59) is of sums); R_D is a bound in the mean, where (58)
-asks for one of the regret itself, noise and all; and its F is of samples yet to come, where what is measured is the
-gap on the run's own samples, which decisions of later rounds have used. "Checked" is therefore another proof, in the
-mean over the noise and over the order in which agents take their samples, each once. Let T be the rounds now, R(t) the
-checked bound of Theorem 2 for an agent's regret, L the bound on the samples' part of gradients, φ the regularizer, and
-U_{s,r} how far any decision of round r is moved at most where an agent's batches of rounds s < r and r change places.
-All orders being alike, E f_i^s(x_j(r)) for s ≥ r is E f_i^r(x_j(r)), and for s < r is at most L U_{s,r} more; so, F
-being convex, for any v ∈ 𝒳
+R_D is that of the T/h rounds, which (60) puts in the place of T; γ is chosen such that the probability is `SURE`. The
+proof has three slips. The loss of a batch is a mean, whose regret is not h times larger ((59) is about sums). R_D
+bounds the expected regret, where (58) needs a bound on the regret itself, noise included. Its F is the loss of future
+samples, but the run measures the gap on its own samples, which decisions of later rounds have used.
+
+"Checked" is therefore another proof. Its expectation is over the noise and over the order in which agents take their
+samples, each once. Let T be the number of rounds now, R(t) the checked bound of Theorem 2 for an agent's regret, L the
+bound on the samples' part of gradients, φ the regularizer, and U_{s,r} the largest distance by which exchanging an
+agent's batches of rounds s < r and r moves any decision of round r. All orders are equally likely. So E f_i^s(x_j(r))
+equals E f_i^r(x_j(r)) for s ≥ r, and exceeds it by at most L U_{s,r} for s < r. Since F is convex, for any v ∈ 𝒳
 
     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
     V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² where α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
 
-with V_r ≥ Σ_{s < r} U_{s,r}²: neither mixing nor projection moves points apart, nor does a convex loss's gradient, but
-by its kink. At α = 1/(φt), R(t)/(mt) falls like log t/t, but the second term like 1/√T.
+where V_r ≥ Σ_{s < r} U_{s,r}². Mixing and projection do not move points apart, and neither does a step along a convex
+loss's gradient, except at a kink. With α = 1/(φt), R(t)/(mt) decreases like log t/t, but the second term like 1/√T.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SURE = 0.95  # the probability with which the printed form holds
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """On the gap of the worst agent's average decision."""
+    """Bound the optimality gap of the worst agent's average decision, as printed and checked."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = first_broken(_broken(setup, setup.algorithm), dola.broken_by(setup, weights))
     strong = "" if setup.experiment.problem.regularizer else "no regularizer: losses are not strongly convex"
@@ -54,7 +55,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _broken(setup: Setup, algorithm: Any) -> str:
-    """What Algorithm 2 assumes beyond Algorithm 1."""
+    """Return the first assumption that Algorithm 2 adds to those of Algorithm 1 and that the run breaks."""
     stream, e = setup.stream, setup.experiment
     hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
     ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
@@ -68,7 +69,7 @@ def _broken(setup: Setup, algorithm: Any) -> str:
 
 
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Of a convex loss inf, for λ = 0."""
+    """Compute the printed bound: (h,); inf for λ = 0."""
     m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
     square = dola.steepness(setup) ** 2 / modulus  # L²/λ
     regret = dola.regret_as_printed(setup, weights, at, h * max(setup.run.grad_sensitivity)) / m
@@ -82,13 +83,14 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 
 
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
+    """Compute the checked bound: (h,)."""
     _, one = dola.regrets(setup, weights, at)
     shifts = upto(_moved(setup, int(at[-1])), at) / setup.experiment.rounds
     return np.asarray((one / setup.topology.agents + largest_gradient(setup) * shifts) / at)
 
 
 def _moved(setup: Setup, rounds: int) -> Vector:
-    """√((r−1)V_r) of each round r: (T,)."""
+    """Compute √((r−1)V_r) of each round r: (T,)."""
     across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
     shifts, root = np.zeros(rounds), 0.0  # √V_r
     kinks = 2 * largest_gradient(setup) * (alpha := steps(setup, rounds))

@@ -7,12 +7,14 @@ scale, L ≥ ‖∇f‖, L̂² ≥ E‖u_i‖² of an agent's block, G ≥ ‖�
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
     Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
 
-d = n and σ = 2nL̂/ε give the printed constants. Printed is K = 1/(θ(1−θ)), θ = 1 − φ/4n² with φ the least weight, as
-for graphs connected in every round; over B rounds K = θ_B/(q²(1−θ_B)), q = θ, θ_B = q^(1/B). K bounds
-sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|, which "checked, own mixing" takes from the matrices themselves.
+The printed constants follow with d = n and σ = 2nL̂/ε. For graphs connected in every round, the printed K is 1/(θ(1−θ))
+with θ = 1 − φ/4n² and φ the least weight. For graphs connected over B rounds, K = θ_B/(q²(1−θ_B)) with q = θ and
+θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|, which "checked, own mixing" computes from the
+matrices themselves.
 
-Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, (35) keeps one.
-So Q of Theorem 5, checked, is n² times the printed. L̂ = L² + ν² under Assumption 2 is read as L̂² = L² + ν².
+Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, of which (35)
+keeps one. So Q of Theorem 5, checked, is n² times the printed Q. We read L̂ = L² + ν² under Assumption 2 as L̂² = L² +
+ν².
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ BETA = 2.0
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Theorem 5 for push-sum weights, else Theorem 3; on the decisions, and on their running average."""
+    """Compute Theorem 5 for push-sum weights, else Theorem 3, for decisions and for their running average."""
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     make = _theorem_5 if push_sum else _theorem_3
@@ -58,7 +60,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _broken(setup: Setup, weights: Weights) -> str:
-    """The first assumption that the run breaks."""
+    """Return the first assumption that the run breaks."""
     return first_broken(
         unclipped(setup),
         "" if are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
@@ -75,6 +77,7 @@ def _broken(setup: Setup, weights: Weights) -> str:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
+    """Compute the constant M of Theorem 3's bound M√T for each form of it."""
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
@@ -92,6 +95,7 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
+    """Compute the constant M of Theorem 5's bound M√T for each form of it."""
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # n = 64: underflows
@@ -113,7 +117,7 @@ def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
-    """M of R(T) ≤ M√T, Q being given by L̂ and σ."""
+    """Compute M of R(T) ≤ M√T, with Q given as a function of L̂ and σ."""
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)
     across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)

@@ -1,8 +1,9 @@
-"""M-ADMM and ADMM: how far decisions are from the best one, by Theorem 3.2.
+"""M-ADMM and ADMM: bounds by Theorem 3.2 on the distance of decisions from the best decision.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The theorem
-and its notation stand in `admm`; it is of distances ‖Z(t) − Z*‖²_J(t), and f(t) is the decision of round t + 1. Let
-B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, for Y(0) = 0 and f(0) is drawn from the seed. Since η never falls,
+and its notation are in `admm`. The theorem is about distances ‖Z(t) − Z*‖²_J(t), where f(t) is the decision of round t
++ 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and f(0) is drawn from the seed. Since η never
+falls,
 
     B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
 
@@ -10,16 +11,18 @@ With g = f(t) − f*, as printed ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩
 
     ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
 
-On a bipartite graph Q is singular, and this bounds nothing. Checked, δ is that of `admm`, and (34), (35) give
+On a bipartite graph Q is singular, and the printed form bounds nothing. In the checked form δ is that of `admm`, and
+(34) and (35) give
 
     B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
 
-on any connected graph, and less than as printed, for 2m ≥ δησ_max(Q). Local problems are solved to gradients of norm τ:
-f_i(t) is within s_i = τ/(m + 2ηV_i) of the minimizer, Z(t) within e = ‖s‖√λ_max(θL + ηQ) of where it were. So
+on any connected graph. This bound is smaller than the printed one, because 2m ≥ δησ_max(Q). Local problems are solved
+to gradients of norm τ. Hence f_i(t) is within s_i = τ/(m + 2ηV_i) of the exact minimizer, and Z(t) within e =
+‖s‖√λ_max(θL + ηQ) of its exact value. So
 
     √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
 
-The paper bounds privacy where releases carry noise, not how near to the best that ends.
+For releases with noise the paper bounds the privacy loss, but not the distance from the best decision.
 """
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ ZERO = 1e-9  # relative to the largest eigenvalue
 
 
 class Course(NamedTuple):
-    """Of a run.
+    """The constants of a run that Theorem 3.2 needs.
 
     Attributes:
         adjacency: (n, n) A.
-        penalty: (T − 1,) η(1), ..., η(T − 1), one for all agents.
+        penalty: (T − 1,) η(1), ..., η(T − 1), equal for all agents.
         dual_step: θ.
         modulus: m.
         smoothness: M, the largest of the O_i.
@@ -63,17 +66,17 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Of one penalty: by how much the squared distance shrinks, and how much of it a decision can be off."""
+    """The factors of one penalty: how much B shrinks in a round, and how far a decision can be off, given B."""
 
     kept: float  # 1/(1 + δ)
-    mean: float  # 1ᵀM⁻¹1/n², of B
-    one: Vector  # (n,) (M⁻¹)_ii, of B
-    short: Vector  # (n,) s_i
+    mean: float  # 1ᵀM⁻¹1/n²: of the mean decision, per unit of B
+    one: Vector  # (n,) (M⁻¹)_ii: of each decision, per unit of B
+    short: Vector  # (n,) s_i, from inexact local solves
     moved: float  # e
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """On the mean decision's squared distance to the best one, and on the farthest agent's."""
+    """Bound the squared distance to the best decision, for the mean decision and for the farthest agent's."""
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     names = ("decision_error", "agent_decision_error")
     theorems = []
@@ -90,17 +93,22 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _perturbed(setup: Setup) -> str:
-    """What makes releases other than the minimizers."""
+    """Return why the run's releases are not the minimizers; an empty string if they are."""
     a: Any = setup.algorithm
     return first_broken(
-        "Theorem 3.2 is of M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
+        "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
         if setup.experiment.private else "",
-        "releases are rounded (algorithm.grid), and not the minimizers" if a.rounds_releases else "",
+        "releases are rounded (algorithm.grid), so they are not the minimizers" if a.rounds_releases else "",
     )  # fmt: skip
 
 
 def _course(setup: Setup, best: Vector, iterations: int) -> Course:
-    """Raises ValueError where agents or rounds differ in what the theorem has one of, or the graph is not its."""
+    """Collect the constants of a run.
+
+    Raises:
+        ValueError: penalties or dual steps differ where the theorem has a common one, or the graph is not the
+        theorem's.
+    """
     a: Any = setup.algorithm
     n, d = setup.topology.agents, setup.dimension
     t = np.arange(1, max(iterations, 1) + 1)
@@ -126,6 +134,11 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
 
 def _printed(course: Course, eta: float) -> Shares:
+    """Compute the factors of a penalty as printed.
+
+    Raises:
+        ValueError: the graph is bipartite, so that the printed norm bounds no decision.
+    """
     form = eta * laplacians(course.adjacency)[1]
     values = np.linalg.eigvalsh(form)
     if values[0] <= ZERO * values[-1]:
@@ -136,6 +149,7 @@ def _printed(course: Course, eta: float) -> Shares:
 
 
 def _checked(course: Course, eta: float) -> Shares:
+    """Compute the factors of a penalty by the checked proof."""
     (laplacian, signless), theta = laplacians(course.adjacency), course.dual_step
     kept = 1 / (1 + _contraction(course, eta, printed=False))
     inverse = np.linalg.inv(
@@ -147,12 +161,12 @@ def _checked(course: Course, eta: float) -> Shares:
 
 
 def _contraction(course: Course, eta: float, *, printed: bool) -> float:
-    """δ."""
+    """Compute δ for a penalty."""
     return contraction(course.adjacency, eta, course.dual_step, course.modulus, course.smoothness, printed=printed)
 
 
 def _decisions(course: Course, at: Rounds, shares: dict[float, Shares]) -> tuple[Vector, Vector]:
-    """For the mean decision, and the farthest agent's, at horizons; round 1 decides f(0)."""
+    """Bound the squared error of the mean decision and of the farthest agent's, at horizons; round 1 decides f(0)."""
     mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
     one = [float(np.sum(course.away**2, axis=1).max())]
     reach, before = course.start**0.5, inf  # √B

@@ -1,29 +1,29 @@
 """Two-stage Gaussian consensus: Theorem 2 and Corollary 2.
 
-M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". Its
-x(t − 1) is the decision of round t: x̄(T) that of round T + 1, x_i(t) for t > T those of stage II. For N agents in p
-coordinates, G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), β = ‖W − J‖₂; κ with G_s in place of G, 2G_s the largest change of
-∇f_i between adjacent data, which is what the noise needs. As printed:
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". The paper's
+x(t − 1) is the decision of round t here: x̄(T) is the decision of round T + 1, and x_i(t) for t > T those of stage II.
+There are N agents in p coordinates, G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂. In κ we use G_s in place of
+G, where 2G_s is the largest change of ∇f_i between adjacent data sets, as the noise requires. As printed:
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
-(17) has C_√T/√T, never defined, where its proof has twice the C_∜T/∜T of Theorem 2. B is too small at T = 1, where log
-T is 0. Slips: Σ 1/t ≤ log T; (30) has half of its last two terms; (34) has 3 for 4; the theorem has 2p for the 4p of
-(31); the projection error u(t) is due to n(t − 1), not n(t); and the hand-over has no noise (18), though (11) has it.
-On the other hand 1 − 1/t is 0 at t = 1, so that ‖x*‖² is forgotten at once; and (33), (34) fall like 1/√T. In closed
-form:
+(17) has C_√T/√T, which the paper never defines, where its proof has twice the C_∜T/∜T of Theorem 2. B is too small at T
+= 1, where log T is 0. Slips of the proof: it takes Σ 1/t ≤ log T; (30) has half of its last two terms; (34) has 3 for
+4; the theorem has 2p for the 4p of (31); the projection error u(t) is due to n(t − 1), not n(t); and the hand-over has
+no noise in (18), though it has noise in (11). On the other hand 1 − 1/t is 0 at t = 1, so that the first step removes
+‖x*‖²; and (33), (34) decrease like 1/√T. In closed form:
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
-"Checked" is the proof's sums as they stand, for any steps, noise and doubly stochastic weights. With ν² the variance of
+"Checked" evaluates the proof's sums for any steps, noise and doubly stochastic weights. With ν² the variance of
 gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, M_0 = D_1 = 0:
 
     B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
     D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
 
-B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. It takes no x* inside 𝒳: Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After
-a hand-over with noise M_T, which may be 0:
+Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. The proof does not need x* to be inside 𝒳: Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for
+z̄ ∈ 𝒳 is enough. After a hand-over with noise M_T, which may be 0:
 
     E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
     E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
@@ -50,11 +50,11 @@ from mpinodes.bounds.constants import (
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 
-CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below
+CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below this for a connected graph
 
 
 class Constants(NamedTuple):
-    """Of a run."""
+    """The constants of a run that the theorem needs."""
 
     gradient: np.float64  # G
     reach: float  # sup ‖x‖ over 𝒳
@@ -63,12 +63,15 @@ class Constants(NamedTuple):
 
 
 def two_stage(setup: Setup) -> Any:
-    """The algorithm, with its schedules."""
+    """Return the algorithm, which has the schedules of steps and noise."""
     return setup.algorithm
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """On the mean decision, and on each agent's; as printed from round T + 1, or T + 2 on, inf before."""
+    """Bound the squared error of the mean decision and of each agent's, as printed and checked.
+
+    The printed bounds hold from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
+    """
     at, last = np.asarray(horizons, dtype=np.int64), two_stage(setup).gradient_rounds
     weights, c = Weights.of(setup), _constants(setup, minimizer)
     broken = first_broken(
@@ -77,7 +80,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     beta = float(weights.contraction().max())
     assumed = first_broken(broken, _other_than_printed(setup, c, beta))
     theorem, corollary = _printed(setup, c, at, beta)
-    noised = "the hand-over carries noise, which the paper's proofs of stage II have not" if c.noise[-1] else ""
+    noised = "the hand-over carries noise, which the paper's proofs of stage II leave out" if c.noise[-1] else ""
     later = noised if at[-1] > last + 1 else ""
     printed = [
         bound("Theorem 2, as printed", "decision_error", theorem, first_broken(assumed, later)),
@@ -92,6 +95,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _constants(setup: Setup, minimizer: Vector) -> Constants:
+    """Collect the constants of a run."""
     regularizer, reach = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension) / 2
     samples = min(np.float64(terms(setup) * sample_gradient(setup, reach)), largest_gradient(setup))
     best = np.atleast_2d(minimizer)[-1]
@@ -99,7 +103,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _noise(setup: Setup) -> Vector:
-    """Of the releases in rounds 2 to T + 1."""
+    """Return the noise scales of the releases in rounds 2 to T + 1: (T,)."""
     e, a = setup.experiment, two_stage(setup)
     t = np.arange(1, a.gradient_rounds + 1)
     if not e.private:
@@ -110,7 +114,7 @@ def _noise(setup: Setup) -> Vector:
 
 
 def _root(setup: Setup) -> np.float64:
-    """1/√κ."""
+    """Compute 1/√κ."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)
@@ -120,7 +124,7 @@ def _root(setup: Setup) -> np.float64:
 
 
 def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
-    """What only the printed form needs, and the run has not."""
+    """Return the first assumption of the printed form alone that the run breaks."""
     a, t = two_stage(setup), np.arange(1, len(c.noise))
     sure = setup.run.least_modulus, setup.run.largest_smoothness
     mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
@@ -135,7 +139,7 @@ def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
 
 
 def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
-    """For the mean decision, and for an agent's."""
+    """Compute the printed bounds for the mean decision and for an agent's: (h,) each."""
     n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup).k
     root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf
     mean = (
@@ -149,7 +153,7 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
 
 
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
-    """Likewise."""
+    """Compute the checked bounds for the mean decision and for an agent's: (h,) each."""
     n, p, last, a = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
     errors = _stage_one(setup, c, rho[1 : last + 1], a.eta(np.arange(1, last + 1)))
@@ -161,7 +165,14 @@ def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[
 
 
 def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
-    """B_0, ..., B_T; rho: of the rounds after."""
+    """Compute B_0, ..., B_T of stage I.
+
+    Args:
+        setup: of the run.
+        c: its constants.
+        rho: (T,) ρ_2, ..., ρ_{T+1}.
+        eta: (T,) η_1, ..., η_T.
+    """
     p = setup.dimension
     rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
     noise = sqrt(p) * c.noise

@@ -10,13 +10,14 @@ Networks". L = Σ L_i, q² = Σ (L_i + ν_i)², x_j(1) = 0. As printed, for the 
        β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
 
-C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), are not given: C = 1 and λ = max_t ‖W(t) − J‖₂ where the
-rows of W sum to 1 too, else fitted to the products. The paper takes gradients to be bounded on all of R^d and losses
-strongly convex, which exclude each other: L_i is the bound on the samples' part, and λ times the largest mean-square
-norm that the recursion below allows x_i.
+The paper does not give C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). We take C = 1 and λ = max_t ‖W(t) − J‖₂
+if the rows of W sum to 1 too, and else fit them to the products. The paper assumes gradients that are bounded on all of
+R^d and strongly convex losses, which exclude each other. Here L_i is the bound on the samples' part of the gradient,
+plus the regularizer times the largest mean-square norm that the recursion below allows x_i.
 
-"Checked" does not bound a regularizer's gradient, but follows it. With M_t² ≥ E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t =
-‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, and σ_t the noise's scale, for any steps and v, since Σ_i (x_i − x̄) = 0:
+"Checked" does not bound the regularizer's gradient, but follows it round by round. Let M_t² ≥ E‖x̄‖², S_t² ≥
+E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, and σ_t the noise's scale. For any steps and v, since
+Σ_i (x_i − x̄) = 0:
 
     M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
     S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
@@ -24,10 +25,10 @@ norm that the recursion below allows x_i.
                                       + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
     E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
 
-In the first round M = S = 0. Under Theorem 2 the first term is that of round 1 alone, and regret logarithmic; so it is
-for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², which takes half of that: μ̃ ≤ (1/2n) Σ μ_i, where
-(53) to (70) have ½ Σ μ_i, and forget that 1/α comes with a factor n. The doubling does not restart at x(1), as (82)
-has it, and nothing bounds x̄(2^m) on R^d but M: Theorem 3, checked, grows faster than √T.
+In the first round M = S = 0. Under Theorem 2 the first term is nonzero in round 1 alone, and regret is logarithmic.
+This holds for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², which needs half of that: μ̃ ≤ (1/2n) Σ μ_i.
+The paper has ½ Σ μ_i in (53) to (70), because it forgets the factor n of 1/α. The doubling does not restart at x(1), as
+(82) assumes, and only M bounds x̄(2^m) on R^d. So Theorem 3, checked, grows faster than √T.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Theorem 2 where steps are those of strongly convex losses, else 3."""
+    """Compute Theorem 2 if the steps are those of strongly convex losses, else Theorem 3."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     strong = strongly_convex_steps(setup)
     name = f"Theorem {2 if strong else 3}"
@@ -76,12 +77,12 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _broken(setup: Setup, strong: tuple[float, float] | None) -> str:
-    """The first assumption broken, but for the noise, of which the checked form takes any."""
+    """Return the first assumption that the run breaks, apart from the noise; the checked form allows any noise."""
     graph, rounds = setup.topology, setup.experiment.rounds
     sound = graph.period == 1 or facts.is_eulerian(graph, rounds)
     return first_broken(
         unclipped(setup),
-        "" if sound else "Lemma 2 fails: the digraph changes, and agents hear more or fewer than they send to",
+        "" if sound else "Lemma 2 fails: the digraph changes, and agents have more or fewer senders than receivers",
         "" if facts.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
         _unfit(*strong, setup.experiment.problem.regularizer)
         if strong
@@ -99,7 +100,7 @@ def _doubling(t: Vector) -> Vector:
 
 
 def _unfit(modulus: float, offset: float, regularizer: float) -> str:
-    """Why the steps are not those of Theorem 2."""
+    """Return why the steps are not those of Theorem 2; an empty string if they are."""
     if offset != 1:
         return "steps are not 1/(mu (t + 1)): step.offset is not 1"
     if not regularizer:
@@ -113,12 +114,13 @@ def _unfit(modulus: float, offset: float, regularizer: float) -> str:
 
 
 def _as_paper(setup: Setup) -> bool:
+    """Return whether the noise is the paper's, or absent."""
     printed = setup.experiment.algorithm["noise_index"] == "paper"
     return not setup.experiment.private or (printed and calibrated(setup))
 
 
 class Region(NamedTuple):
-    """By round, where x̄ and the x_i are in mean square: (T,) each."""
+    """The steps and noise scales of all rounds, with mean-square bounds on x̄ and on the x_i: (T,) each."""
 
     alpha: Vector
     noise: Vector  # σ_t
@@ -127,7 +129,7 @@ class Region(NamedTuple):
 
 
 def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
-    """The recursion of M and S."""
+    """Run the recursion of M and S."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     made_with = alpha if setup.experiment.algorithm["noise_index"] == "paper" else before(alpha, 0.0)
     noise = noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * made_with)
@@ -148,6 +150,7 @@ def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
 
 
 def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
+    """Compute the printed bound on an agent's regret: (h,)."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
@@ -176,7 +179,7 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
 
 
 def _checked(setup: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
-    """Of network regret, and of an agent's."""
+    """Compute the checked bounds on network regret and on an agent's regret: (h,) each."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, sigma, center, spread = region
     lam, steep = p.regularizer, largest_gradient(setup)

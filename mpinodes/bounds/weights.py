@@ -1,4 +1,4 @@
-"""The mixing matrices W(t) of a run, and how fast their products forget where they started."""
+"""The mixing matrices W(t) of a run, and how fast their products approach averaging."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.parts import mixed
 
-NUMBERS = 1_000_000  # of matrices kept
+NUMBERS = 1_000_000  # entries of the matrices kept, at most
 WORK = 2_000_000_000  # multiplications
 LAGS = 20_000
 SETTLED = 1e-15
@@ -24,17 +24,17 @@ ROUNDING = 1e-9
 
 
 def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
-    """W(1), ..., W(rounds), each (n, n), as the agents' own mixing makes them: row i is what agent i hears with."""
+    """Yield W(1), ..., W(rounds), each (n, n), from the agents' own mixing; row i has the weights of the receiver i."""
     graph = setup.topology
     yield from (r.weights for r in islice(mixed(setup.mixing, graph, range(graph.agents)), rounds))
 
 
 class Sums(NamedTuple):
-    """Over all lags k, how far a product of k successive matrices is from J = 11ᵀ/n, at worst over where it starts.
+    """Sums over all lags k of how far a product of k successive matrices is from J = 11ᵀ/n, at the worst start s.
 
     Attributes:
-        spectral: at least Σ_{k ≥ 0} sup ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0.
-        entries: at least Σ_{k ≥ 1} sup max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|.
+        spectral: an upper bound on Σ_{k ≥ 0} sup ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0.
+        entries: an upper bound on Σ_{k ≥ 1} sup max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|.
     """
 
     spectral: float
@@ -43,14 +43,15 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Weights:
-    """The matrices of a run.
+    """The mixing matrices of a run.
 
-    A graph that repeats is followed until its matrices do, beyond the last round if need be. Of one drawn anew in every
-    round the first `NUMBERS` numbers are taken, and later rounds are taken to be no worse.
+    If the graph is periodic, its matrices are computed until they repeat, beyond the last round if necessary. If the
+    graph is drawn anew in every round, the matrices of the first rounds, up to `NUMBERS` entries, stand for all later
+    rounds too.
 
     Attributes:
-        first: (r, n, n) those of rounds 1 to r.
-        loop: those from here on are what comes after the last.
+        first: (r, n, n) the matrices of rounds 1 to r.
+        loop: the index in `first` at which the sequence continues after its last matrix.
     """
 
     first: Vector
@@ -58,10 +59,10 @@ class Weights:
 
     @classmethod
     def of(cls, setup: Setup) -> Weights:
-        """Those of a run."""
+        """Compute the matrices of a run."""
         period, most = setup.topology.period, max(1, NUMBERS // setup.topology.agents**2)
         kept: list[Vector] = []
-        with suppress(Diverged):  # beyond the run's own rounds, perhaps
+        with suppress(Diverged):  # matrices after the last round may be undefined
             for weights in matrices(setup, most if period else min(setup.experiment.rounds, most)):
                 if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
                     break
@@ -69,25 +70,25 @@ class Weights:
         return cls(np.stack(kept), max(0, len(kept) - period) if period else 0)
 
     def places(self, rounds: int) -> NDArray[np.int64]:
-        """Where in `first` the matrices of rounds 1 to `rounds` stand."""
+        """Return the indices in `first` of the matrices of rounds 1 to `rounds`: (rounds,)."""
         t, r = np.arange(rounds), len(self.first)
         return np.where(t < r, t, self.loop + (t - r) % (r - self.loop))
 
     @property
     def least(self) -> float:
-        """The least positive weight."""
+        """Return the least positive weight."""
         return float(self.first[self.first > ROUNDING].min())
 
     def sums_to_one(self, axis: int) -> bool:
-        """Whether all columns (axis 0) or all rows (axis 1) do."""
+        """Return whether all columns (axis 0) or all rows (axis 1) sum to 1."""
         return bool(np.abs(self.first.sum(axis=axis + 1) - 1).max() <= ROUNDING)
 
     def contraction(self) -> Vector:
-        """‖W − J‖₂ of each matrix: (r,)."""
+        """Compute ‖W − J‖₂ of each matrix: (r,)."""
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """For k = 1, 2, ...: the products of k matrices less J, by start: (r, n, n)."""
+        """Yield, for k = 1, 2, ..., the products of k successive matrices minus J, one for each start: (r, n, n)."""
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
         products, at = self.first, np.arange(r)
@@ -97,28 +98,30 @@ class Weights:
             products = self.first[at] @ products
 
     def sums(self) -> Sums:
-        """See `Sums`; for doubly stochastic matrices, for which (X − J)(Y − J) = XY − J. Inf: mixes too slowly to tell.
+        """Bound `Sums` for doubly stochastic matrices; inf if they mix too slowly to tell.
 
-        Once all products of h matrices are ρ < 1 from J, the lags from h on add up to at most ρ of all, and so all to
-        those below h divided by 1 − ρ.
+        For such matrices (X − J)(Y − J) = XY − J. So once all products of h matrices have distance at most ρ < 1 from
+        J, the lags from h on add up to at most ρ times the sum over all lags. The sum over all lags is therefore at
+        most the sum over the lags below h, divided by 1 − ρ.
         """
         spectral = entries = 1.0
         for away in self._deviations():
             sizes = np.abs(away)
             columns, rows = (sizes.sum(axis=axis).max(axis=1) for axis in (1, 2))
-            rest = 1 - float(max(columns.max(), rows.max()))  # by which both norms shrink
+            rest = 1 - float(max(columns.max(), rows.max()))  # both norms shrink by this factor
             if rest > 0.9:
                 return Sums(spectral / rest, entries / rest - 1)
-            # without a singular value decomposition of each: ‖·‖₂² ≤ ‖·‖₁‖·‖_∞
+            # ‖·‖₂² ≤ ‖·‖₁‖·‖_∞ avoids a singular value decomposition of each product
             frobenius = np.linalg.norm(away, axis=(1, 2))
             spectral += min(1.0, float(np.minimum(frobenius, np.sqrt(columns * rows)).max()))
             entries += float(sizes.max())
         return Sums(inf, inf)
 
     def fitted(self) -> tuple[float, float]:
-        """C and λ < 1 with |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all k and s seen, and C/(1 − λ) least; (inf, 1): none.
+        """Fit C and λ < 1 with |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all computed lags k and starts s.
 
-        Seen are all lags up to where the products are `FORGOTTEN` from J.
+        C/(1 − λ) is minimized. Lags are computed until all products are within `FORGOTTEN` of J. If they never are,
+        (inf, 1) is returned.
         """
         deviations = []
         for away in self._deviations():
@@ -136,7 +139,10 @@ class Weights:
         return float(constants[best]), float(rates[best])
 
     def least_scale(self, rounds: int) -> float:
-        """Min over agents and rounds of w with w(1) = 1 and w <- W w; of the first rounds, where there are many."""
+        """Compute the least entry of w over agents and rounds, where w(1) = 1 and w <- W w.
+
+        If the run is long, the first rounds alone are followed.
+        """
         w, least = np.ones(self.first.shape[1]), 1.0
         for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):
             w = self.first[place] @ w

@@ -1,4 +1,4 @@
-"""Absolute error, |a·x − b|."""
+"""The absolute error |a·x − b|."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["Absolute"]
 
 @dataclass(frozen=True, slots=True)
 class Absolute(PiecewiseLinearLoss):
-    """ℓ(m, b) = |m − b|; at the kink the subgradient is 0."""
+    """The loss ℓ(m, b) = |m − b| of a prediction m = a·x; its subgradient at the kink is 0."""
 
     convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """ℓ."""
+        """Compute ℓ = |m − b|, elementwise."""
         return np.abs(prediction - target)
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Sign(m − b)."""
+        """Compute the subgradient sign(m − b), elementwise."""
         return np.sign(prediction - target)
 
     @classmethod
     def slope_bound(cls) -> float:
-        """1."""
+        """Return 1, the largest |ℓ'|."""
         return 1.0
 
     @staticmethod
     def curvature() -> float:
-        """Inf."""
+        """Return inf, because the loss has a kink."""
         return inf
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """−1 and 1."""
+        """Return the slopes −1 and 1 of the two branches, for each target."""
         one = np.ones_like(target)
         return -one, one

@@ -1,18 +1,19 @@
-"""Clipping in doubles: what a sample adds to a round's gradient has a norm of at most the clip, whatever the sample.
+"""Clipping in floating point: a sample's contribution to a gradient has norm at most the clip, whatever the sample is.
 
-A sample's gradient is s·a. Its norm |s|·‖a‖ may be too large or too small for a double where the gradient itself is
-neither, and a gradient cut by a wrong norm is not cut. So:
+A sample's gradient is s·a. The product of norms |s|·‖a‖ may overflow or underflow where the gradient itself does not,
+and clipping by a wrong norm would not clip. Therefore:
 
-* where no such thing can have happened (`is_ordinary`), the plain formula holds, with its bits; else every sample is
-  clipped in units of a power of two of its largest entry (`clipped_sum`);
-* a sample whose gradient is no number counts as 0, and one whose slope is infinite as the clip in its direction: both
-  are functions of the sample and the point alone, as a clipped gradient has to be;
-* a loss that does its own clipping is clipped once more, sample by sample (`enforced.Reclipped`).
+* If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` clips
+  every sample in units of a power of two of its largest entry.
+* A sample whose gradient is nan counts as 0. A sample whose slope is infinite counts as a vector of norm `clip` in the
+  sample's direction. Both rules depend on the sample and the point alone, as a clipped gradient must.
+* The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
 
-Rounding may leave what k samples in d coordinates sum to longer than their clips together, by a share of at most
-(d + k)·2^-53 of these, and its change on adjacent data by as much. `ROUNDING` is above that share for any d + k below
-nine million, and what is enforced is the clip up to it. The accountant adds nothing for it, nor for the rounding of
-messages: what is proven is proven of real numbers, and `replay` leaves as much room.
+Rounding may make the sum over k samples in d coordinates longer than the sum of their clips, by a relative amount of at
+most (d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING` is
+larger than this for any d + k below nine million, and clips are enforced up to `ROUNDING`. The accountant adds nothing
+for this error or for the rounding of messages: its guarantees are about real numbers. `mpinodes replay` allows the same
+slack.
 """
 
 from __future__ import annotations
@@ -23,24 +24,31 @@ from mpinodes.core import Features, Vector
 from mpinodes.core.norms import shortened
 
 ROUNDING = 1e-9  # relative
-STEEPEST = 1e60  # of a sum of squared slopes: below it, a row whose squares underflow has a gradient below 1e-110
-LONGEST = 1e200  # of a sum of squared norms
+STEEPEST = 1e60  # limit of Σ s_k²: below it, a row whose squares underflow has a gradient below 1e-110
+LONGEST = 1e200  # limit of Σ ‖a_k‖²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Whether |s_k|·‖a_k‖, from plain squares, are right wherever they are above 1e-100, the least clip: (k,), (k,)."""
+    """Return whether the products |s_k|·‖a_k‖, computed from plain squares, are right wherever they exceed 1e-100.
+
+    1e-100 is the least clip that is allowed.
+
+    Args:
+        slopes: (k,) the s_k.
+        norms: (k,) the ‖a_k‖.
+    """
     return float(slopes.dot(slopes)) < STEEPEST and float(norms.dot(norms)) < LONGEST  # a third of the time of @
 
 
 def plain_norms(rows: Features) -> Vector:
-    """‖·‖₂ of every row by its squares, which may overflow or underflow: (k,)."""
+    """Compute the L2 norm of every row from its squares, which may overflow or underflow: (k,)."""
     if isinstance(rows, np.ndarray):
         return np.asarray(np.sqrt(np.vecdot(rows, rows)))
     return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
 
 
 def row_norms(rows: Features) -> Vector:
-    """‖·‖₂ of every row: (k,)."""
+    """Compute the L2 norm of every row without overflow or underflow: (k,)."""
     norms = plain_norms(rows)
     edge = ~((norms > 1e-140) & (norms < 1e140))
     if edge.any():
@@ -50,19 +58,19 @@ def row_norms(rows: Features) -> Vector:
 
 
 def row_sizes(rows: Features) -> Vector:
-    """The largest |entry| of every row: (k,)."""
+    """Compute the largest |entry| of every row: (k,)."""
     size = abs(rows).max(axis=1)
     return np.asarray(size if isinstance(size, np.ndarray) else size.toarray()).ravel()
 
 
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
-    """Σ_k s_k a_k / divisor_k, each s_k a_k scaled back to a norm of at most `clip`, for any doubles: (d,).
+    """Compute Σ_k s_k a_k / divisor_k after scaling each s_k a_k to norm at most `clip`, for any doubles: (d,).
 
     Args:
-        slopes: (k,).
+        slopes: (k,) the s_k.
         rows: (k, d) the a_k, dense or sparse.
-        clip: from 1e-100 to 1e100.
-        divisor: of all, or (k,).
+        clip: the largest norm, from 1e-100 to 1e100.
+        divisor: a number for all samples, or (k,) one for each.
     """
     sizes = row_sizes(rows)
     good = (sizes > 0) & np.isfinite(sizes)
@@ -80,7 +88,10 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
 
 
 def reclipped(gradient: Vector, most: float) -> Vector:
-    """A gradient itself, or what is left of it within a norm of `most`, up to `ROUNDING`; 0 where it is no number."""
+    """Scale a gradient to norm at most `most`, up to `ROUNDING`; return 0 if the result is not finite.
+
+    A gradient that is short enough is returned itself, not a copy.
+    """
     short = shortened(gradient, most)
     if short is gradient:
         return gradient
@@ -88,7 +99,7 @@ def reclipped(gradient: Vector, most: float) -> Vector:
 
 
 def _times(rows: Features, powers: Vector) -> Features:
-    """Rows times powers of two."""
+    """Multiply each row by its power of two; `powers` holds the exponents."""
     if isinstance(rows, np.ndarray):
         return np.ldexp(rows, powers[:, None])
     scaled = rows.tocsr(copy=True)

@@ -1,4 +1,4 @@
-"""The clip of losses that do their own clipping, enforced between loss and algorithm."""
+"""Enforcement of the clip on the losses that a user's code makes, between the loss and the algorithm."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
 @dataclass(slots=True)
 class Reclipped(Around):
-    """A loss whose samples' gradients are clipped once more, each by itself: what the clip says holds whatever it does.
+    """A loss whose sample gradients are clipped once more, so that the clip holds whatever the wrapped loss computes.
 
     Attributes:
-        clip: L2 bound on a sample's gradient; of a loss that shows no samples, and where `whole`, on the round's.
-        whole: as in `SampleLoss`.
-        regularizer: λ, which is public: only the samples' part of a gradient is taken from the loss.
+        clip: L2 bound on a sample's gradient. It bounds the round's gradient if the loss exposes no samples or if
+        `whole`. whole: whether the clip is for the whole round, as in `SampleLoss`. regularizer: λ, which is public;
+        only the gradient of the samples is taken from the wrapped loss.
     """
 
     clip: float
@@ -31,12 +31,15 @@ class Reclipped(Around):
     regularizer: float
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """The samples' part, and λx."""
+        """Return the gradient of the samples, clipped, plus λx."""
         gradient = self.data_grad(x, block)
         return gradient + self.regularizer * x[block] if self.regularizer else gradient
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """The sum of the samples' gradients, each cut to the clip; where there is one, or `whole`, the gradient cut."""
+        """Return the sum of the clipped gradients of the samples.
+
+        If the loss exposes no samples or `whole` is set, the sum is clipped instead.
+        """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if not isinstance(loss, SampleLoss) or self.whole:
             return reclipped(doubles(loss.data_grad(x, block)), most)
@@ -54,12 +57,12 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """A loss whose gradient keeps the clip: itself, where it is by `losses.clipping`, else `Reclipped`.
+    """Return a loss whose gradient respects the clip: the loss itself if `losses.clipping` clips it, or a `Reclipped`.
 
     Args:
         loss: as an agent sees it.
-        clip: of a sample, or where `whole` of the round.
-        opaque: the clip of a whole round that keeps to the same sensitivity, for a loss that shows no samples.
+        clip: for a sample, or for the round if `whole`.
+        opaque: the clip of a whole round that gives the same sensitivity, for a loss that exposes no samples.
         whole: as in `SampleLoss`.
         regularizer: λ.
     """
@@ -68,19 +71,21 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         return Reclipped(loss, opaque, whole, regularizer)
     sample: Any = loss
     if sample.clip != clip or sample.whole != whole or sample.features.dtype != DOUBLE:
-        # Made by a stream of one's own. Squares of bytes wrap around, and those of shorter floats overflow.
+        # A user's stream made this loss. Squares of bytes wrap around, and squares of shorter floats overflow.
         sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
     return sample if _clips(kind) else Reclipped(sample, clip, whole, regularizer)
 
 
 class Stated(NamedTuple):
-    """What is accounted for of the losses of a user's stream, against which every loss is verified.
+    """Statements about the losses of a user's stream on which the accountant relies.
+
+    Every loss of the stream is verified against them.
 
     Attributes:
         kind: `problem.loss`.
         stream: states bounds and labels, which hold for the losses of a stream that states `makes_all_losses`.
         run: has the public weight of a sample, and λ.
-        samples: by agent, how many samples a round has.
+        samples: by agent, the number of samples in a round.
     """
 
     kind: type[SampleLoss]
@@ -89,10 +94,10 @@ class Stated(NamedTuple):
     samples: Sequence[int]
 
     def fits(self, agent: int, loss: Loss) -> bool:
-        """Return whether a loss is of the class, with λ, and with at most so many samples of at most this weight.
+        """Return whether a loss has the stated class and λ, no more samples than stated, and no heavier ones.
 
         Raises:
-            BadInput: the stream states that `make_loss` makes all its losses, and did not make this loss.
+            BadInput: the stream states that `make_loss` makes all its losses, and this loss was not made by it.
         """
         rows, claims, fits = self.samples[agent], self.stream.makes_all_losses, False
         if isinstance(loss, SampleLoss) and type(loss) is self.kind and loss.regularizer == self.run.regularizer:
@@ -107,7 +112,7 @@ class Stated(NamedTuple):
         return fits
 
     def _is_within(self, loss: SampleLoss) -> bool:
-        """Return whether all samples of a loss keep to the bounds and labels that the stream states."""
+        """Return whether all samples of a loss respect the bounds and labels that the stream states."""
         within = row_sizes(loss.features) <= self.stream.feature_bound * (1 + 1e-9)
         within &= row_norms(loss.features) <= self.stream.feature_norm * (1 + 1e-9)
         labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
@@ -116,16 +121,20 @@ class Stated(NamedTuple):
 
 @cache
 def _shows_samples(kind: type[Loss]) -> bool:
+    """Return whether a class of losses exposes its samples."""
     return issubclass(kind, SampleLoss)
 
 
 @cache
 def _clips(kind: type[Loss]) -> bool:
-    """Whether its gradients are by `losses.clipping`."""
+    """Return whether `losses.clipping` clips all gradients of a class of losses, so that no wrapper is needed."""
     return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
 
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Whether the samples' gradients of a class of losses keep the clip: those of this package do, for any doubles."""
+    """Return whether `data_grad` of a class is this package's.
+
+    Those methods respect the clip for samples of any doubles.
+    """
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

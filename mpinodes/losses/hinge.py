@@ -1,4 +1,4 @@
-"""Hinge loss, max(0, 1 − b a·x), for labels b = ±1."""
+"""The hinge loss max(0, 1 − b a·x) for labels b = ±1."""
 
 from __future__ import annotations
 
@@ -15,31 +15,34 @@ __all__ = ["Hinge"]
 
 @dataclass(frozen=True, slots=True)
 class Hinge(PiecewiseLinearLoss):
-    """ℓ(m, b) = max(0, 1 − b m) = max(0, −b (m − b)), for b² = 1; at the kink the subgradient is 0."""
+    """The loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x; its subgradient at the kink is 0.
+
+    It equals max(0, −b (m − b)), because b² = 1.
+    """
 
     needs_labels = True
     convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """ℓ."""
+        """Compute ℓ = max(0, 1 − b m), elementwise."""
         short = np.asarray(target * prediction)
         np.subtract(1.0, short, out=short)
         return np.maximum(0.0, short, out=short)
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """−b where b m < 1, else 0."""
+        """Compute the subgradient: −b where b m < 1, else 0."""
         slope = -target
         slope[~(target * prediction < 1.0)] = 0.0  # half the time of np.where
         return slope
 
     @staticmethod
     def curvature() -> float:
-        """Inf."""
+        """Return inf, because the loss has a kink."""
         return inf
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """0 and −b."""
+        """Return the slopes 0 and −b of the two branches, in ascending order, for each target."""
         return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

@@ -1,4 +1,4 @@
-"""Least squares, (a·x − b)²."""
+"""The squared error (a·x − b)²."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["LeastSquares"]
 
 @dataclass(frozen=True, slots=True)
 class LeastSquares(SmoothLoss):
-    """ℓ(m, b) = (m − b)², without the factor ½; ℓ'' = 2."""
+    """The loss ℓ(m, b) = (m − b)² of a prediction m = a·x, without the factor ½; ℓ'' = 2."""
 
     convex: ClassVar[bool] = True
     strongly_convex_link: ClassVar[bool] = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """ℓ."""
+        """Compute ℓ = (m − b)², elementwise."""
         error = prediction - target
         return error * error
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """2(m − b)."""
+        """Compute ℓ' = 2(m − b), elementwise."""
         return 2.0 * (prediction - target)
 
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """2."""
+        """Return ℓ'' = 2 for each prediction."""
         return np.full_like(prediction, 2.0)
 
     @classmethod
@@ -44,5 +44,5 @@ class LeastSquares(SmoothLoss):
 
     @staticmethod
     def curvature() -> float:
-        """2."""
+        """Return 2, the constant value of ℓ''."""
         return 2.0

@@ -1,4 +1,8 @@
-"""Losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k), or the mean over the round's samples, plus (λ/2)‖x‖²."""
+"""Losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k), or the mean over the round's samples, plus (λ/2)‖x‖².
+
+A concrete loss extends `LinearLoss`, `SmoothLoss` or `PiecewiseLinearLoss` and states ℓ and its derivatives. `Around`
+and `NoisyGradient` wrap a loss and change its gradient.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,10 @@ DOUBLE = np.dtype(np.float64)
 
 
 class LinearLoss(SampleLoss):
-    """ℓ is a function of a_k·x and b_k: `point`, its `slope` and its largest `curvature` are all there is to say."""
+    """A loss in which ℓ depends on the prediction a_k·x and the target b_k alone.
+
+    A subclass states `point`, its derivative `slope` and its largest `curvature`; everything else follows.
+    """
 
     __slots__ = ()
 
@@ -29,26 +36,29 @@ class LinearLoss(SampleLoss):
     @staticmethod
     @abstractmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """ℓ, elementwise."""
+        """Compute ℓ, elementwise."""
 
     @staticmethod
     @abstractmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """ℓ', the derivative in the prediction, elementwise."""
+        """Compute ℓ', the derivative in the prediction, elementwise."""
 
     @staticmethod
     @abstractmethod
     def curvature() -> float:
-        """Sup ℓ''; inf where ℓ has a kink."""
+        """Return sup ℓ''; inf if ℓ has a kink."""
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """See `SampleLoss`: sup ℓ'' times both norms. Without convexity sup ℓ'' bounds nothing, for ℓ'' may be < 0."""
+        """Return sup ℓ'' times both norms if ℓ is convex, else inf.
+
+        Without convexity ℓ'' may be negative, so that sup ℓ'' bounds nothing.
+        """
         return cls.curvature() * norm * other if cls.convex else inf
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'| where ℓ is convex and labels are ±1, at one end of the line; else inf, unless stated."""
+        """Return sup |ℓ'|, read off at m = ±∞, for a convex ℓ of labels ±1; else inf."""
         if not (cls.convex and cls.needs_labels):
             return inf
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
@@ -56,12 +66,12 @@ class LinearLoss(SampleLoss):
         return inf if np.isnan(largest) else largest
 
     def value(self, x: Vector) -> float:
-        """f(x)."""
+        """Compute f(x)."""
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """The coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
+        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         features, clip = self.features, self.clip
         rows = features if block == ALL else features[:, block]
         slopes = self.slope(features @ x, self.targets)
@@ -75,19 +85,19 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """See `SampleLoss.values`: ℓ(a_k·x, b_k)."""
+        """Compute ℓ(a_k·x, b_k) for groups of samples and of points, with the shapes of `SampleLoss.values`."""
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """See `SampleLoss.predict`: the sign of a·x, of a function of it."""
+        """Predict the label by the sign of a·x; losses with other values use the rule of `SampleLoss`."""
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
         return np.asarray(features @ points) > 0
 
 
 class SmoothLoss(LinearLoss):
-    """ℓ is twice differentiable."""
+    """A loss whose ℓ is twice differentiable, so that Newton's method can minimize it."""
 
     __slots__ = ()
     has_prox = True
@@ -95,17 +105,17 @@ class SmoothLoss(LinearLoss):
     @staticmethod
     @abstractmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """ℓ'', the second derivative in the prediction, elementwise."""
+        """Compute ℓ'', the second derivative in the prediction, elementwise."""
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return 1, for ℓ'' a a', where a class computes derivatives and minimizers as here; else d."""
+        """Return 1 for a class that inherits all derivatives and minimizers: its Hessian is ℓ'' a aᵀ. Else return d."""
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
         return 1 if as_here else super().hessian_rank(dimension)
 
     def hessian(self, x: Vector) -> Vector:
-        """∇²f(x): (d, d), of the loss unclipped."""
+        """Compute the Hessian ∇²f(x) of the unclipped loss: (d, d)."""
         weights = np.sqrt(self.bend(self.features @ x, self.targets) / self.divisor)[:, None]
         if isinstance(self.features, np.ndarray):
             rows = weights * self.features
@@ -117,17 +127,20 @@ class SmoothLoss(LinearLoss):
         return np.asarray(second)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Argmin f(x) + ‖x − v‖²/(2·step), of the loss unclipped, by Newton's method from a point near it.
+        """Minimize f(x) + ‖x − v‖²/(2·step), with the loss unclipped, by Newton's method.
 
         Args:
-            v: (d,).
+            v: (d,) the center.
             step: > 0; inf leaves the second term out.
-            near: (d,).
-            tolerance: of the gradient's L2 norm; what rounding makes of it may be more.
+            near: (d,) the first iterate.
+            tolerance: of the gradient's L2 norm; rounding may leave a larger one.
+
+        Returns:
+            The last iterate, its gradient norm and the number of steps.
         """
         exact = replace(self, clip=inf)
 
-        # In x − v, of which a short step leaves so little that x itself would round it away.
+        # The variable is x − v: for a short step, rounding of x itself would lose it.
         def gradient(shift: Vector) -> Vector:
             return exact.grad(v + shift) + shift / step
 
@@ -141,25 +154,33 @@ class SmoothLoss(LinearLoss):
 
 
 class PiecewiseLinearLoss(LinearLoss):
-    """ℓ(m, b) = the largest of s (m − b) over the slopes s between two bounds."""
+    """A loss ℓ(m, b) = max s (m − b) over the slopes s of an interval."""
 
     __slots__ = ()
 
     @staticmethod
     @abstractmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """The least and the largest slope, elementwise."""
+        """Return the least and the largest slope, elementwise."""
 
 
 def dense(features: Features) -> Vector:
-    """Return a dense array of what may be sparse."""
+    """Return features, dense or sparse, as a dense array."""
     return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
 
 
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
-    """Every a_k·x of a group: features (groups k, d), and points (g, p, d) of as many groups or of one -> (g, p, k).
+    """Compute every a_k·x within each group of samples.
 
-    What a dense product of a group comes to does not depend, to the bit, on how many groups there are.
+    The dense product of a group is the same, to the bit, for any number of groups.
+
+    Args:
+        features: (groups k, d), dense or sparse.
+        points: (g, p, d), with g = groups or g = 1.
+        groups: how many groups of equal size the rows form.
+
+    Returns:
+        The predictions: (g, p, k).
     """
     g, p, d = points.shape
     k = features.shape[0] // groups
@@ -167,7 +188,7 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
         return points @ features.reshape(groups, k, d).transpose(0, 2, 1)
     if groups == 1:
         return np.ascontiguousarray((features @ points.reshape(-1, d).T).T).reshape(g, p, k)
-    # One product with a matrix of the groups' blocks, side by side on its diagonal.
+    # One product with the block-diagonal matrix of all groups.
     group = np.repeat(np.arange(groups) * d, np.diff(features.indptr[::k]))
     diagonal = type(features)(
         (features.data, features.indices + group, features.indptr), shape=(features.shape[0], groups * d)
@@ -176,30 +197,30 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
     return np.ascontiguousarray(found.reshape(groups, k, p).transpose(0, 2, 1))
 
 
-@dataclass(slots=True, repr=False, eq=False)  # made in every round, as those below: a frozen one takes twice as long
+@dataclass(slots=True, repr=False, eq=False)  # not frozen: made in every round, and a frozen one takes twice as long
 class Around(Loss):
-    """A loss that differs from another in its gradient alone.
+    """A loss that wraps another loss and changes its gradient only.
 
     Attributes:
-        loss: the other.
+        loss: the wrapped loss.
     """
 
     loss: Loss
 
     def value(self, x: Vector) -> float:
-        """f(x)."""
+        """Return the value of the wrapped loss."""
         return self.loss.value(x)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Of the other: what is minimized is neither sampled nor clipped."""
+        """Return the minimizer of the wrapped loss, because minimizations neither sample nor clip gradients."""
         return self.loss.prox(v, step, near, tolerance)
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class NoisyGradient(Around):
-    """A loss whose gradient carries the stochastic error ξ ~ N(0, variance) per coordinate.
+    """A loss whose gradient carries a stochastic error ξ ~ N(0, variance) in each coordinate.
 
-    ξ comes after the clipping and does not depend on the data, so it changes no sensitivity.
+    The error is added after clipping and does not depend on the data, so that it changes no sensitivity.
     """
 
     variance: float
@@ -207,11 +228,11 @@ class NoisyGradient(Around):
     noise: Draws
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """∇f(x) + ξ on the block."""
+        """Return the coordinates `block` of ∇f(x) + ξ."""
         return self._disturbed(self.loss.grad(x, block))
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """The samples' part of it, + ξ."""
+        """Return the coordinates `block` of the samples' gradient plus ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:

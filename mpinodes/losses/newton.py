@@ -10,23 +10,26 @@ from mpinodes.core import Solved, Vector
 from mpinodes.core.norms import norm as sized
 
 MOST_STEPS = 200
-SLOW = 0.1  # a step that leaves more of the gradient than this is the last one by the same Hessian
+SLOW = 0.1  # after a step that leaves more of the gradient than this share, a new Hessian is computed
 
 
 def newton(
     gradient: Callable[[Vector], Vector], hessian: Callable[[Vector], Vector], x: Vector, tolerance: float
 ) -> Solved:
-    """From x to a gradient norm of at most `tolerance`, or as near as rounding lets it come.
+    """Iterate from x until the gradient norm is at most `tolerance`, or until rounding allows no smaller norm.
 
-    The merit is the gradient's norm, which Newton's direction lowers wherever the Hessian is positive definite. A
-    Hessian costs as much as many gradients, so it serves (the chord method) for as long as a step by it cuts the norm
-    to a tenth.
+    The merit function is the gradient's norm: the Newton direction decreases it wherever the Hessian is positive
+    definite. A Hessian costs as much as many gradients, so one Hessian serves several steps (the chord method) as long
+    as each step reduces the norm to a tenth.
 
     Args:
         gradient: (d,) -> (d,).
         hessian: (d,) -> (d, d).
-        x: (d,).
+        x: (d,) the first iterate.
         tolerance: of the gradient's L2 norm.
+
+    Returns:
+        The last iterate, its gradient norm and the number of steps.
     """
     g = gradient(x)
     norm, steps, length = sized(g), 0, 1.0
@@ -36,7 +39,7 @@ def newton(
             try:
                 inverse, fresh, length = np.linalg.inv(hessian(x)), True, 1.0
             except np.linalg.LinAlgError:
-                break  # beyond the doubles: the gradient's norm says that nothing was found
+                break  # overflow: the returned gradient norm shows the failure
         ahead = x - length * (inverse @ g)
         g_ahead = gradient(ahead)
         norm_ahead = sized(g_ahead)
@@ -48,7 +51,7 @@ def newton(
         elif fresh and length > 1e-6:
             length /= 2
         elif fresh:
-            break  # no shorter step helps: this is rounding
+            break  # no shorter step helps, so rounding dominates
         else:
             inverse = None
     return Solved(x, norm, steps)

@@ -1,4 +1,4 @@
-"""Multinomial logistic loss (softmax), −ln of the probability of a sample's class."""
+"""The multinomial logistic (softmax) loss: −ln of the probability of a sample's class."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Softmax"]
 
 @dataclass(frozen=True, slots=True)
 class Softmax(LinearLoss):
-    """ℓ(x; a, b) = ln Σ_c exp(m_c) − m_b with m_c = W_c·a: x is the rows W_1, ..., W_K, one after the other.
+    """The loss ℓ(x; a, b) = ln Σ_c exp(m_c) − m_b with m_c = W_c·a; x holds the rows W_1, ..., W_K in turn.
 
-    Of a sample, with p the probabilities exp(m_c)/Σ exp(m) and e_b the unit vector of its class, the gradient is
-    (p − e_b) ⊗ a, and the Hessian (diag p − pp') ⊗ aa'. ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2, so
-    the gradient is shorter than √2 ‖a‖; and diag p − pp' ⪯ ½ I, for half the sum of a row's sizes bounds it
-    (Gershgorin): 2 p_c (1 − p_c) ≤ ½. Both are reached in the limit, by two classes.
+    Let p be the probabilities exp(m_c)/Σ exp(m) and e_b the unit vector of the sample's class. A sample's gradient is
+    (p − e_b) ⊗ a and its Hessian (diag p − pp') ⊗ aa'. The gradient is shorter than √2 ‖a‖, because
+    ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − pp' ⪯ ½ I, because the
+    absolute row sums are 2 p_c (1 − p_c) ≤ ½. Two classes reach both bounds in the limit.
 
-    K is read off x: as many rows as its length has of the features.
+    The number of classes K is the length of x divided by the number of features.
     """
 
     per_class = True
@@ -33,28 +33,28 @@ class Softmax(LinearLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """None: it is no function of one prediction."""
+        """Raise NotImplementedError: the loss is not a function of one prediction."""
         raise NotImplementedError
 
     slope = point
 
     @staticmethod
     def curvature() -> float:
-        """½, of the Hessian in the predictions."""
+        """Return ½, a bound on the Hessian in the predictions m."""
         return 0.5
 
     @classmethod
     def slope_bound(cls) -> float:
-        """√2: the longest gradient in the predictions."""
+        """Return √2, a bound on the gradient's norm in the predictions m."""
         return sqrt(2)
 
     def value(self, x: Vector) -> float:
-        """f(x)."""
+        """Compute f(x)."""
         losses = self.values(self.features, self.targets[None], x[None, None])[0, 0]
         return float((losses / self.divisor).sum()) + 0.5 * self.regularizer * float(x @ x)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """See `LinearLoss.data_grad`."""
+        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         rows = self.features
         slopes = self._slopes(x)
         if self.clip < inf and not self.whole:
@@ -67,7 +67,7 @@ class Softmax(LinearLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def _slopes(self, x: Vector) -> Vector:
-        """P − e_b of every sample: (k, K)."""
+        """Compute p − e_b for every sample: (k, K)."""
         logits = np.asarray(self.features @ x.reshape(-1, self.features.shape[1]).T)
         chances: Vector = np.exp(logits - logits.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
@@ -75,7 +75,7 @@ class Softmax(LinearLoss):
         return chances
 
     def hessian(self, x: Vector) -> Vector:
-        """∇²f(x): (d, d), the sum of (diag p − pp') ⊗ aa' over the samples."""
+        """Compute the Hessian ∇²f(x), the sum of (diag p − pp') ⊗ aa' over the samples, plus λI: (d, d)."""
         chances, rows = self._slopes(x), dense(self.features)
         chances[np.arange(len(chances)), _classes(self.targets, chances.shape[1])] += 1.0
         scaled = chances / np.reshape(self.divisor, (-1, 1))
@@ -88,7 +88,7 @@ class Softmax(LinearLoss):
         return np.asarray(second)
 
     def _clipped_by_rows(self, slopes: Vector, block: slice) -> Vector:
-        """The gradients of samples as rows, each clipped by itself: for parts of x, and for any doubles."""
+        """Compute the clipped gradient from one row per sample, as blocks of x and extreme doubles need."""
         features: Any = self.features
         dense = features if isinstance(features, np.ndarray) else features.toarray()
         rows = (slopes[:, :, None] * dense[:, None, :]).reshape(len(slopes), -1)[:, block]
@@ -96,13 +96,13 @@ class Softmax(LinearLoss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """See `SampleLoss.predict`: the class with the largest W_c·a."""
+        """Predict the class with the largest W_c·a, for each sample."""
         rows = points.reshape(len(labels), -1, points.shape[1])
         return np.asarray(np.argmax([features @ row for row in rows], axis=0))
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """See `SampleLoss.values`."""
+        """Compute every sample's loss at every point of its group, with the shapes of `SampleLoss.values`."""
         g, p, _ = points.shape
         k = targets.shape[1]
         rows = points.reshape(g, -1, features.shape[1])
@@ -114,5 +114,5 @@ class Softmax(LinearLoss):
 
 
 def _classes(targets: Vector, number: int) -> Any:
-    """Targets as places of classes, whatever they are."""
+    """Turn targets into class indices; invalid targets become some valid index."""
     return np.clip(np.nan_to_num(targets), 0, number - 1).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Squared distance, ½‖x − a‖²: its minimizer is the mean of the points a; targets are not used."""
+"""The squared distance ½‖x − a‖², whose minimizer is the mean of the points a; targets are not used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["SquaredDistance"]
 
 @dataclass(frozen=True, slots=True)
 class SquaredDistance(SmoothLoss):
-    """As if of a linear prediction in all but this: a sample's gradient is x − a, its Hessian I."""
+    """The loss ½‖x − a‖² of a point a; a sample's gradient is x − a and its Hessian I.
+
+    The class extends `SmoothLoss` for the minimizer, although the loss is not a function of a·x.
+    """
 
     predicts = False
     convex = True
@@ -24,37 +27,40 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """‖a − a'‖."""
+        """Return 2 `norm`, the largest ‖a − a'‖."""
         return 2 * norm
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """1."""
+        """Return 1, the Lipschitz constant of x − a."""
         return 1.0
 
     @classmethod
     def largest_gradient(cls, norm: float, radius: float) -> float:
-        """‖x − a‖."""
+        """Return `norm` + `radius`, which bounds ‖x − a‖."""
         return norm + radius
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return 1: the Hessian is I whatever the sample, so that another sample changes no determinant."""
+        """Return 1.
+
+        The Hessian is I for every sample, so that replacing a sample changes no determinant.
+        """
         return 1
 
     @property
     def weight(self) -> float:
-        """Σ over samples of 1/divisor."""
+        """Return the sum of 1/divisor over the samples."""
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     def value(self, x: Vector) -> float:
-        """f(x)."""
+        """Compute f(x)."""
         distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """See `LinearLoss.data_grad`."""
+        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
         distances = (x - dense(self.features))[:, block]
         weights = np.ones(len(distances)) / self.divisor
         if self.clip < inf and not self.whole:
@@ -66,12 +72,12 @@ class SquaredDistance(SmoothLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def hessian(self, x: Vector) -> Vector:
-        """(Σ 1/divisor + λ) I."""
+        """Compute the Hessian (Σ 1/divisor + λ) I: (d, d)."""
         return np.eye(len(x)) * (self.weight + self.regularizer)
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """See `SampleLoss.values`."""
+        """Compute ½‖x − a‖² for groups of samples and of points, with the shapes of `SampleLoss.values`."""
         if isinstance(features, np.ndarray):
             norms = np.vecdot(features, features)
         else:
@@ -81,17 +87,17 @@ class SquaredDistance(SmoothLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """None: it is no function of a·x."""
+        """Raise NotImplementedError: the loss is not a function of a·x."""
         raise NotImplementedError
 
     slope = bend = point
 
     @staticmethod
     def curvature() -> float:
-        """None, likewise."""
+        """Raise NotImplementedError: the loss is not a function of a·x."""
         raise NotImplementedError
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Inf."""
+        """Return inf, because ‖x − a‖ has no bound without a radius."""
         return inf

@@ -1,28 +1,30 @@
-"""Bandit feedback: of the loss of a round an agent sees the values at two points that it plays, and estimates by them.
+"""Bandit feedback: an agent plays two points in each round, sees the loss's values there, and estimates the gradient.
 
 A. Agarwal, O. Dekel, L. Xiao, "Optimal Algorithms for Online Convex Optimization with Multi-Point Bandit Feedback"
 (COLT 2010); O. Shamir, "An Optimal Algorithm for Bandit and Zero-Order Convex Optimization with Two-Point Feedback"
 (JMLR 2017); J. C. Duchi, M. I. Jordan, M. J. Wainwright, A. Wibisono, "Optimal Rates for Zero-Order Convex
-Optimization: The Power of Two Function Evaluations" (IEEE Trans. Inf. Theory 2015). With u uniform on the unit sphere
-of R^d, drawn from the seed and so known to all, r(t) = r t^-decay, and 𝒳_t the points of 𝒳 with r(t) to spare,
-which is (1 − r(t)/R)𝒳 of a ball or box of (half) width R:
+Optimization: The Power of Two Function Evaluations" (IEEE Trans. Inf. Theory 2015).
 
-    c = P_{𝒳_t}(x)                                                  where its algorithm asks for the gradient
-    plays c + r u and c − r u, both in 𝒳, and sees f(c ± r u)
-    g = d · (f(c + r u) − f(c − r u))/(2r) · u
+Let u be uniform on the unit sphere of R^d; u is drawn from the seed and public. Let r(t) = r t^-decay, and let 𝒳_t be
+the points of 𝒳 that leave a margin r(t): (1 − r(t)/R)𝒳 for a ball or box of (half) width R. An agent that asks for the
+gradient at x
+
+    computes c = P_{𝒳_t}(x),
+    plays c + r u and c − r u, both in 𝒳, and sees f(c ± r u),
+    gets g = d · (f(c + r u) − f(c − r u))/(2r) · u
 
 An agent that owns k coordinates has a u of these alone, and k in the place of d. E g is the gradient at c of the mean
-of f over the ball of radius r around c (Agarwal et al.). The regret is that of the points played, the mean of both
-losses in each round, against the best in all of 𝒳. The regularizer is known: its gradient is taken, not estimated.
+of f over the ball of radius r around c (Agarwal et al.). Regret counts the points played: the mean of the two losses in
+each round, against the best point of 𝒳. The regularizer is known, so its gradient is exact.
 
-What a sample tells: its share q_k of the slope along u is cut to [−clip, clip], which for a loss that is clip-Lipschitz
-changes nothing, and so ‖g‖₂ ≤ d · clip for one sample. Replacing it moves g along the public u alone, by at most
-2 d · clip in L2 and ‖u‖₁ times as much in L1; what is accounted for is √d ≥ ‖u‖₁, for a projection onto 𝒳, after the
-step, may turn the change out of u's direction. Two points move the slope along u by at most the loss's smoothness β per
-unit of their distance, and P is nonexpansive: a g at a hidden point moves by at most d β, and d times the range. Values
-are doubles, and the difference of two large ones is moved by rounding however near the points are: by up to the cut,
-for a loss of 1e16. No Lipschitz constant holds. So at a hidden point a sample that was used before counts with what
-rounding can do (`Run.grad_rounding`) in every later round, and with the whole range where that is not known to be less.
+Sensitivity: a sample's share q_k of the slope along u is cut to [−clip, clip], which changes nothing for a
+clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g along the public u alone, by at
+most 2 d · clip in L2 and ‖u‖₁ times as much in L1. The accountant uses √d ≥ ‖u‖₁, because a projection onto 𝒳 after the
+step may turn the change out of u's direction. At a hidden point, exact arithmetic would move g by at most d β times the
+move of the point, with β the loss's smoothness, because P is nonexpansive. But values are doubles, and rounding can
+move the difference of two large values however near the points are: up to the cut, for a loss of 1e16. So no Lipschitz
+constant holds. At a hidden point, a sample that was used before therefore counts in every later round with the error
+that rounding can make (`Run.grad_rounding`), or with the whole range if that error is unknown.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """The points that agents play, beside the one between them: public, a function of the seed and the round.
+    """The public displacements r u between the center and the points that agents play; functions of seed and round.
 
     Args:
-        experiment: says how far they are apart.
-        blocks: by agent, the coordinates that it plays in.
+        experiment: sets the radius and its decay.
+        blocks: by agent, the coordinates that the agent plays in.
         dimension: d.
     """
 
@@ -56,17 +58,17 @@ class Directions:
         self._draws = [Draws(experiment.seed, Purpose.DIRECTION, i) for i in range(len(blocks))]
 
     def radius(self, t: int) -> float:
-        """r(t)."""
+        """Compute r(t)."""
         return float(self._told.radius * t**-self._told.decay)
 
     def unit(self, agent: int, t: int) -> Vector:
-        """Of an agent, u: (size of its block,)."""
+        """Draw the unit vector u of an agent in round t: (size of its block,)."""
         block = self._blocks[agent]
         drawn = self._draws[agent].at(t).standard_normal(block.stop - block.start)
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:
-        """Of some rounds, r u on all coordinates: (rounds, agents, d)."""
+        """Compute r u on all coordinates for some rounds: (rounds, agents, d)."""
         found = np.zeros((rounds, len(self._blocks), self._dimension))
         for k in range(rounds):
             for i, block in enumerate(self._blocks):
@@ -76,16 +78,16 @@ class Directions:
 
 @dataclass(slots=True)
 class TwoPoint(Around):
-    """A loss of which two values are seen.
+    """A loss of which an agent sees two values.
 
     Attributes:
         unit: u: (size of the block,).
         radius: r.
         inner: 𝒳_t.
-        clip, whole: as in `SampleLoss`, of slopes along u.
+        clip, whole: as in `SampleLoss`, applied to slopes along u.
         regularizer: λ.
-        most: bound on the slope of the round: half of what is accounted for over d, where a stream of the user's may
-            show other losses than are stated; else inf.
+        most: bound on the slope of the round: half of the accounted sensitivity divided by d, if a user's stream may
+            produce other losses than stated; else inf.
     """
 
     unit: Vector
@@ -99,30 +101,30 @@ class TwoPoint(Around):
 
     @property
     def played(self) -> Vector | None:
-        """See `Loss`."""
+        """Return the center c of the two points played in this round; None before a gradient was computed."""
         return self._center
 
     def value(self, x: Vector) -> float:
-        """Not seen."""
-        raise NotImplementedError("feedback.points = 2 shows a loss at the two points that are played alone")
+        """Raise NotImplementedError: the agent sees the loss at the two points alone."""
+        raise NotImplementedError("feedback.points = 2 shows a loss only at the two points that are played")
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Not to be had of two values."""
-        raise NotImplementedError("feedback.points = 2 shows a loss at two points: nothing is minimized by them")
+        """Raise NotImplementedError: two values do not suffice to minimize the loss."""
+        raise NotImplementedError("feedback.points = 2 shows a loss at two points, which is not enough to minimize it")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """G, and the regularizer's gradient."""
+        """Compute the estimate g plus the regularizer's gradient λx."""
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """G.
+        """Compute the estimate g of the samples' gradient.
 
         Raises:
-            ValueError: other points are asked for than were played in this round.
+            ValueError: the gradient is requested at a second place in the same round.
         """
         center = np.array(self.inner.project(x))
         if self._center is not None and not np.array_equal(self._center, center):
-            raise ValueError("feedback.points = 2: a gradient was asked for at two places in one round")
+            raise ValueError("feedback.points = 2: a gradient was requested at two places in one round")
         self._center = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit
@@ -131,7 +133,7 @@ class TwoPoint(Around):
 
     @np.errstate(all="ignore")
     def _slope(self, ahead: Vector, behind: Vector) -> float:
-        """The loss's along u, between two points: cut."""
+        """Compute the slope of the loss along u between the two points, with the samples' shares clipped."""
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
         values = type(loss).values(loss.features, loss.targets[None], both)[0]
@@ -142,29 +144,29 @@ class TwoPoint(Around):
 
 
 def _cut(slopes: Any, clip: float) -> Any:
-    """To [−clip, clip]; one that is no number counts as 0."""
+    """Limit slopes to [−clip, clip]; a nan counts as 0."""
     return np.clip(np.where(np.isnan(slopes), 0.0, slopes), -clip, clip)
 
 
 def two_point(
     experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float, stated: Stated | None
 ) -> Callable[[int, Loss], Loss]:
-    """By round and an agent's loss, what it sees of it.
+    """Return a function of round and loss that gives the loss as an agent with bandit feedback sees it.
 
     Args:
-        experiment: says what is cut.
-        directions: of its points.
+        experiment: has the clip, the adjacency and λ.
+        directions: of the agents' displacements.
         feasible: 𝒳.
-        agent: whose.
-        most: half of what is accounted for over d: the bound on the slope of a round that is not as stated.
-        stated: what the losses of a user's stream should be; None: they surely are.
+        agent: the number of the agent.
+        most: bound on the slope of a round whose loss is not as stated: half of the accounted sensitivity divided by d.
+        stated: statements that the losses of a user's stream must fit; None for the package's streams, which fit.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer
 
     def seen(t: int, loss: Loss) -> Loss:
         if not isinstance(loss, SampleLoss):
-            raise ValueError("feedback.points = 2 needs losses of samples, and this stream's show none")
+            raise ValueError("feedback.points = 2 needs losses of samples, but this stream's losses expose no samples")
         sample = loss if loss.features.dtype == np.float64 else replace(loss, features=loss.features.astype(float))
         radius = directions.radius(t)
         inner, bound = feasible.within(radius), most if stated and not stated.fits(agent, loss) else inf

@@ -135,7 +135,7 @@ def test_theorem_5_says_so_where_its_rate_underflows():
     graph = "topology.name=matchings topology.agents=64"
     bound = found(f"algorithm.name=dpsda-ps {graph} privacy.clip=4")["Theorem 5, checked", "network_regret"]
     assert bound.values[0] == inf
-    assert bound.why == "its constants overflow: it bounds nothing"
+    assert "overflow" in bound.why
 
 
 def test_dola_as_printed_is_its_formula():
