@@ -1,11 +1,11 @@
 """Audit an algorithm's privacy from below: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
-The experiment is run once, over MPI, and what was said is examined: by replay on adjacent data, and by exact tests of
-the noise. Then games on small probes of the same algorithm bound its ε from below, against what its paper claims and
-what the accountant proves. Without arguments: DPSDA-PS; without `rounds` or a file a short run.
-Without mpirun everything runs in this one process. seed=... is the audit's seed, too.
+The experiment is run once, over MPI. Its messages are tested by replay on adjacent data, and its noise by exact tests.
+Then games on small probes of the same algorithm bound its ε from below, for comparison with the paper's claim and the
+accountant's proof. Without arguments, DPSDA-PS is audited. Without `rounds` or a file the run is short. Without mpirun
+everything runs in one process. seed=... is the audit's seed, too.
 
-Exit code 1 where what is proven is refuted, 2 for bad input.
+Exit code 1: a proven value is refuted. Exit code 2: bad input.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def _alone(words: list[str]) -> int:
+    """Run the audit in this process."""
     import numpy as np
     from threadpoolctl import threadpool_limits
 
@@ -82,6 +83,7 @@ def _alone(words: list[str]) -> int:
 
 
 def _together(words: list[str], started: Launcher) -> int:
+    """Run the audit on all ranks."""
     world = find_world(started)
     from mpinodes.running.job import Job
 
@@ -91,7 +93,7 @@ def _together(words: list[str], started: Launcher) -> int:
 
 
 class AuditJob:
-    """One rank's part of an audit: of the run, as ever; of the games, an equal share."""
+    """One rank's part of an audit: its part of the run, and an equal share of the games."""
 
     def __init__(self, world: MPI.Comm, job: Job, folder: Path) -> None:
         self._world, self.job, self._folder = world, job, folder
@@ -99,7 +101,7 @@ class AuditJob:
         self._is_logger = world.rank == self._logger_rank
 
     def run(self, words: list[str]) -> int:
-        """Run, then play; returns the exit code, the same on every rank."""
+        """Run the experiment, then play the games; return the exit code, equal on every rank."""
         import tomli_w
 
         from mpinodes.rounds.waiting import assemble
@@ -130,7 +132,7 @@ class AuditJob:
         return int(self._world.bcast(code, root=self._logger_rank))
 
     def _deal(self, asked: dict[str, Any], games: list[tuple[Probe, Canary]]) -> list[Vector]:
-        """The ratios of all pairs of all games, on the logger."""
+        """Play this rank's share of all pairs of all games, and gather the ratios on the logger."""
         import numpy as np
 
         from mpinodes.auditing.games import pairs
@@ -155,10 +157,10 @@ class AuditJob:
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """The experiment that is run once; short where neither a file nor `rounds` says how long it is to be.
+    """Return the experiment to run once; it is shortened if neither a file nor `rounds` sets its length.
 
     Raises:
-        BadInput: it is malformed.
+        BadInput: the experiment is malformed.
     """
     from mpinodes.config.compose import compose
     from mpinodes.core.asked import asked_for, merge
@@ -175,7 +177,7 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
 
 
 def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
-    """What is played: on small probes, or on the run itself where the adversary is among its agents."""
+    """Return the experiments of the games: small probes, or the run itself if the adversary is among its agents."""
     from mpinodes.auditing.probes import of_view, probes
     from mpinodes.config.compose import compose
 
@@ -185,17 +187,17 @@ def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
 
 
 def seed_of(asked: dict[str, Any]) -> int:
-    """The audit's."""
+    """Return the audit's seed."""
     return int(asked.get("seed", 0))
 
 
 def adjacency_of(asked: dict[str, Any]) -> str:
-    """That of the run, and of its probes where it is of whole agents."""
+    """Return the adjacency of the run, which its probes share if it is one-agent."""
     return str(asked.get("privacy", {}).get("adjacency", "one-sample"))
 
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The same experiment, recorded in full, once."""
+    """Return the same experiment, run once and recorded in full in a directory."""
     from mpinodes.core.asked import merge
 
     changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
@@ -205,7 +207,7 @@ def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
 def report(
     asked: dict[str, Any], directory: Path, folder: Path, play: Callable[[list[tuple[Probe, Canary]]], list[Vector]]
 ) -> int:
-    """Examine the run, have the games played, and print what was found; returns the exit code."""
+    """Test the run, have the games played, and print the table; return the exit code."""
     from mpinodes.auditing.settings import tried
     from mpinodes.auditing.transcripts import Recorded, Transcript
     from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_probes, of_run, of_settings, of_summary, table
@@ -232,9 +234,9 @@ def report(
 
 
 def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[Ready, Canary | None]], list[Verdict]]:
-    """Every probe, run once, with the data set that its own is to be told apart from, where it is that game.
+    """Run every probe once, and choose its adjacent data set if its game has one.
 
-    And a row for each that a user's part fails on, which need not be for a probe's size.
+    A probe on which the user's part fails becomes a row of its own, because the part need not work for a probe's size.
     """
     from mpinodes.auditing.games import canary, prepare
     from mpinodes.auditing.verdicts import Verdict
@@ -253,7 +255,7 @@ def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[R
 
 
 def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Verdict]:
-    """The rows of all probes."""
+    """Judge the games of all probes."""
     import numpy as np
 
     from mpinodes.auditing.verdicts import of_probe

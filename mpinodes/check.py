@@ -1,11 +1,11 @@
-"""Test what a part says of itself: python -m mpinodes.check FILE, or the name of a part.
+"""Test the statements of a part: python -m mpinodes.check FILE, or the name of a part.
 
 FILE is a Python file of your own, as algorithm.path, data.path, problem.path, problem.set_path, step.path,
-privacy.path, topology.path or record.metrics take it. It is run on small experiments made for it, and every statement
-is held against what it does: purity, sensitivities and leakage against replays on adjacent data, agents apart from each
-other, other processes, MPI. A check tests statements and proves none. Exit code 0 where nothing was found: runs of the
-file then say that they are conditional on statements tested; 1 where something was, a line each; 2 where there is
-nothing to be checked.
+privacy.path, topology.path or record.metrics accept. The part is run on small experiments made for it, and each of its
+statements is compared with its behavior: purity, sensitivities and leakage by replays on adjacent data, agents kept
+apart from each other, other processes, MPI. A check tests statements and proves none. Exit code 0: no fault was found,
+and runs of the file then say that they depend on tested statements. Exit code 1: faults were found, one line each. Exit
+code 2: there is nothing to check.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replay a run on adjacent data against its transcript: python -m mpinodes.replay RUN.
 
-Prints, for every agent, the largest realised change of a message beside the change that was accounted for, and how
-many messages one changed sample moves. The message that first carries a change is looked at for every round, later
-ones for a few. Exit code 1 where a message moved by more than its sensitivity, or a sensitivity depends on the data;
-2 where the directory cannot be replayed.
+For every agent, the command prints the largest realised change of a message beside the change that the accountant
+assumes, and how many messages one changed sample moves. The message that first carries a change is compared for every
+round, later messages for a few changed rounds. Exit code 1: a message moved by more than its sensitivity, or a
+sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
-"""The audit: what can be shown about a run's privacy from below.
+"""The audit: lower bounds on a run's privacy loss, and tests of what the accountant assumes.
 
-Four tests. Replay: no message moves by more than was accounted for. Noise: what was added to every message follows the
-law that its event names, anew for each agent, round and coordinate. One run: every sample's label is a secret of its
-own, guessed from what was said. Many runs: which of two adjacent data sets was it? Both guess by the exact likelihood
-ratio, so that what they cannot tell no one can, on these data. False alarms are bounded by exact laws alone.
+The audit has four tests. Replay: on adjacent data, no message changes by more than the accountant assumes. Noise: the
+noise of every message follows the law that its event names, independently for each agent, round and coordinate. Game on
+one run: every sample's label is a secret of its own, guessed from what was sent. Game on many runs: an adversary
+decides which of two adjacent data sets a run had. Both games use the exact likelihood ratio, so no other adversary does
+better on these data. False alarms are bounded by exact probability laws alone.
+
+`transcripts` runs one agent again on what was sent, which replay (`adjacent_replay`, `changes`), the noise tests
+(`draws`, `noise`), the comparison of frames (`recorded_frames`) and the games (`games`, `node_views`, `statistics`)
+use. `probes` and `small_experiments` make the experiments, `settings` replays other settings of the run, and `verdicts`
+makes the table. `user_file` and `checks` test the statements of one part for `mpinodes check`.
 """

@@ -1,4 +1,4 @@
-"""Replay: every agent on adjacent data against what was said, and the largest change beside what was accounted for."""
+"""Replay: run every agent on adjacent data, and compare the largest change of a message with the accountant's bound."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SLACK = 1 + 1e-9  # rounding, relative
 
 
 class Finding(NamedTuple):
-    """The worst of one agent's replays.
+    """The worst result of one agent's replays.
 
     Attributes:
-        agent: who.
-        changes: how many adjacent data sets were tried whose change a message carries.
-        direct, hidden: largest realised/claimed L2 or L1 change, of messages that first carry the changed sample and
-            of later ones; 0 where nothing is claimed.
-        round: of the message where it was largest.
-        touched: most messages that one changed sample moved.
-        public: whether the sensitivities stated were the same on adjacent data.
+        agent: the number of the agent.
+        changes: how many adjacent data sets were tried whose change reaches a message.
+        direct, hidden: largest ratio of realised to claimed L2 or L1 change: of messages that first carry the changed
+            sample, and of later messages; 0 if nothing is claimed.
+        round: of the message with the largest ratio.
+        touched: the most messages that one changed sample moved.
+        public: whether the stated sensitivities were the same on adjacent data.
     """
 
     agent: int
@@ -40,12 +40,12 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Whether a message moved by more than its sensitivity, or its sensitivity depends on the data."""
+        """Return whether a message moved by more than its sensitivity, or its sensitivity depends on the data."""
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """The accountant's bound on the L2 change of each message, by the ledger's own recursion: (rounds, vectors).
+    """Compute the accountant's bound on the L2 change of each message, by the ledger's recursion: (rounds, vectors).
 
     Args:
         events: (rounds,) of one agent.
@@ -57,10 +57,11 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
 @np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
-    """Replay an agent on adjacent data that differ in one round, for every round.
+    """Replay an agent on adjacent data sets that change one round, for every round in turn.
 
-    The message that first carries the change, which feedback may delay, is looked at for every round, all later ones
-    for about `rounds` log-spaced ones, and where no message of the run carries it.
+    For every changed round, the message that first carries the change is compared, which feedback may delay. All later
+    messages are compared for about `rounds` log-spaced changed rounds, and for changes that no message of the run
+    carries.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
     total = len(recorded.frames)
@@ -74,7 +75,7 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
 
 
 def _carrier(recorded: Transcript, agent: int, change: Change) -> int:
-    """The round of the first message that carries it; the last one, if none does."""
+    """Return the round of the first message that carries a change, or the last round if no message does."""
     for round, uses in enumerate(recorded.events.uses[change.round - 1 :, agent].tolist(), change.round):
         if uses and carries(recorded.setup, agent, uses, change):
             return max(round, change.round + 1)
@@ -82,14 +83,14 @@ def _carrier(recorded: Transcript, agent: int, change: Change) -> int:
 
 
 class Compared(NamedTuple):
-    """One adjacent data set, by message from the changed round on.
+    """The changes of the messages on one adjacent data set, from the changed round on.
 
     Attributes:
-        over: (r,) realised/claimed, the larger of L1 and L2, of the worst vector.
-        carried: (r,) whether it first carries the changed sample.
-        l2: (r, vectors) realised.
-        bound: (r, vectors) claimed.
-        public: whether the sensitivities stated were the same.
+        over: (r,) ratio of realised to claimed change, the larger of L1 and L2, of the worst vector.
+        carried: (r,) whether the message first carries the changed sample.
+        l2: (r, vectors) realised L2 change.
+        bound: (r, vectors) claimed L2 change.
+        public: whether the stated sensitivities were the same.
     """
 
     over: Vector
@@ -100,7 +101,7 @@ class Compared(NamedTuple):
 
 
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """An agent on one adjacent data set, to a round."""
+    """Run an agent on one adjacent data set up to round `last`, and compare its messages with the claims."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
     uses = events.uses.tolist()
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in uses])
@@ -114,7 +115,7 @@ def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int
 
 
 def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Finding:
-    """One adjacent data set."""
+    """Replay one adjacent data set."""
     over, carried, l2, _, public = compared(recorded, replayed, change, last)
     where = change.round + int(np.argmax(over))
     direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
@@ -122,7 +123,7 @@ def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) ->
 
 
 def _worse(one: Finding, other: Finding) -> Finding:
-    """Two findings on the same agent in one."""
+    """Merge two findings on the same agent."""
     worst = max(one, other, key=lambda f: max(f.direct, f.hidden))
     return Finding(
         one.agent,
@@ -136,6 +137,6 @@ def _worse(one: Finding, other: Finding) -> Finding:
 
 
 def _over(realised: Vector, bound: Vector) -> Vector:
-    """realised/bound; 0 for no change, and inf for a change where none is allowed."""
+    """Divide a realised change by its bound; no change gives 0, and a change with a bound of 0 gives inf."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(realised == 0, 0.0, np.where(np.isinf(bound), 0.0, realised / bound))

@@ -1,4 +1,4 @@
-"""Adjacent data: what a neighboring data set is to a loss, and which ones are tried."""
+"""Adjacent data sets: how a changed sample enters a loss, and which changes are tried."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ ALL = -1  # the number that stands for all samples of an agent
 
 
 class Change(NamedTuple):
-    """Adjacent data: in the rounds where a sample stands, this row of the loss is put in its place.
+    """An adjacent data set: in every round that uses a sample, a new row takes the sample's place in the loss.
 
     Attributes:
-        round: the first whose loss changes; of a sample that comes before it too, the first that is looked at.
-        sample: its number; None: the whole round changes; ALL: every one of this round and all later ones, which is a
-            data set of its own if it is round 1, or no sample comes again.
-        feature: (d,).
-        target: nan: the row's own, with its sign turned, and its own features too.
+        round: the first round whose loss changes; for a sample that earlier rounds use too, the first round examined.
+        sample: the sample's number. None changes the whole round. ALL changes every sample of this and all later
+        rounds;
+            this is an adjacent data set if the round is 1 or if no sample is used twice.
+        feature: (d,) the features of the new row.
+        target: the target of the new row; nan keeps the features and flips the sign of the target.
     """
 
     round: int
@@ -36,7 +37,7 @@ class Change(NamedTuple):
 
 
 def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Callable[[int], Loss]:
-    """The adjacent losses by round, of an agent with these losses and samples."""
+    """Return the losses by round on adjacent data, given an agent's own losses and samples."""
 
     def losses(t: int) -> Loss:
         loss = own(t)
@@ -51,14 +52,14 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
-    """Whether the loss of a round has the changed sample."""
+    """Return whether the loss of a round has the changed sample."""
     if change.sample == ALL:
         return round >= change.round
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
 
 
 def differs(setup: Setup, agent: int, round: int, row: int) -> int | None:
-    """What adjacent data change, of a round's row: the `sample` of a `Change`."""
+    """Return the `Change.sample` that changes a row of a round under the run's adjacency."""
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
         return setup.stream.samples(agent)(round)[row]
@@ -66,7 +67,7 @@ def differs(setup: Setup, agent: int, round: int, row: int) -> int | None:
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """A loss with the changed sample in some rows."""
+    """Return a loss with the changed sample in some rows."""
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()
@@ -81,7 +82,7 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Adjacent data sets that differ in a sample of a round: `usual` ones, and some at the ends of the doubles."""
+    """Yield adjacent data sets that change a sample of a round: those of `usual`, then some with extreme doubles."""
     first, *others = usual(setup, losses, agent, round, rng)
     yield from (first, *others)
     every = ends(setup, losses(round), first)
@@ -89,7 +90,7 @@ def adjacent(
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
-    """The sample of a change, as large and as small as doubles can be and its domain allows, and exactly 0."""
+    """Return variants of a change: samples as large and as small as doubles and their domain allow, and exactly 0."""
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
     alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
     one = np.where(np.arange(len(change.feature)), 0.0, 1.0)
@@ -103,7 +104,7 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Its label turned, and samples at the domain's edge."""
+    """Yield a random sample of the round with its label flipped, and with features at the edge of their domain."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
     sample = differs(setup, agent, round, row)

@@ -1,10 +1,10 @@
-"""Noise taken out of what was said, and brought to one law: fair signs, and sizes that are exponential of mean 1.
+"""Noise, extracted from messages and transformed to one law: fair signs, and sizes that are exponential with mean 1.
 
-A coordinate of Laplace noise over its scale has just these. Of Gaussian noise the size is −ln P(|N| ≥ |z|); of noise
-with a norm and a direction the norm, Gamma(d), is first turned into that of d independent normal numbers. All of it is
-exact, so that tests of signs and sizes are, whatever the law.
+A coordinate of Laplace noise divided by its scale already has this law. For Gaussian noise the size is −ln P(|N| ≥
+|z|). For noise that has a norm and a direction, the norm, Gamma(d), is first mapped to the norm of d independent normal
+numbers. All these maps are exact, so tests of signs and sizes are exact for every law.
 
-What was said is known to its last bits alone: `slack` bounds how far rounding may have moved a size.
+Messages are known to rounding only: `slack` bounds how far rounding may have moved a size.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that has a norm, and a di
 
 
 class NoiseDraws(NamedTuple):
-    """Noise of one run or of several alike, R of T rounds, n agents, k vectors of d coordinates.
+    """The noise of one or several runs: R runs of T rounds, n agents, k vectors of d coordinates.
 
     Attributes:
-        signs: (R, T, n, k, d) −1 or 1; 0: there is no noise, or none can be told.
-        sizes: (R, T, n, k, d) exponential of mean 1; nan: there is no noise.
-        slack: (R, T, n, k, d) by how much rounding may have moved a size.
-        totals: (R, T, n, k) by vector, a sum that tells of the scale; nan: there is no noise.
-        freedom: (R, T, n, k) the degrees of freedom of its chi-squared law.
-        linear: whether totals grow in proportion to the scale; else with its square.
-        clean: (1 or R, T, n, k, d) the signs of what the noise was added to.
-        broken: how many numbers were said that are not finite.
+        signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or its sign is lost to rounding.
+        sizes: (R, T, n, k, d) exponential with mean 1; nan if there is no noise.
+        slack: (R, T, n, k, d) how far rounding may have moved a size.
+        totals: (R, T, n, k) by vector, a sum whose law depends on the scale; nan if there is no noise.
+        freedom: (R, T, n, k) the degrees of freedom of the sum's chi-squared law.
+        linear: whether totals grow in proportion to the scale, not to its square.
+        clean: (1 or R, T, n, k, d) the signs of the values to which the noise was added.
+        broken: how many numbers sent are not finite.
     """
 
     signs: Vector
@@ -51,20 +51,20 @@ class NoiseDraws(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of draws."""
+        """Return the number of draws."""
         return int(np.isfinite(self.sizes).sum())
 
     @property
     def ratio(self) -> float:
-        """The noise's mean size over what it should be."""
+        """Return the noise's measured scale divided by its stated scale."""
         ratio = float(np.nansum(self.totals) / self.freedom[np.isfinite(self.totals)].sum())
         return ratio if self.linear else float(np.sqrt(ratio))
 
 
 class Raw(NamedTuple):
-    """As taken out: noise, rounding and value (R, T, n, k, d), scale and kind (R, T, n, k).
+    """Extracted noise, its rounding error and the values noised (R, T, n, k, d), with scale and kind (R, T, n, k).
 
-    Where there is no noise, or it cannot be taken out, the kind is `CLEAN`.
+    The kind is `CLEAN` if there is no noise or it cannot be extracted.
     """
 
     noise: Vector
@@ -75,7 +75,7 @@ class Raw(NamedTuple):
 
 
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
-    """The noise of a run."""
+    """Extract the noise of a run."""
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
     places = [agent.agent for agent in agents]
@@ -99,10 +99,9 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
-    """The noise that the same messages get when they are released many times more, with other keys.
+    """Draw the noise of the run's messages many times more, with other keys, by the run's own mechanism and settings.
 
-    Through the run's own mechanism, at its own settings, for `ROUNDS` rounds at least: in those that it did not last
-    for, its messages come again from the first one on.
+    At least `ROUNDS` rounds are drawn. If the run was shorter, its messages are released again in later rounds.
     """
     recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noised = np.asarray((run.events.scale > 0).any(axis=2))
@@ -138,12 +137,12 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
 
 
 def _fresh(seed: int, run: int) -> int:
-    """A seed that nothing else has."""
+    """Return a seed that no other part of the audit uses."""
     return int(np.random.SeedSequence((seed, run, 3)).generate_state(1, np.uint64)[0] >> 2)
 
 
 def _asked(message: Message) -> Query | Queries | None:
-    """What is handed to the mechanism; None: nothing."""
+    """Return the query that the mechanism gets for a message, or None if it gets none."""
     if isinstance(message, Solve):
         m = message
         return Query(m.center, np.sqrt(len(m.center)) * m.l2, m.l2, m.uses, m.leaks, m.calibration)
@@ -151,7 +150,7 @@ def _asked(message: Message) -> Query | Queries | None:
 
 
 def standardized(raw: Raw) -> NoiseDraws:
-    """Signs and sizes."""
+    """Transform extracted noise to signs and sizes."""
     there = (raw.scale > 0) & (raw.kind != Kind.CLEAN)
     d = raw.noise.shape[-1]
     with np.errstate(all="ignore"):
@@ -182,7 +181,7 @@ def standardized(raw: Raw) -> NoiseDraws:
 
 
 def _norm_of_normal(norms: Vector, d: int) -> Vector:
-    """Norms of law Gamma(d) as those of d normal numbers, at the same probability."""
+    """Map norms of law Gamma(d) to norms of d normal numbers, by equal probabilities."""
     low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
     squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
     return np.asarray(np.sqrt(2 * squares))

@@ -1,4 +1,4 @@
-"""Two games on a probe: whose secrets were they, in one run; which of two data sets was it, over many."""
+"""Two games on a probe: guess every sample's secret from one run, and decide between two data sets over many runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from
 
 
 class Canary(NamedTuple):
-    """Which data set the run's own is to be told apart from.
+    """The adjacent data set from which the run's own data set is to be told apart.
 
     Attributes:
-        agents: whose messages tell.
-        change: the difference.
-        size: what it moves in the pilot runs: Σ of shift/scale, of Gaussian noise the root of the sum of squares.
-        sight: what an adversary makes of it who does not see all links; None: it does.
+        agents: the agents whose messages depend on the change.
+        change: the difference between the data sets.
+        size: how far the change moves messages in the pilot runs: Σ of shift/scale; for Gaussian noise the root of the
+            sum of squares.
+        sight: the statistic of an adversary who sees some links only; None for one who sees all links.
     """
 
     agents: tuple[int, ...]
@@ -44,7 +45,7 @@ class Canary(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A probe that has been run once."""
+    """A probe after its first run."""
 
     probe: Probe
     run: Recorded
@@ -52,41 +53,42 @@ class Ready(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether all agents see the same samples."""
+        """Return whether all agents see the same samples."""
         return bool(self.run.setup.experiment.data["partition"] == "shared")
 
     @property
     def gaussian(self) -> bool:
-        """Whether all noise is."""
+        """Return whether all noise is Gaussian."""
         return set(np.unique(self.run.events.kind)) - {Kind.CLEAN} == {Kind.GAUSSIAN}
 
 
 def prepare(probe: Probe, directory: Path) -> Ready:
-    """Run a probe, in one process.
+    """Run a probe in one process.
 
     Raises:
-        BadInput: it cannot be run.
+        BadInput: the probe cannot be run.
     """
     place, summary = job.run(merge(probe.asked, {"output": {"dir": str(directory)}}))
     return Ready(probe, Recorded(place), summary)
 
 
 def replays(run: Transcript, seed: int) -> list[Finding]:
-    """Every agent of a run, on adjacent data."""
+    """Replay every agent of a run on adjacent data."""
     return [replay(run, agent, 12, seed) for agent in range(run.setup.topology.agents)]
 
 
 def simulate(setup: Setup) -> Transcript:
-    """A run with what it said, kept in memory."""
+    """Simulate a run, and keep everything it sent in memory."""
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
     _, events, frames = setup.layout.open(rows)
     return Transcript(setup, frames, events)
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """The adjacent data set that moves most, over some runs; of a partial view that which is told apart best.
+    """Choose the adjacent data set that moves messages most over some runs.
 
-    Whose data differ is no adversary itself, unless all agents see the same.
+    For an adversary with a partial view, choose the data set that is told apart best. The agent whose data change is no
+    adversary, unless all agents see the same data.
     """
     rng = np.random.default_rng([seed, 2])
     setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
@@ -114,14 +116,14 @@ def canary(ready: Ready, seed: int) -> Canary:
 
 
 def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator) -> Canary:
-    """Of some data sets that which the run's viewers tell apart best, by what they receive."""
+    """Return the canary that the run's viewers tell apart best from what they receive."""
     seeds = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
     seen = [target._replace(sight=sight) for target, sight in zip(targets, sights(setup, targets, seeds), strict=True)]
     fresh = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
     frames = [simulate(_in_world(setup, _worlds(setup, targets[0])[0], seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """By how many standard deviations its mean is above the middle."""
+        """Return how many standard deviations a canary's statistic is above 0 on average, on the run's own data."""
         assert target.sight
         values = np.array([target.sight(said) for said in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -131,7 +133,7 @@ def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
-    """What the run's viewers make of each of some data sets: the best test where it is known, else a learnt one."""
+    """Return the viewers' statistic for each canary: the most powerful test if all have it, else learnt ones."""
 
     def of(world: World) -> Callable[[int], Transcript]:
         return lambda seed: simulate(_in_world(setup, world, seed))
@@ -145,7 +147,7 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 
 
 def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float:
-    """By how many scales the noise would have to be moved to hide a change."""
+    """Return by how many noise scales a change moves the messages of some agents."""
     total = 0.0
     for agent in replayed:
         last = len(agent.messages)
@@ -159,14 +161,14 @@ def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float
 
 
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
-    """The same run on the losses of a world, noised anew."""
+    """Return a setup of the same run with other losses and fresh noise."""
     fresh = reseeded(setup, seed)
     losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run)
     return replace(fresh, losses=losses)
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
-    """The losses on the run's own data, and on adjacent data."""
+    """Return all losses of a run, on its own data and on adjacent data."""
     rounds = range(1, setup.experiment.rounds + 1)
     own = [setup.stream.of(agent) for agent in range(setup.topology.agents)]
     other = [
@@ -178,7 +180,16 @@ def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Log-likelihood ratios of some of many runs on each of two data sets, no draw of one used in another: (k, 2)."""
+    """Compute log-likelihood ratios of some pairs of runs, one on each of two data sets: (k, 2).
+
+    All runs have independent noise.
+
+    Args:
+        setup: of the probe.
+        target: the adjacent data set, and which messages depend on it.
+        which: the numbers of the pairs, from which their seeds follow.
+        seed: of the audit.
+    """
     if np.isinf(target.size):
         return np.empty((len(which), 2))
     worlds = _worlds(setup, target)
@@ -198,7 +209,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
-    """What many runs show."""
+    """Bound ε from below by the ratios of many runs."""
     if np.isinf(target.size):  # a message without noise tells for certain
         return CERTAIN
     delta = ready.run.setup.experiment.privacy.delta
@@ -206,19 +217,19 @@ def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
 
 
 class Guesses(NamedTuple):
-    """What one run tells of its samples' signs."""
+    """The outcome of guessing the signs of samples from one run."""
 
     right: int
     made: int
     secrets: int
 
     def shown(self, alpha: float) -> Shown:
-        """As ε."""
+        """Return the lower bound on ε."""
         return Shown(guessed(self.right, self.made, alpha), 0.0)
 
 
 def guess(ready: Ready) -> Guesses:
-    """Guess the sign of every sample's target by the message that first carries it, all before it being known."""
+    """Guess the sign of every sample's target from the message that first carries it, given all earlier messages."""
     run, setup = ready.run, ready.run.setup
     everyone = [Replayed(run, agent) for agent in range(setup.topology.agents)]
     telling = [everyone] if ready.shared else [[agent] for agent in everyone]

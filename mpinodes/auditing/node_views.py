@@ -1,10 +1,10 @@
-"""What an adversary who is a node, or several that collude, makes of what such nodes receive.
+"""The game's adversary who is one agent, or several that collude, and sees only what these agents receive.
 
-The likelihood of what a node receives is an integral over all that it does not, and in general no number. But any
-statistic of what it receives bounds ε from below, and a linear one does well: the sum of all numbers received, weighted
-by how far adjacent data move each and by how much noise there is along it. Where all that is received are mixes of
-once-noised values, the weights are known and the test is the most powerful one there is; elsewhere they are learnt from
-runs of their own, which no bound counts.
+The likelihood of what an agent receives is an integral over everything that it does not receive, and rarely has a
+closed form. But any statistic of what it receives bounds ε from below, and a linear statistic does well: the sum of all
+numbers received, weighted by how far adjacent data move each and by how much noise there is in that direction. If
+everything received is a mix of once-noised values, the weights are known and the test is the most powerful one.
+Otherwise the weights are learnt from separate runs, which do not count toward the bound.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ RIDGE = 1e-3  # what is added to each variance, of the mean one: with few runs s
 
 @dataclass(frozen=True)
 class Sight:
-    """A statistic of what some nodes receive: below 0 it looks like adjacent data.
+    """A statistic of what some agents receive; a value below 0 suggests adjacent data.
 
     Attributes:
-        received: (rounds, agents) whose message of a round they have, their own among them.
+        received: (rounds, agents) whose message of a round they have, their own messages among them.
         weights: (numbers received,).
         middle: half way between the means on the two data sets.
     """
@@ -42,15 +42,15 @@ class Sight:
     middle: float
 
     def __call__(self, frames: Vector) -> float:
-        """Of what was said, (rounds, agents, words), as far as they receive it."""
+        """Compute the statistic of the frames of a run, (rounds, agents, words)."""
         return float(_numbers(self.received, frames, len(self.weights)) @ self.weights) - self.middle
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return whose message of a round the viewers of the run have, their own among them: (rounds, agents).
+    """Return which messages the viewers of the run have, by round and sender: (rounds, agents).
 
-    What is lost, or comes after the last round, counts: it was sent to them. A run that stops before is read as if all
-    were 0 from then on, for the viewers see when it stops.
+    The viewers' own messages count. So do messages that are lost or arrive after the last round, because they were sent
+    to the viewers. If a run stops early, the missing messages are read as 0, because the viewers see when it stops.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     found = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
@@ -59,7 +59,7 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 
 
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
-    """The releases received, one after the other: (count,)."""
+    """Return the received releases one after the other: (count,)."""
     width = count // int(received.sum())
     if missing := len(received) - len(frames):
         frames = np.concatenate([frames, np.zeros((missing, *frames.shape[1:]))])
@@ -70,7 +70,14 @@ Simulated = Callable[[int], Transcript]  # a run from a seed
 
 
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
-    """A statistic for each adjacent data set: the linear one that tells it apart best, as far as some runs show."""
+    """Learn a statistic for each adjacent data set: the linear one that tells it apart best, estimated from runs.
+
+    Args:
+        setup: of the run.
+        own: simulates the run on its own data, from a seed.
+        others: simulate the run on each adjacent data set.
+        seeds: of the runs.
+    """
     runs = [own(seed).frames for seed in seeds]
     mask = received(setup, setup.experiment.rounds)
     count = int(mask.sum()) * len(setup.algorithm.vectors) * setup.dimension
@@ -89,9 +96,15 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
-    """The likelihood ratio itself, where nothing was said before the round of which all that follow are mixes.
+    """Return the likelihood ratio of what the viewers receive, or None if it is not a linear statistic.
 
-    From runs on the two data sets with the same noise; the data of `victim` differ.
+    The likelihood ratio is linear if nothing that depends on data is sent before some round and everything sent after
+    that round is a mix of that round's releases.
+
+    Args:
+        own: a run on the run's own data.
+        other: a run on adjacent data with the same noise.
+        victim: the agent whose data differ.
     """
     setup, viewers = own.setup, own.setup.experiment.audit.viewers
     relayed = Relayed.of(setup, own.events)
@@ -122,13 +135,16 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 
 
 def _wanted(run: Transcript, agent: int, place: int) -> Vector:
-    """What an agent wanted to say in the round after `place` others."""
+    """Return the value of an agent's message in the round after `place` earlier rounds, before noise."""
     message: Any = Replayed(run, agent).messages[place]
     return np.asarray(message.value)
 
 
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
-    """ε at δ that is proven of an agent toward the run's viewers; None: no more than of all links."""
+    """Return the proven ε at δ of an agent toward the run's viewers.
+
+    None is returned if no more is proven than for an adversary who sees all links.
+    """
     found = coalition(setup, run.events, setup.experiment.audit.viewers)
     if found is None or not np.isfinite(found[victim]):
         return None

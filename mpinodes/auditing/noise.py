@@ -1,8 +1,9 @@
-"""The noise of a run against the law that its events name, and against itself.
+"""Tests of a run's noise: against the law that its events name, and for independence.
 
-Every test is exact, or errs toward no alarm, and counts all its comparisons (a union bound). The tests are of scale, of
-all draws and of each round, agent, vector and coordinate; of the law of all draws; of signs, which may not go with what
-the noise was added to; of draws that come again, anywhere; and of neighbors, above all of one round and the next.
+Every test is exact or errs toward no alarm, and corrects for its number of comparisons by a union bound. There are
+tests of scale (of all draws and of each round, agent, vector and coordinate), of the law of all draws, of signs (which
+must be independent of the values noised), of repeated draws anywhere, and of dependence between neighbors, such as one
+round and the next.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Check(NamedTuple):
     """One test of the noise.
 
     Attributes:
-        name: of what was tested.
-        p: how probable something as extreme is where all is as it should be, all comparisons of this test counted.
+        name: what was tested.
+        p: p-value of the test, corrected for all comparisons of this test.
     """
 
     name: str
@@ -38,9 +39,9 @@ class NoiseTests(NamedTuple):
     """All tests of the noise.
 
     Attributes:
-        draws: how many numbers.
-        ratio: their mean size over what it should be.
-        checks: none where there is no noise.
+        draws: the number of draws.
+        ratio: the measured scale divided by the stated scale.
+        checks: the tests; none if there is no noise.
     """
 
     draws: int
@@ -48,12 +49,12 @@ class NoiseTests(NamedTuple):
     checks: list[Check]
 
     def fails(self, alpha: float) -> list[Check]:
-        """Those that sound noise fails with probability alpha, all together."""
+        """Return the failed tests; correct noise fails any of them with probability at most alpha."""
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
 def examine(drawn: NoiseDraws) -> NoiseTests:
-    """Test the noise."""
+    """Run all tests of the noise."""
     if drawn.broken:
         return NoiseTests(drawn.number, np.nan, [Check("said something that is not finite", 0.0)])
     if not drawn.number:
@@ -63,7 +64,7 @@ def examine(drawn: NoiseDraws) -> NoiseTests:
 
 
 def _sums(one: Vector, other: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield the sums of two arrays over all draws, then over those of each round, each agent, ..., with words."""
+    """Yield the sums of two arrays over all draws, and over the draws of each round, agent, ..., each with a label."""
     yield "", one.sum(keepdims=True).ravel(), other.sum(keepdims=True).ravel()
     for axis in range(1, one.ndim):
         if one.shape[axis] > 1:
@@ -83,7 +84,7 @@ def _scale(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _union(p: Vector) -> float:
-    """Return the least of some p-values, times how many there are."""
+    """Return the smallest p-value times the number of p-values."""
     return float(min(1.0, np.min(p, initial=1.0) * max(p.size, 1)))
 
 
@@ -101,9 +102,9 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test signs, which are fair coins, and agree with those of what the noise was added to as often as not.
+    """Test that signs are fair coins and agree with the signs of the values noised half of the time.
 
-    What is noised was fixed before its noise was drawn, so that the number of agreements is binomial too.
+    The values were fixed before the noise was drawn, so the number of agreements is binomial too.
     """
     for what, coin in (("signs", drawn.signs), ("signs and what is noised", drawn.signs * drawn.clean)):
         for words, total, tosses in _sums(coin, np.abs(coin)):
@@ -111,15 +112,15 @@ def _signs(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _fair(total: Vector, tosses: Vector) -> float:
-    """Return the least p-value of some sums of fair independent signs, times how many there are."""
+    """Return the corrected p-value of some sums of fair independent signs."""
     return _union(signs_agree((total + tosses)[tosses > 0] / 2, tosses[tosses > 0]))
 
 
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test for sizes that come again anywhere, and for vectors whose sizes all do, in whatever order.
+    """Test for sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
 
-    Two independent sizes are closer than s with probability below s. So k disjoint pairs among N are with probability
-    λ^k/k! at most, λ = s N²/2; as many as there are in a row are counted.
+    Two independent sizes are closer than s with probability below s. So the probability of k disjoint close pairs among
+    N sizes is at most λ^k/k!, λ = s N²/2. The pairs counted are neighbors in sorted order.
     """
     held = np.isfinite(drawn.sizes)
     sizes, slack = drawn.sizes[held], drawn.slack[held]
@@ -140,20 +141,22 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _disjoint(near: Any) -> int:
-    """How many disjoint pairs of neighbors there are, given which neighbors are near."""
+    """Count the disjoint pairs of neighbors, given which neighbors are close."""
     edges = np.diff(np.concatenate([[0], near.astype(np.int8), [0]]))
     lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
     return int(((lengths + 1) // 2).sum())
 
 
 def _of_pairs(pairs: int, log_expected: float) -> float:
+    """Bound the p-value of a number of disjoint pairs by λ^k/k!, given ln λ."""
     return float(np.exp(min(0.0, pairs * log_expected - special.gammaln(pairs + 1)))) if pairs else 1.0
 
 
 def _neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test whether signs, or sizes, of one round and the next agree too often, or too seldom; and so of agents, ...
+    """Test whether signs or sizes of neighbors agree too often or too rarely.
 
-    The products of fair independent signs that are neighbors are fair and independent too, for they close no circle.
+    Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
+    independent signs are fair and independent too, because neighbors in a line form no cycle.
     """
     off = drawn.sizes - log(2)  # of the median
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
@@ -167,13 +170,13 @@ def _neighbors(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
-    """With which probability so many draws, of noise whose scale is off by a factor, fail the test of all of them.
+    """Compute the probability that the scale test over all draws fails if the noise's scale is wrong by a factor.
 
     Args:
-        factor: the noise's scale over what it should be.
-        draws: how many.
-        linear: whether sizes are summed, as of Laplace noise; else squares.
-        alpha: with which the test fails where the factor is 1.
+        factor: the noise's scale divided by the stated scale.
+        draws: the number of draws.
+        linear: whether the test sums sizes, as for Laplace noise, instead of squares.
+        alpha: the test's probability of a false alarm.
     """
     law = stats.chi2(2 * draws if linear else draws)
     grown = factor if linear else factor**2
@@ -181,10 +184,10 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 
 
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
-    """The smallest share that a scale can be too small by to be found with a probability; 1: none is."""
+    """Return the smallest relative shortfall of a scale that the test detects with probability `wanted`; 1 if none."""
     return 1 - float(brentq(lambda factor: power(factor, draws, linear, alpha) - wanted, 1e-100, 1.0))
 
 
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
-    """How many draws find a scale too small by a share with a probability."""
+    """Return how many draws the test needs to detect a relative shortfall `off` with probability `wanted`."""
     return ceil(brentq(lambda draws: power(1 - off, draws, linear, alpha) - wanted, 1, 1e12, xtol=0.5))

@@ -1,4 +1,4 @@
-"""What games are played on: small experiments on which an algorithm has the least to hide behind, or the run itself."""
+"""The experiments of the games: small ones that hide an algorithm's data least, or the run itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mpinodes.core.experiment import Experiment
 
 
 class Probe(NamedTuple):
-    """One row of the table.
+    """One experiment of the games, which becomes one row of the table.
 
     Attributes:
-        what: for people.
+        what: the row's label.
         asked: the experiment.
         secret: whether every sample's sign is a secret of its own, to be guessed from one run.
     """
@@ -31,11 +31,14 @@ class Probe(NamedTuple):
 def probes(
     section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
 ) -> list[Probe]:
-    """Those of the algorithm that an `algorithm` section names; their data go to a folder.
+    """Make the probes of the algorithm that an `algorithm` section names.
 
-    Keys of the section whose values are words hold for the probes too. Adjacent data differ in one sample, or, where
-    the adjacency is one-agent, in all of an agent's. What agents are told of their losses is as in a section
-    `feedback`.
+    Args:
+        section: keys whose values are words hold for the probes too.
+        seed: of the audit.
+        folder: where the probes' data are written.
+        adjacency: "one-agent" changes all samples of an agent; otherwise one sample changes.
+        feedback: the section `feedback` of the run.
 
     Raises:
         BadInput: there is no such algorithm.
@@ -48,7 +51,7 @@ def probes(
 
 
 def of_view(whole: Experiment) -> Probe:
-    """The run itself, in one process: against an adversary who is among its agents."""
+    """Return the run itself as a probe, in one process, for an adversary who is among its agents."""
     changes: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
     viewers = whole.audit.viewers
     who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"

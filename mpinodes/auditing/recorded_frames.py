@@ -1,9 +1,10 @@
-"""All of a recorded frame, made again from public facts and releases, and compared bit by bit.
+"""The comparison of recorded frames, bit by bit, with frames rebuilt from public facts and releases.
 
-A frame is header | releases | scalars. The header's round and kind are the schedule's, its bits say who moves still, as
-the relays tell; a `Start` is what `init` was given, a `Relay` the mix of what was heard; the scalars are the mixing's,
-which is run by itself, from files imported anew, on its own scalars alone. There is no noise on any of this, so that
-one bit of another origin is a secret told. A noised release is what the mechanism made, to the last bit, too.
+A frame is header | releases | scalars. The schedule determines the header's round and kind, and the relays determine
+its bits on which agents still move. A `Start` is the value that `init` was given, and a `Relay` is the mix of what the
+agent received. The scalars come from the mixing, which is run on its own scalars alone, from files imported anew. None
+of this has noise, so a single bit from another source reveals data. A noised release is what the mechanism made, to the
+last bit.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from mpinodes.topology.facts import diameter
 
 
 class Slip(NamedTuple):
-    """Words of a frame that are not what public facts make of them.
+    """A part of a frame that differs from the part rebuilt from public facts.
 
     Attributes:
-        what: of the frame.
-        agent, round: whose, and when.
-        said, due: the first of them.
+        what: the name of the part.
+        agent, round: the sender and the round.
+        said, due: the first differing word as sent and as rebuilt.
     """
 
     what: str
@@ -40,18 +41,18 @@ class Slip(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For people."""
+        """Return one line of text."""
         same = self.said == self.due or (np.isnan(self.said) and np.isnan(self.due))
         shown = f"{_bits(self.said)} and not {_bits(self.due)}" if same else f"{self.said!r} and not {self.due!r}"
         return f"{self.what} of agent {self.agent}, round {self.round}: {shown}"
 
 
 class RemadeFrames(NamedTuple):
-    """What was compared.
+    """The outcome of the comparison.
 
     Attributes:
-        words: how many.
-        slips: what differed.
+        words: how many words were compared.
+        slips: the parts that differ.
     """
 
     words: int
@@ -59,7 +60,7 @@ class RemadeFrames(NamedTuple):
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
-    """Everything that was said, given the replays of all agents."""
+    """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
     due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
     slips = [slip for slip in (_differ(run.frames, *one) for one in due) if slip]
     return RemadeFrames(sum(len(row) for *_, row in due), slips)
@@ -69,16 +70,19 @@ _Due = tuple[str, int, int, int, Vector]  # what it is, agent, round, the first 
 
 
 def _differ(frames: Vector, what: str, agent: int, t: int, place: int, due: Vector) -> Slip | None:
+    """Return a slip if a part of a recorded frame differs from the rebuilt one."""
     said = np.ascontiguousarray(frames[t - 1, agent, place : place + len(due)])
     off = np.flatnonzero(said.view(np.uint64) != np.ascontiguousarray(due).view(np.uint64))
     return Slip(what, agent, t, float(said[off[0]]), float(due[off[0]])) if len(off) else None
 
 
 def _bits(word: float) -> str:
+    """Return a word as a number and as bits."""
     return f"{word!r} ({np.float64(word).view(np.uint64):#018x})"
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
+    """Yield the header of every frame; it says which agents still move, if the algorithm may end early."""
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0
     full = (1 << hops) - 1
@@ -94,7 +98,7 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _settled(agent: Replayed, t: int, below: float) -> bool:
-    """Whether what the agent relays has changed by no more than a share."""
+    """Return whether the vector that an agent relays has changed by no more than a relative tolerance."""
     before = agent.heard(t - 1) if t > 1 else None
     if before is None or not isinstance(agent.wanted(t), Relay):
         return False
@@ -102,7 +106,7 @@ def _settled(agent: Replayed, t: int, below: float) -> bool:
 
 
 def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """What is said as it is; of noise that can be drawn again, what is noised, too."""
+    """Yield the releases without noise, and, if the noise can be drawn again, the noised ones."""
     reproducible = run.setup.experiment.reproducible
     for agent in agents:
         for t, message in enumerate(agent.messages, 1):
@@ -113,7 +117,7 @@ def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _scalars(run: Transcript) -> Iterator[_Due]:
-    """The mixing's, of all agents side by side; there is nothing for it to learn of anybody's data."""
+    """Yield the scalars of the mixing, run for all agents side by side without any data."""
     alone = build(run.setup.experiment)
     place = run.frames.shape[2] - alone.mixing.width
     rounds = mixed(alone.mixing, alone.reached, range(alone.topology.agents))

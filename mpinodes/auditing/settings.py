@@ -1,8 +1,8 @@
-"""Experiments in which statements of sensitivity are put to the test by replay alone.
+"""Experiments in which replay alone tests the statements of sensitivity under other settings than the run's.
 
-The run's own, with its agents, graph, dimension, batch and every key but its data, in the place of which samples at the
-edge of their domain come; the same with larger batches, summed and averaged; and the small ones of `mpinodes.check`, in
-which weights, regularizers, graphs and adjacency vary.
+There are three sources. The first is the run itself, with its agents, graph, dimension, batch and every other key, on
+other data: samples at the edge of their domain. The second is the same run with larger batches, summed and averaged.
+The third is the small experiments of `mpinodes.check`, in which weights, regularizers, graphs and adjacency vary.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Tried(NamedTuple):
     """An experiment that was replayed.
 
     Attributes:
-        what: for people.
-        findings: of each agent; none where it could not be run.
-        why: it could not.
+        what: its label.
+        findings: by agent; none if the experiment could not be run.
+        why: why it could not.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Tried(NamedTuple):
 
 
 def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
-    """All of them, replayed; those that do not fit the algorithm are left out, but for the first."""
+    """Replay all experiments; small ones that do not fit the algorithm are left out silently."""
     try:
         for what, asked in own_sizes(own, folder, seed):
             yield Tried(what, _replayed(asked, seed))
@@ -58,7 +58,7 @@ def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
 
 
 def _replayed(asked: Tree, seed: int) -> list[Finding]:
-    """Some agents of an experiment, on adjacent data."""
+    """Run an experiment, and replay some of its agents on adjacent data."""
     run = simulate(compose(asked, ranks=None))
     agents = np.unique(np.linspace(0, run.setup.topology.agents - 1, AGENTS).round().astype(int))
     found = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
@@ -66,7 +66,7 @@ def _replayed(asked: Tree, seed: int) -> list[Finding]:
 
 
 def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Those of `mpinodes.check` that are short; the words of the algorithm's keys and the user's mechanism hold."""
+    """Yield the short experiments of `mpinodes.check`, with the word-valued keys and the mechanism of the user."""
     section = own.experiment.algorithm
     algorithm: Any = type(own.algorithm)
     chosen = {key: value for key, value in section.items() if isinstance(value, str)}

@@ -1,10 +1,11 @@
-"""The small experiments of audits and checks: the one file of theirs that names parts.
+"""The small experiments of audits and checks; of their files, only this one names parts.
 
-An algorithm has little to hide behind on them, and its statements are nearly reached: few agents and coordinates,
-samples at the edge of their domain, few rounds. `mpinodes check` has recipes for each kind of algorithms.
-The games of `mpinodes audit` have one coordinate for each agent. For gradient steps, the first sample of agent 0 has a
-target so far away that its gradient is clipped, as it is with the sign of the target turned, so that it moves by all it
-may; all other targets are 0, and gradients there follow the point they are taken at: what is hidden tells.
+The experiments make an algorithm's data as visible as possible, so that its statements are nearly attained: few agents
+and coordinates, samples at the edge of their domain, few rounds. `mpinodes check` has recipes for each kind of
+algorithm. The games of `mpinodes audit` have one coordinate for each agent. For gradient steps, the first sample of
+agent 0 has a target so far away that its gradient is clipped. With the target's sign flipped it is clipped too, so the
+change moves the gradient as far as it can. All other targets are 0, where gradients follow the point at which they are
+taken, so that hidden state becomes visible.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ CROWDS: dict[str, Tree] = {
 
 
 def write(folder: Path, name: str, features: Any, targets: Any) -> str:
-    """A file of samples."""
+    """Write a file of samples, and return its path."""
     path = folder / f"{name}.npz"
     np.savez(path, features=features, targets=targets)
     return str(path)
 
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """What to run an algorithm of a file on, each with a name for people; not all of them will fit it."""
+    """Yield experiments for an algorithm of a file, each with a label; not all of them will fit the algorithm."""
     always: Tree = {
         "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
         "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
@@ -78,14 +79,14 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
 
 
 def brief(algorithm: Any) -> Tree:
-    """Hyper-parameters that count, of rounds as a rule, small enough for short runs."""
+    """Return hyper-parameters that count something, usually rounds, reduced for short runs."""
     known = registry.settings(registry.ALGORITHMS, algorithm)
     counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
     return {name: BRIEF for name, default in counts.items() if default > 2 * BRIEF}
 
 
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
-    """Other values of hyper-parameters, one at a time."""
+    """Yield other values of hyper-parameters, one at a time."""
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, kind in registry.settings(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
@@ -103,21 +104,21 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Topologies in turn, for ever; of several, `compose` takes the first that fits the algorithm's weights."""
+    """Yield topologies in turn, without end; `others` gives alternatives to a topology that does not fit."""
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
         yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
 
 
 def others(tree: Tree) -> Iterator[Tree]:
-    """The same experiment on the graphs that are left to try."""
+    """Yield the same experiment on each other graph."""
     for name in GRAPHS:
         if name != tree["topology"]["name"]:
             yield merge(tree, {"topology": {"name": name}})
 
 
 def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments of gradient steps."""
+    """Yield experiments for algorithms of gradient steps on a stream."""
     rng = np.random.default_rng([seed, 7])
     n = algorithm.only_agents or AGENTS
     d = 1 if algorithm.decomposable else max(n, 2)
@@ -181,12 +182,12 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
 
 
 def one_agent(**privacy: Any) -> Tree:
-    """Adjacent data that differ in all that an agent has."""
+    """Return settings by which adjacent data sets differ in all samples of one agent."""
     return {"privacy": {"adjacency": "one-agent", **privacy}}
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments of gradient steps on all samples in every round."""
+    """Yield experiments for algorithms that use all samples in every round."""
     rng = np.random.default_rng([seed, 8])
     n = algorithm.only_agents or AGENTS
     points = write(folder, "points", rng.choice([-1.0, 1.0], (4 * n + 4, 1)), np.zeros(4 * n + 4))
@@ -212,7 +213,7 @@ def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, T
 
 
 def solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments of minimizations."""
+    """Yield experiments for algorithms of local minimizations."""
     rng = np.random.default_rng([seed, 9])
     one = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
     many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))
@@ -235,13 +236,13 @@ def solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
-    """Return the experiment of games that fits the kind of an algorithm, on data of its own.
+    """Return the experiment of the games that fits the kind of an algorithm, on its own data files.
 
     Args:
         algorithm: the class.
         seed: of the experiment.
-        folder: where the data go.
-        of_agents: whether adjacent data differ in all that agent 0 has; else in one sample.
+        folder: where the data are written.
+        of_agents: whether adjacent data sets differ in all samples of agent 0, instead of one sample.
     """
     always: Tree = {
         "report": False, "record": {"transcript": True}, "rounds": FEW, "seed": seed, "repeats": 1, "name": "probe",
@@ -271,19 +272,22 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 
 
 def secrets(algorithm: Any, seed: int, folder: Path) -> Tree:
-    """Return what makes of `of_kind` an experiment in which every sample's sign is a secret of its own."""
+    """Return changes to `of_kind` that make every sample's sign a secret of its own."""
     rng = np.random.default_rng([seed, 1])
     targets = FAR * rng.choice([-1.0, 1.0], (_agents(algorithm, PAIR), SECRETS))
     return merge({"rounds": SECRETS}, _of_targets(algorithm, targets, folder / "secret"))
 
 
 def _agents(algorithm: Any, joint: int) -> int:
-    """Return how many agents a game has, each of one coordinate."""
+    """Return the number of agents of a game; each has one coordinate."""
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
 
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
-    """Return data with a file for each agent's targets, (agents, rounds), and d = 1; of shared losses with one."""
+    """Write targets, (agents, rounds), as data files, and return the section that uses them.
+
+    Decomposable losses have a file with d = 1 for each agent; a shared loss has one file.
+    """
     agents = len(targets)
     if algorithm.decomposable:
         for agent, own in enumerate(targets):
@@ -297,8 +301,8 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield the run itself on other data, and with other batches, summed and averaged.
 
-    The data are corners of the cube, every other one (1, ..., 1): along it L1 is largest; targets are far away, or
-    labels.
+    The features are corners of the cube; about every other one is (1, ..., 1), along which the L1 norm is largest.
+    Targets are far away, or labels.
 
     Raises:
         BadInput: the data would be too large.
@@ -344,7 +348,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
 
 
 def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments on a stream of a file, whose agents have losses of their own, or share one."""
+    """Yield experiments on the stream of a file: with a loss for each agent, and with one shared loss."""
     rng = np.random.default_rng(seed)
     samples = write(folder, "samples", rng.uniform(-1, 1, (120, 3)), rng.choice([-1.0, 1.0], 120))
     problem = dict(stream.defaults.get("problem", {"loss": "least-squares", "set": "ball", "radius": 10.0}))

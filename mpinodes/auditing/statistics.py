@@ -1,4 +1,4 @@
-"""Exact statistics: bounds and p-values that hold at any number of samples."""
+"""Exact statistics: bounds and p-values that hold for any number of samples."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from mpinodes.privacy.curves import gdp_epsilon
 
 
 def least_share(hits: int, tries: int, alpha: float) -> float:
-    """A bound from below on a probability, wrong with probability alpha at most (Clopper, Pearson 1934)."""
+    """Return a lower confidence bound on a probability (Clopper, Pearson 1934).
+
+    The bound is wrong with probability at most alpha.
+    """
     return float(stats.beta.ppf(alpha, hits, tries - hits + 1)) if hits else 0.0
 
 
 def largest_share(hits: int, tries: int, alpha: float) -> float:
-    """A bound from above, likewise."""
+    """Return an upper confidence bound on a probability, likewise."""
     return 1 - least_share(tries - hits, tries, alpha)
 
 
 class Shown(NamedTuple):
-    """What a game shows from below.
+    """Lower bounds that a game shows.
 
     Attributes:
-        pure: ε that no pure ε-DP release could stay below.
-        at_delta: the same of (ε, δ)-DP.
+        pure: a release with pure ε-DP needs at least this ε.
+        at_delta: a release with (ε, δ)-DP needs at least this ε.
     """
 
     pure: float
@@ -38,10 +41,11 @@ CERTAIN = Shown(inf, inf)
 
 
 def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool) -> Shown:
-    """From log-likelihood ratios of runs on two adjacent data sets, (N,) each; both wrong with probability alpha.
+    """Bound ε from below by log-likelihood ratios of runs on two adjacent data sets, (N,) each.
 
-    The rule is chosen on the first half of the runs and judged on the second. Where all noise is Gaussian it is fixed,
-    and ε at δ follows from the trade-off of the two errors (Nasr et al. 2023), which the best rule has at 0.
+    Both bounds together are wrong with probability at most alpha. The threshold is chosen on the first half of the runs
+    and evaluated on the second half. If all noise is Gaussian the threshold is 0, where the best test has it, and ε at
+    δ follows from the trade-off between the two errors (Nasr et al. 2023).
     """
     half = len(own) // 2
     if gaussian:
@@ -58,6 +62,7 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
 
 def _thresholds(ratios: Vector) -> list[float]:
+    """Return 50 candidate thresholds among the ratios."""
     chosen = np.linspace(0, len(ratios) - 1, 50).astype(int)
     found: list[float] = np.unique(np.sort(ratios)[chosen]).tolist()
     return found
@@ -65,6 +70,7 @@ def _thresholds(ratios: Vector) -> list[float]:
 
 def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:
     # Equal shifts give ratios that are equal but for rounding.
+    """Count the hits and the false alarms of a threshold."""
     tau, (own, other) = choice
     if np.isfinite(tau):
         tau -= 1e-9 * (1 + abs(tau))
@@ -76,20 +82,22 @@ def _shares(hits: int, alarms: int, tries: int, alpha: float) -> tuple[float, fl
 
 
 def _bound(hits: int, alarms: int, tries: int, delta: float, alpha: float) -> float:
+    """Return the lower bound on ε from hits and false alarms."""
     low, high = _shares(hits, alarms, tries, alpha)
     return max(0.0, log((low - delta) / high)) if low > delta else 0.0
 
 
 def guessed(right: int, guesses: int, alpha: float) -> float:
-    """Pure ε from guesses of independent fair secrets, abstentions not counted (Steinke, Nasr, Jagielski 2023).
+    """Return the pure ε that guesses of independent fair secrets show; abstentions do not count.
 
-    Under pure ε-DP each is right with probability e^ε/(1 + e^ε) at most, whatever was guessed before.
+    Under pure ε-DP each guess is right with probability at most e^ε/(1 + e^ε), whatever the earlier guesses were
+    (Steinke, Nasr, Jagielski 2023).
     """
     low = least_share(right, guesses, alpha) if guesses else 0.0
     return max(0.0, log(low / (1 - low))) if low > 0 else 0.0
 
 
 def signs_agree(agreements: Vector, trials: Vector) -> Vector:
-    """P-values, elementwise, of as many agreements of independent fair signs or more, or as few or fewer."""
+    """Compute two-sided p-values of numbers of agreements between independent fair signs, elementwise."""
     extreme = np.maximum(agreements, trials - agreements)
     return np.asarray(np.minimum(1.0, 2 * stats.binom.sf(extreme - 1, trials, 0.5)))

@@ -1,9 +1,10 @@
-"""What a run has said, and one agent run against it.
+"""The transcript of a run, and one agent run again on it.
 
-Given all that was said, an agent's next message is a function of its data: running it on its own data and on adjacent
-data against the same transcript gives the change of every message. Where the noise is inside a minimization, what the
-two densities of the release differ by stands in for the change, times the noise's scale. Only the transcript, the
-events and the experiment are read; ξ and all else that is not data is the same on both sides.
+An agent's next message is a function of its data and of all messages sent before. So running the agent on its own data
+and on adjacent data, both times on the same transcript, gives the change of every message. If the noise is inside a
+minimization, the difference of the two log densities of the release, times the noise's scale, takes the place of the
+change. Only the transcript, the events and the experiment are read. The stochastic error ξ and everything else that is
+not data are the same on both sides.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)
 
 
 class NotThatRun(BadInput):
-    """What was said does not follow from experiment, data, code and what was said before."""
+    """A transcript that does not follow from its experiment, data, code and earlier messages."""
 
 
 class Transcript:
-    """What a run has said.
+    """Everything that a run has sent.
 
     Attributes:
         setup: of the run.
         frames: (rounds, agents, words) on the links.
         events: (rounds, agents).
-        losses: by agent, by round.
+        losses: a function of the agent that gives a function of the round.
     """
 
     def __init__(self, setup: Setup, frames: Vector, events: Events) -> None:
@@ -53,7 +54,7 @@ class Transcript:
 
 
 class Recorded(Transcript):
-    """That of a run directory."""
+    """The transcript of a run directory."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -85,10 +86,10 @@ class Recorded(Transcript):
 
 
 class Replayed:
-    """One agent, run against a transcript from any round on.
+    """One agent, run again on a transcript from any round on.
 
     Attributes:
-        agent: who.
+        agent: the number of the agent.
         kind, scale: of its noise: (rounds, vectors).
         messages: by round, on its own data.
     """
@@ -106,36 +107,36 @@ class Replayed:
             self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
-        """The recorded releases of round t, side by side: (vectors x d,)."""
+        """Return the recorded releases of round t, side by side: (vectors x d,)."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
-        """What the agent heard in round t, if it did not end there."""
+        """Return the inbox of the agent in round t, or None if its run ended there."""
         return self._states[t].heard
 
     @property
     def start(self) -> Vector:
-        """What its algorithm's `init` was given, and a `Start` says: (d,)."""
+        """Return the value that the algorithm's `init` was given and a `Start` sends: (d,)."""
         return self._step.releaser.start
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
-        """The releases of round t, made again, and their events: (vectors x d,)."""
+        """Release the message of round t again, and return the releases, (vectors x d,), and their events."""
         out = np.empty(self._end - HEADER)
         events, _ = self._step.releaser.release(self.messages[t - 1], t, self._states[t - 1].heard, out)
         return out, events
 
     def wanted(self, t: int) -> Message:
-        """What its algorithm wants to say in round t, whatever its budget allows."""
+        """Return the message that the algorithm makes in round t, whatever its budget allows."""
         state = self._states[t - 1]
         return self._setup.algorithm.message(state.algorithm, state.here)
 
     def require_same_run(self, recorded: Transcript) -> None:
-        """Refuse to replay another run: the messages with the noise drawn then must be the recorded releases.
+        """Refuse to replay another run: the messages with the noise drawn again must be the recorded releases.
 
-        Of noise that cannot be drawn again only the scales and sensitivities can be compared.
+        If the noise cannot be drawn again, only scales and sensitivities are compared.
 
         Raises:
-            NotThatRun: they are not.
+            NotThatRun: they differ.
         """
         reproducible = self._setup.experiment.reproducible
         for t in range(1, len(self.messages) + 1):
@@ -158,7 +159,7 @@ class Replayed:
         return Arrivals.of_round(self._setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
 
     def _original(self) -> Iterator[Message]:
-        """The messages on the agent's own data; keeps the state at every round."""
+        """Yield the messages on the agent's own data, and store the state before every round."""
         state = self._step.start()
         for _ in range(len(self._frames)):
             self._states.append(state)
@@ -166,7 +167,7 @@ class Replayed:
             state = self._step.receive(state, self._arrivals(state), self._own(state.here.t))
 
     def _adjacent(self, change: Change, last: int, losses: Callable[[int], Loss]) -> Iterator[tuple[int, Message]]:
-        """The messages on adjacent losses, from the changed round on."""
+        """Yield the rounds and messages on adjacent losses, from the changed round on."""
         state = self._states[change.round - 1]
         for t in range(change.round, last + 1):
             yield t, self._step.message(state)
@@ -174,11 +175,11 @@ class Replayed:
                 state = self._step.receive(state, self._arrivals(state), losses(t))
 
     def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
-        """How far messages on adjacent data are from those on the agent's own, to round `last`.
+        """Measure how far messages on adjacent data are from those on the agent's own, up to round `last`.
 
         Returns:
-            By message, vector, and norm (L1, L2): (r, vectors, 2). And whether what was said of their sensitivity is
-            the same on both, as it must be: it is public.
+            The change by message, vector and norm (L1, L2): (r, vectors, 2). And whether all that the messages state of
+            their sensitivity is the same on both, as required, because it is public.
         """
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         hidden = len(self._setup.algorithm.hidden)
@@ -190,7 +191,7 @@ class Replayed:
         return np.array(moved), public
 
     def stated(self, change: Change, last: int) -> Iterator[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
-        """By message, what it says of itself on the agent's own data and on adjacent data."""
+        """Yield for each message the round, and its public facts on the agent's own data and on adjacent data."""
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         hidden = len(self._setup.algorithm.hidden)
         for t, message in self._adjacent(change, last, losses):
@@ -198,6 +199,7 @@ class Replayed:
             yield t, _public(own, hidden, self._vectors), _public(message, hidden, self._vectors)
 
     def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
+        """Return the L1 and L2 change of each vector of a message."""
         if isinstance(own, Solve) and isinstance(other, Solve):
             return [self._diverged(t, other, losses(other.uses))]
         one, two = clean_vectors(own), clean_vectors(other)
@@ -206,7 +208,10 @@ class Replayed:
         return [sizes(b - a, a) for a, b in zip(one, two, strict=True)] or [[0.0, 0.0]] * self._vectors
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """What the log densities of the release of round t differ by, times the scale; without noise, two centers."""
+        """Return the difference of the log densities of the release of round t, times the scale, as L1 and L2 change.
+
+        Without noise the difference of the two centers is measured instead.
+        """
         x, scale, own = self.said(t), float(self.scale[t - 1, 0]), self._own(ask.uses)
         if scale == 0:
             return sizes(ask.step * (adjacent.grad(x) - own.grad(x)), x)
@@ -214,7 +219,10 @@ class Replayed:
         return [scale * abs(one - other)] * 2
 
     def log_ratio(self, change: Change, last: int) -> float:
-        """By how much likelier what was said to round `last` is on the agent's own data: a logarithm; ±inf: certain."""
+        """Compute the log-likelihood ratio of the transcript up to round `last`: own data over adjacent data.
+
+        A ratio of ±inf means certainty.
+        """
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         total = 0.0
         for t, message in self._adjacent(change, last, losses):
@@ -223,7 +231,10 @@ class Replayed:
         return total
 
     def drawn(self, t: int) -> list[Vector | None]:
-        """The noise in each vector of the release of round t: (d,); None: it has none, or is rounded."""
+        """Return the noise in each vector of the release of round t: (d,); None for a vector without noise.
+
+        A rounded minimizer gives None too, because its noise cannot be extracted.
+        """
         message = self.messages[t - 1]
         if isinstance(message, Solve):
             hidden = self.scale[t - 1, 0] == 0 or message.grid
@@ -235,12 +246,12 @@ class Replayed:
         return np.split(self.said(t), self._vectors)
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """What must have been added to the center for the release of round t to come of it."""
+        """Return the vector whose addition to the center gives the recorded release of round t."""
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
 
     def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
-        """Of what was said in round t, up to a constant that is the same for all data."""
+        """Compute the log density of the release of round t, up to a constant that is the same for all data."""
         if isinstance(message, Solve):
             scale = float(self.scale[t - 1, 0])
             if scale == 0:
@@ -252,12 +263,12 @@ class Replayed:
 
 
 def reseeded(setup: Setup, seed: int) -> Setup:
-    """The same run, noised anew."""
+    """Return the setup of the same run with fresh noise."""
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
 def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:
-    """The logarithm of what noise of this law has at a point, up to a constant."""
+    """Compute the log density of noise of a law at a point, up to a constant."""
     if scale == 0:
         return 0.0 if sizes(off, said)[1] == 0 else -np.inf
     if kind == Kind.LAPLACE:
@@ -266,14 +277,14 @@ def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:
 
 
 def clean_vectors(message: Message) -> list[Vector]:
-    """Return the clean vectors of a message; none, where it has no data."""
+    """Return the vectors of a message before noise; none if the message carries no data."""
     if isinstance(message, Query):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []
 
 
 def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
-    """All that a message says of itself, which no data may tell on."""
+    """Return everything that a message states of itself, which must not depend on data."""
     if isinstance(message, Query):
         facts = (message.l1, message.l2, message.uses, message.calibration, message.value.shape)
         return (*facts, message.leaks.numbers(hidden, vectors))
@@ -289,9 +300,9 @@ def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
 
 
 def sizes(moved: Vector, message: Vector) -> list[float]:
-    """L1 and L2 of a difference, less what rounding makes: a difference of messages is not exact to their last bits.
+    """Return the L1 and L2 norm of a difference of messages, reduced by the rounding error of such a difference.
 
-    Inf where either of them is no number: one of the messages was not finite.
+    A nan, from a message that is not finite, gives inf.
     """
     floor = ROUNDING * max(1.0, float(np.abs(message).max()))
     less = float(np.abs(moved).sum()) - floor * len(moved), norm(moved) - floor

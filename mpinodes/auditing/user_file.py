@@ -1,4 +1,4 @@
-"""A check of one part, of whatever kind: which tests, what was found, in words."""
+"""The check of one part of any kind: choose its tests, run them, and describe the outcome in words."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ TESTS: dict[str, Test] = {
 
 
 class Outcome(NamedTuple):
-    """The outcome.
+    """The outcome of a check.
 
     Attributes:
-        what: kind and name.
-        faults: what failed.
-        tested: by what was tested, how many times.
+        what: kind and name of the part.
+        faults: the tests that failed.
+        tested: by what was tested, how often.
         notes: what was left out, and why.
-        seconds: it took.
+        seconds: the duration of the check.
     """
 
     what: str
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     seconds: float
 
     def lines(self) -> list[str]:
-        """For the terminal."""
+        """Return the outcome as lines for the terminal."""
         counts = ", ".join(f"{count} {what}" for what, count in self.tested.items() if what and count)
         head = f"{self.what}: {len(self.faults) or 'no'} fault{'s' * (len(self.faults) != 1)} found"
         left = [f"  left out: {note}" for note in self.notes]
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
-    """The parts that a word means, each with its kind: one of a file, or all of a name.
+    """Return the parts that a word means, each with its kind: the part of a file, or all parts of a name.
 
     Raises:
         BadInput: there is none.
@@ -82,7 +82,7 @@ def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
 
 
 def _in_file(path: str) -> tuple[registry.PartKind, Any]:
-    """The part of a file, of whichever kind it is."""
+    """Return the part of a file, with its kind."""
     errors = []
     for kind in registry.KINDS:
         try:
@@ -93,7 +93,7 @@ def _in_file(path: str) -> tuple[registry.PartKind, Any]:
 
 
 def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
-    """All tests of a part."""
+    """Run all tests of a part."""
     begun, report = time.perf_counter(), Report()
     path = inspect.getsourcefile(part) or ""
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1), np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""What the tests found, against what the paper claims and what the accountant proves."""
+"""The rows of the audit's table: results of the tests, beside the paper's claim and the accountant's proof."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ REFUTED = "REFUTES THE PROVEN VALUE"
 
 
 class Verdict(NamedTuple):
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-        what: was looked at.
-        shown: in figures, for people.
-        claimed, pure, at_delta: the paper's ε, and those proven; None: none.
-        verdict: for people.
-        refuted: whether what is proven is false.
+        what: what was examined.
+        shown: the result in figures.
+        verdict: the conclusion in words.
+        refuted: whether a proven value is false.
+        claimed, pure, at_delta: the paper's ε, and the proven ones; None if there is none.
     """
 
     what: str
@@ -46,14 +46,14 @@ class Verdict(NamedTuple):
 
 
 def of_summary(loss: LossSummary) -> Verdict:
-    """What the run says of itself."""
+    """Return a row with the privacy loss as the run reports it."""
     words = (number(loss.claimed, "none"), number(loss.proven_pure), number(loss.proven))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
     return Verdict("privacy loss", shown, "as reported", False)
 
 
 def of_replay(findings: list[Finding]) -> Verdict:
-    """Whether no message moved by more than was accounted for."""
+    """Judge whether no message changed by more than its bound."""
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
@@ -67,7 +67,7 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 
 def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> Verdict:
-    """Whether the noise is what the events say, and how little of it would have to be missing to be found."""
+    """Judge whether the noise is as the events state, and say how small a shortfall would be detected."""
     if not noise.checks:
         return Verdict(what, "none to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
@@ -83,7 +83,7 @@ def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> V
 
 
 def _power(drawn: NoiseDraws, alpha: float) -> str:
-    """In words."""
+    """Say in words how small a shortfall of the scale the test detects."""
     found = least_found(drawn.number, drawn.linear, alpha, FOUND)
     words = f"a scale {found:.1%} too small is found with probability {FOUND}"
     if found <= OFF:
@@ -92,7 +92,7 @@ def _power(drawn: NoiseDraws, alpha: float) -> str:
 
 
 def of_frames(found: frames.RemadeFrames) -> Verdict:
-    """Whether nothing but noised releases can tell."""
+    """Judge whether all parts of frames without noise follow from public facts and releases."""
     if not found.slips:
         return Verdict(
             "frames", f"{found.words:,} words follow, to the bit, from public facts and releases", "holds", False
@@ -103,7 +103,7 @@ def of_frames(found: frames.RemadeFrames) -> Verdict:
 
 
 def of_settings(found: list[Tried]) -> list[Verdict]:
-    """Replays on other data and under other settings, in one row where they hold, and a row for each that does not."""
+    """Judge replays on other data and under other settings: one row if all hold, else a row for each that does not."""
     what = "other settings"
     replayed = [one for one in found if one.findings]
     rows = [(one, of_replay(one.findings)) for one in replayed]
@@ -120,7 +120,7 @@ def of_settings(found: list[Tried]) -> list[Verdict]:
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
-    """A run: what was heard, what was said, replay, noise."""
+    """Test a run: whether messages follow from the recorded releases, its frames, replay and noise."""
     try:
         agents = [Replayed(run, agent) for agent in range(run.setup.topology.agents)]
         for agent in agents:
@@ -144,7 +144,7 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
 
 def of_probes(ready: list[Ready]) -> list[Verdict]:
-    """What the probes' own noise and frames show; nothing where they hold."""
+    """Test the noise and the frames of the probes' own runs; return the rows that refute."""
     rows = []
     for one in ready:
         agents = [Replayed(one.run, agent) for agent in range(one.run.setup.topology.agents)]
@@ -155,7 +155,7 @@ def of_probes(ready: list[Ready]) -> list[Verdict]:
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
-    """The verdict on a lower bound, and whether what is proven is refuted."""
+    """Return the verdict on a lower bound, and whether it refutes a proven value."""
     if shown.pure > _limit(pure) or shown.at_delta > _limit(at_delta):
         return REFUTED, True
     at = pure is None and at_delta is not None  # proven, and claimed, at δ alone
@@ -172,11 +172,12 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def _limit(epsilon: float | None) -> float:
+    """Return an ε with slack for rounding, or inf for None."""
     return inf if epsilon is None else epsilon * SLACK
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Verdict]:
-    """The rows of one probe; the replay's only where it fails."""
+    """Judge the game of one probe, and its replay if that fails."""
     what, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
     values = loss.claimed, loss.proven_pure, loss.proven
     if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
@@ -197,7 +198,15 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, 
 
 
 def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, view: str = "links") -> str:
-    """All rows as text; view: whose ε the games bound."""
+    """Format all rows as text.
+
+    Args:
+        title: the first line.
+        own: rows of the run itself.
+        probes: rows of the games.
+        alpha: each bound is wrong with probability at most alpha.
+        view: whose ε the games bound: "links", or the view of `audit.view`.
+    """
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")

@@ -1,1 +1,1 @@
-"""Tests of a part's own statements: they may find one false, and prove none true."""
+"""Tests of the statements of a part: they may show that a statement is false, but they prove none."""

@@ -1,4 +1,4 @@
-"""All tests of an algorithm."""
+"""The tests of an algorithm, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ APART = 3  # runs whose agents are run in a process of their own
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """An algorithm in a file."""
+    """Run an algorithm on all experiments that fit it; test its purity and statements, and its runs elsewhere."""
     runs = list(_runs(algorithm, path, folder, seed, report))
     if not runs and not report.faults:
         reasons = "; ".join(report.notes[-2:])
@@ -53,6 +53,7 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
 
 
 def _take(report: Report, what: str, run: TriedRun, test: Callable[[], Iterable[Fault]], times: int) -> None:
+    """Run a test and report its faults; an exception of the part is a fault too."""
     try:
         report.take(what, list(test()), times)
     except Exception as error:
@@ -60,6 +61,7 @@ def _take(report: Report, what: str, run: TriedRun, test: Callable[[], Iterable[
 
 
 def _failed(what: str, error: Exception) -> Fault:
+    """Describe an exception of the part as a fault."""
     if "read-only" in str(error):
         return Fault(
             "inbox mutated",
@@ -74,7 +76,7 @@ def _failed(what: str, error: Exception) -> Fault:
 
 
 def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[TriedRun]:
-    """The experiments that fit it, run."""
+    """Yield runs of the experiments that fit the algorithm."""
     for what, asked in experiments(algorithm, path, folder, seed):
         try:
             run = _on_some_graph(what, asked)
@@ -89,11 +91,10 @@ def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) ->
 
 
 def _on_some_graph(what: str, asked: Tree) -> TriedRun:
-    """On the first graph that it can be run on.
+    """Run an experiment on its own graph, or on another graph if the algorithm cannot run on that.
 
     Raises:
-        BadInput: there is none; that of the one asked for.
-        Diverged: likewise.
+        BadInput, Diverged: no graph fits; the error of the experiment's own graph.
     """
     try:
         return made(what, compose(asked, ranks=None))

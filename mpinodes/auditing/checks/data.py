@@ -1,4 +1,4 @@
-"""Tests of losses and of streams."""
+"""The tests of losses and of streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 12
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A loss of samples, at random and extreme samples and points."""
+    """Test a loss at random and extreme samples and points."""
     rng = np.random.default_rng(seed)
     report.take("pairs of samples", list(_one_each(_bounds(loss, rng))), PAIRS)
     report.take("gradients", list(_one_each(_gradients(loss, rng))), PAIRS)
@@ -33,15 +33,17 @@ def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) ->
 
 
 def _one_each(faults: Iterator[Fault]) -> list[Fault]:
+    """Return the last fault of each name."""
     return list({fault.name: fault for fault in faults}.values())
 
 
 def _length(loss: Any) -> int:
-    """Return how many coordinates a point has: of each class, if the loss tells classes apart, as many as features."""
+    """Return the dimension of a point: the number of features, times the number of classes for a loss of classes."""
     return D * CLASSES if loss.per_class else D
 
 
 def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[Any, Any]:
+    """Draw k samples with features of norm at most `norm`, and targets that fit the loss."""
     features = rng.normal(size=(k, D))
     features *= norm * rng.choice([1.0, 1.0, rng.random()], k)[:, None] / np.linalg.norm(features, axis=1)[:, None]
     if loss.per_class:
@@ -51,7 +53,7 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """What the class says of one sample's gradient."""
+    """Test the bounds that a class states about one sample's gradient."""
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
         features, targets = _samples(loss, rng, 2, norm)
@@ -97,11 +99,13 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def _over(what: str, found: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
+    """Yield a fault if a measured number exceeds its stated bound."""
     if not found <= bound * (1 + SLACK) + slack:
         yield Fault(f"{what} too small", f"{found:.6g} was found at {where}; {bound:.6g} is stated", "an upper bound")
 
 
 def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+    """Test values and gradients against each other, and the clip against clipped gradients."""
     for _ in range(PAIRS):
         k = int(rng.integers(1, 4))
         features, targets = _samples(loss, rng, k, 1.0)
@@ -147,11 +151,12 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def _seen(loss: SampleLoss) -> Loss:
-    """Return a loss as an agent sees it, which keeps the clip whatever the loss does."""
+    """Return a loss as an agent sees it, with the clip enforced."""
     return enforced(loss, loss.clip, loss.clip, loss.whole, loss.regularizer)
 
 
 def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+    """Test that `prox` returns a minimizer."""
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -163,7 +168,7 @@ def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A stream, dealt out and shared."""
+    """Test a stream in which every agent has a loss of its own, and in which all agents share one."""
     tried = 0
     for name, asked in of_streams(path, stream, folder, seed):
         try:
@@ -180,6 +185,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def _stream(setup: Any, other: Any) -> Iterator[Fault]:
+    """Test the losses, samples and bounds of a stream against an equal second instance."""
     one = setup.stream
     last = min(ROUNDS, one.rounds or ROUNDS)
     for i in range(one.agents):
@@ -229,7 +235,7 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
 
 
 def _merged(stream: Any, agent: int, last: int) -> Iterator[Fault]:
-    """Whether a run is judged on the samples that its agents see."""
+    """Test that `merged`, on which a run's regret is computed, has the samples that the agents see."""
     losses, merged = stream.of(agent), stream.merged(agent)
     for first in (1, last // 2 + 1):
         seen, found = [losses(t) for t in range(first, last + 1)], merged(first, last)
@@ -242,7 +248,7 @@ def _merged(stream: Any, agent: int, last: int) -> Iterator[Fault]:
 
 
 def _seeds(one: Any, other: Any) -> Iterator[Fault]:
-    """What is stated of another seed."""
+    """Test what a stream states about its samples under another seed."""
     if one.drawn_from_seed is None:
         return
     mine, its = _by_row(one), _by_row(other)
@@ -260,7 +266,7 @@ def _seeds(one: Any, other: Any) -> Iterator[Fault]:
 
 
 def _by_row(stream: Any) -> dict[int, bytes]:
-    """The samples of some rounds, by their rows in the source."""
+    """Return the samples of the first rounds, keyed by their rows in the source."""
     found: dict[int, bytes] = {}
     for i in range(stream.agents):
         if (rows := stream.source_rows(i)) is None:
@@ -274,4 +280,5 @@ def _by_row(stream: Any) -> dict[int, bytes]:
 
 
 def _row(features: Any, loss: Any, k: int) -> bytes:
+    """Return a sample as bytes."""
     return bytes(features[k].tobytes() + loss.targets[k].tobytes())

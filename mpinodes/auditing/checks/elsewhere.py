@@ -1,7 +1,7 @@
-"""The same run elsewhere: without noise, every agent alone in another process, and over MPI.
+"""The same run elsewhere: without noise, with every agent in another process, and over MPI.
 
-python -m mpinodes.auditing.checks.elsewhere JOB OUT is that other process; JOB holds the experiments and what was said,
-OUT gets what each agent says.
+`python -m mpinodes.auditing.checks.elsewhere JOB OUT` is that other process. JOB holds the experiments and what was
+sent. The process writes to OUT what each agent sends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PACKAGE = str(Path(__file__).parents[3])
 
 
 def without_noise(run: TriedRun) -> Iterator[Fault]:
-    """Find a release that without noise is not the clean value, and a decision that is not finite then."""
+    """Run without noise; find a release that differs from its value, and a decision that is not finite."""
     e = run.setup.experiment
     privacy = msgspec.structs.replace(e.privacy, epsilon="inf")
     clean = made(f"{run.what}, no noise", rebuilt(run.setup, msgspec.structs.replace(e, privacy=privacy)))
@@ -52,7 +52,7 @@ def without_noise(run: TriedRun) -> Iterator[Fault]:
 
 
 def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
-    """Find an agent that says something else in a process of its own, where the last agent comes first."""
+    """Find an agent whose messages differ in another process, where agents run one by one from the last on."""
     job, out = folder / "job.pickle", folder / "out.pickle"
     job.write_bytes(pickle.dumps([(msgspec.msgpack.encode(run.setup.experiment), run.frames) for run in runs]))
     paths = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
@@ -77,7 +77,7 @@ def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
 
 
 def main(job: str, out: str) -> None:
-    """The other process."""
+    """Run every agent by itself, as the other process of `alone`."""
     said = {}
     for k, (packed, frames) in enumerate(pickle.loads(Path(job).read_bytes())):
         experiment = msgspec.msgpack.decode(packed, type=Experiment)
@@ -88,7 +88,7 @@ def main(job: str, out: str) -> None:
 
 
 def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
-    """Find a message that over MPI, by the real command, is not to the bit that of one process, in a few rounds."""
+    """Find a message that differs by any bit between a run over MPI, by the real command, and a run in one process."""
     mpirun = Path(sys.executable).with_name("mpirun")
     command = str(mpirun) if mpirun.exists() else shutil.which("mpirun")
     if command is None:

@@ -1,4 +1,4 @@
-"""What a check finds, in words, and pictures of values by which it sees that something has changed."""
+"""The report of a check, and images of values that show whether a value has changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DEPTH = 40
 
 
 class Fault(NamedTuple):
-    """One test that failed.
+    """One failed test.
 
     Attributes:
-        name: what is wrong, in words.
-        where: agent, round, method, values.
-        right: what would be right.
+        name: the fault in words.
+        where: agent, round, method and values.
+        right: the rule that was broken.
     """
 
     name: str
@@ -30,16 +30,16 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For people."""
+        """Return one line of text."""
         return f"{self.name}: {self.where}; {self.right}"
 
 
 class Report:
-    """Everything that was found, and how much was looked at.
+    """All faults found, and how much was tested.
 
     Attributes:
-        tested: by what was tested, how many times.
-        notes: what could not be tested.
+        tested: by what was tested, how often.
+        notes: what could not be tested, and why.
     """
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Report:
         self.notes: list[str] = []
 
     def take(self, what: str, faults: Iterable[Fault], times: int = 1) -> None:
-        """The outcome of a test."""
+        """Record the outcome of a test."""
         self.tested[what] = self.tested.get(what, 0) + times
         for fault in faults:
             self._found.setdefault(fault.name, []).append(fault)
 
     @property
     def faults(self) -> list[Fault]:
-        """One of each name, the first, with how often it was seen."""
+        """Return the first fault of each name, with a note on how often it was seen."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
             for first, *more in self._found.values()
@@ -63,7 +63,7 @@ class Report:
 
 
 def image(value: Any, depth: int = DEPTH) -> Any:
-    """All that a value is made of, to the last bit: equal images are equal values."""
+    """Return everything that a value consists of, to the last bit: values with equal images are equal."""
     if isinstance(value, SIMPLE):
         return (type(value).__name__, value)
     if isinstance(value, float):
@@ -80,6 +80,7 @@ def image(value: Any, depth: int = DEPTH) -> Any:
 
 
 def _inside(value: Any, depth: int) -> Any:
+    """Return the images of a container's items or of an object's attributes."""
     name = type(value).__qualname__
     if isinstance(value, (tuple, list)):
         return (name, *(image(inner, depth) for inner in value))
@@ -92,7 +93,7 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def _reduced(value: Any) -> Any:
-    """Of an object that shows no attributes: an iterator, a generator of random numbers."""
+    """Return the image of an object that has no attributes, such as an iterator, by its pickled form."""
     try:
         return image(value.__reduce_ex__(2)[1:], 6)
     except Exception:  # what cannot be pickled
@@ -100,7 +101,7 @@ def _reduced(value: Any) -> Any:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """What an object holds under its own names; what a `cached_property` found is no part of it."""
+    """Return the attributes of an object, without the cached values of its `cached_property`s."""
     held = dict(vars(value)) if hasattr(value, "__dict__") else {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
@@ -112,10 +113,11 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _is_cached(member: Any) -> bool:
+    """Return whether a class member is a `cached_property`."""
     return isinstance(member, functools.cached_property)
 
 
 def shown(value: Any) -> str:
-    """A value in a line."""
+    """Return a value as a short line of text."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 120 else f"{text[:117]}..."

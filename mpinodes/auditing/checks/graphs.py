@@ -1,4 +1,4 @@
-"""Tests of mixings and of topologies."""
+"""The tests of mixings and of topologies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PURE_MIXING = "outgoing and weights are functions of their arguments alone, and 
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Weights, on graphs that they fit."""
+    """Test a mixing on all graphs that its weights fit."""
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
@@ -35,17 +35,17 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 class Misfit(Exception):
-    """A call of a mixing that is wrong; its argument is the fault."""
+    """A wrong call of a mixing; the argument is the fault."""
 
 
 class Strict:
-    """A mixing whose calls are looked at: its scalars and weights fit, and it changes nothing that it is given."""
+    """A mixing that verifies each call: scalars and weights have the right shape, and no argument is changed."""
 
     def __init__(self, mixing: Any) -> None:
         self._mixing, self.init = mixing, mixing.init
 
     def outgoing(self, s: Any, here: Any) -> Any:
-        """See `Mixing`."""
+        """Return the mixing's scalars, after verifying them."""
         said = np.asarray(self._mixing.outgoing(s, here), dtype=float)
         if said.shape != (self._mixing.width,) or not np.isfinite(said).all():
             where, right = (
@@ -56,7 +56,7 @@ class Strict:
         return said
 
     def weights(self, s: Any, here: Any, incoming: Any) -> Any:
-        """See `Mixing`."""
+        """Return the mixing's weights, after verifying them and that a second call gives the same."""
         where, given = f"agent {here.agent}, round {here.t}", copy.deepcopy((s, incoming))
         before = image(given)
         made = self._mixing.weights(given[0], here, given[1])
@@ -71,7 +71,7 @@ class Strict:
 
 
 def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Mix twice, the second time with the agents in another order: all that is said and made is the same."""
+    """Mix twice, the second time with the agents in reverse order: both must send and make the same."""
     agents = range(graph.agents)
     strict: Any = Strict(mixing(graph_facts(graph, ROUNDS)))
     other = mixed(mixing(graph_facts(graph, ROUNDS)), graph, agents[::-1])
@@ -88,7 +88,7 @@ def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A graph, of several sizes."""
+    """Test a graph with several numbers of agents."""
     tried = 0
     for agents in (1, 2, 3, 4, 6, 8, 9, 16):
         try:
@@ -104,6 +104,7 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
 
 
 def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
+    """Test the edges of a graph against its other methods and an equal second instance."""
     n, title = one.agents, f"{one.title}, {one.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}
     for t in range(1, ROUNDS + 1):
@@ -133,6 +134,7 @@ def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
 
 
 def _matrix(n: int, edges: Any) -> Any:
+    """Return the matrix of some edges."""
     sends = np.zeros((n, n), dtype=bool)
     for j, i in edges:
         sends[j, i] = True

@@ -1,4 +1,4 @@
-"""Tests of mechanisms and of metrics."""
+"""The tests of mechanisms and of metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAWS = {Kind.LAPLACE: stats.laplace, Kind.GAUSSIAN: stats.norm}
 
 
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """The noise against the law that its event names, at several scales."""
+    """Test noise against the law that its event names, at several scales."""
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made = mechanism(epsilon, constant)
         for calibration in (None, 2.0, 0.0):
@@ -34,7 +34,7 @@ def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: 
 
 
 def _asks_for_one(mechanism: Any, seed: int) -> bool:
-    """Whether it is always told what to calibrate to, as a standard deviation is."""
+    """Return whether a mechanism requires a calibration, such as a standard deviation."""
     try:
         _released(mechanism, np.zeros(D), 1, seed, None)
     except ValueError:
@@ -43,6 +43,7 @@ def _asks_for_one(mechanism: Any, seed: int) -> bool:
 
 
 def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
+    """Test that noise depends on nothing but its key, its round and the sensitivities, then test its law."""
     rng = np.random.default_rng(seed)
     noises, events = [], []
     for t in range(1, RELEASES + 1):
@@ -77,7 +78,7 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
 
 
 def _of_one_round(seed: int, agent: int, t: int) -> Draws:
-    """Return draws that are those of another key in all rounds but one."""
+    """Return draws that have the given key in one round and another key in all other rounds."""
     draws, others = (Draws(key, Purpose.NOISE, agent) for key in (seed, seed + 1))
     at = draws.at
     draws.at = lambda s: at(s) if s == t else others.at(s)  # type: ignore[method-assign, assignment]
@@ -87,6 +88,7 @@ def _of_one_round(seed: int, agent: int, t: int) -> Draws:
 def _released(
     mechanism: Any, value: Any, t: int, seed: int, calibration: float | None, draws: Draws | None = None
 ) -> tuple[Any, Event]:
+    """Release a value, and return its noise and its event."""
     query = Query(value, 1.5, 0.7, t - 1, RELEASED, calibration)
     out, before = np.full(D, np.nan), image(query)
     event = mechanism.release(query, t, draws or Draws(seed, Purpose.NOISE, t % AGENTS), out)
@@ -96,6 +98,7 @@ def _released(
 
 
 def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
+    """Test noise against its events."""
     event = events[0]
     kind, scales = Kind(int(event.kind)), np.array([e.scale for e in events])
     radial = kind in (Kind.PURE, Kind.GAMMA_NORM)
@@ -136,7 +139,7 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A metric, in two runs with it and one without."""
+    """Test a metric in two runs with it and one without it."""
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):
         found = [_recorded(folder / f"{name}-{k}", asked, metrics * (k < 2)) for k in range(3)]
@@ -144,13 +147,14 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def _recorded(place: Path, asked: Tree, metrics: list[str]) -> dict[str, Any]:
-    """Return all that is recorded of a run with some metrics."""
+    """Return everything recorded in a run with some metrics."""
     job.run(merge(asked, {"output": {"dir": str(place)}, "record": {"metrics": metrics}}))
     with Reader(place) as record:
         return {name: record.read(name).values for name in record.names}
 
 
 def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault]:
+    """Test that two runs with a metric agree, and that the metric changes nothing else."""
     one, other, without = found
     for key, values in one.items():
         if key in other and not np.array_equal(values, other[key], equal_nan=True):

@@ -1,4 +1,4 @@
-"""Purity: the methods of an algorithm, called again on what they were given, and agents kept apart from each other."""
+"""Tests of purity: call an algorithm's methods again on equal arguments, and keep agents apart from each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = "no global, class attribute, closure, cache, file or clock may carry anyt
 
 
 def purity(run: TriedRun, seed: int) -> Iterator[Fault]:
-    """All of it on one run."""
+    """Run all tests of purity on one run."""
     rng = np.random.default_rng(seed)
     setup = run.fresh()
     calls = {i: list(walk(setup, run.frames, i)) for i in run.agents}
@@ -31,7 +31,7 @@ def purity(run: TriedRun, seed: int) -> Iterator[Fault]:
 
 
 def _as_in_lockstep(run: TriedRun, calls: dict[int, list[Any]]) -> Iterator[Fault]:
-    """Find an agent that alone says something else than among the others in one process."""
+    """Find an agent that sends something else when it runs alone than among the others in one process."""
     end = scalars_at(run)
     for i in run.agents:
         for t, call in enumerate(calls[i], 1):
@@ -42,7 +42,7 @@ def _as_in_lockstep(run: TriedRun, calls: dict[int, list[Any]]) -> Iterator[Faul
 
 
 def _again(run: TriedRun, setup: Setup, calls: dict[int, list[Any]], rng: np.random.Generator) -> Iterator[Fault]:
-    """Make every call once more, on copies, in another order; report the first one that has faults."""
+    """Repeat every call on copies, in random order; report the first call with faults."""
     pairs = [(i, t) for i, each in calls.items() for t in range(len(each))]
     for place in rng.permutation(len(pairs)):
         i, t = pairs[place]
@@ -52,7 +52,7 @@ def _again(run: TriedRun, setup: Setup, calls: dict[int, list[Any]], rng: np.ran
 
 
 def _once_more(algorithm: Any, call: Any, where: str) -> Iterator[Fault]:
-    """Find calls that give something else than before, or change what they are given."""
+    """Find a call that returns something else than before, or that changes an argument."""
     state, here = copy.deepcopy(call.state), call.here
     before = image(state)
     for method, recorded in (("message", call.said), ("decision", call.decision)):
@@ -85,7 +85,7 @@ def _once_more(algorithm: Any, call: Any, where: str) -> Iterator[Fault]:
 
 
 def _apart(run: TriedRun, calls: dict[int, list[Any]], rng: np.random.Generator) -> Iterator[Fault]:
-    """Run each agent while all others in this process have other data: what it says stays what it is."""
+    """Run each agent while all other agents in this process have other data, and find a message that changes."""
     for i in run.agents:
         setup = run.fresh()
         others = [j for j in run.agents if j != i]
@@ -104,12 +104,13 @@ def _apart(run: TriedRun, calls: dict[int, list[Any]], rng: np.random.Generator)
 
 
 def _decoys(setup: Setup, agent: int) -> Any:
+    """Return the decoys of an agent's losses by round."""
     own = setup.losses(agent)
     return lambda t: decoy(own(t))
 
 
 def decoy(loss: Loss) -> Loss:
-    """The same loss on other samples; the one it was made of stays as it is."""
+    """Return a loss with other samples; the original stays unchanged."""
     if isinstance(loss, Around):
         return replace(loss, loss=decoy(loss.loss))
     sample: Any = loss
@@ -120,7 +121,7 @@ def decoy(loss: Loss) -> Loss:
 
 
 def _scalars_alone(run: TriedRun) -> Iterator[Fault]:
-    """Run the mixing of all agents without any algorithm about: what it says stays what it is."""
+    """Run the mixing of all agents without the algorithm, and find a scalar that changes."""
     setup, end = run.fresh(), scalars_at(run)
     rounds = mixed(setup.mixing, setup.reached, run.agents)
     for t, said in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):

@@ -1,4 +1,4 @@
-"""Tests of constraint sets and of step schedules."""
+"""The tests of constraint sets and of step schedules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULUS = 0.5
 
 
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A set, in several dimensions: its projection at random points, and its statements against the projection."""
+    """Test a set in several dimensions: its projection at random points, and its statements against the projection."""
     for d, agents, radius in SIZES:
         settings = registry.fill(registry.SETS, part, {}, registry.SETS.section)
         feasible = part(radius, shared_blocks(d, agents), **settings)
@@ -36,6 +36,7 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
 
 
 def _projected(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+    """Test that `project` is pure and projects onto a convex set."""
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
@@ -58,6 +59,7 @@ def _projected(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+    """Test the statements of a set against its projection."""
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
@@ -89,7 +91,7 @@ def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
-    """Return whether a point meets all constraints."""
+    """Return whether a point satisfies all constraints."""
     for cone in cones:
         rest = cone.bounds - cone.rows @ v
         if (rest[0] - np.linalg.norm(rest[1:]) if cone.second_order else rest.min(initial=0.0)) < -slack:
@@ -98,7 +100,7 @@ def _holds(cones: Any, v: Vector, slack: Any) -> bool:
 
 
 def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """A step schedule: positive and finite, and a pure function of the round."""
+    """Test that steps are positive, finite, and a pure function of the round."""
     given = {part.from_losses: MODULUS} if part.from_losses else {}
     settings = registry.fill(registry.SCHEDULES, part, given, registry.SCHEDULES.section)
     one, other = part(**settings), part(**settings)

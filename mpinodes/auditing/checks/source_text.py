@@ -1,4 +1,4 @@
-"""What a part's file reaches for, and how it is made, read without running it."""
+"""Tests of the text of a part's file, without running it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COMMANDS = ("running", "studies", "auditing", "launch", "presentation", "runlog"
 
 
 def read(path: Path, package: str) -> Iterator[Fault]:
-    """Find names of randomness, clocks, files and rooms of mpinodes that are no part's, in a part's own file.
+    """Find names in a part's own file that a part must not use: randomness, clocks, files and other rooms of mpinodes.
 
-    What the file imports is not read: what that does is found where it makes two calls, processes or agents differ.
+    Files that it imports are not read. Their effects are found where two calls, processes or agents differ.
     """
     for node in ast.walk(ast.parse(path.read_bytes())):
         for word in _names(node):
@@ -55,7 +55,7 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def frozen(part: Any) -> Iterator[Fault]:
-    """Find a part whose class is no frozen dataclass."""
+    """Find a part whose class is not a frozen dataclass."""
     parameters = getattr(part, "__dataclass_params__", None)
     if not dataclasses.is_dataclass(part) or parameters is None or not parameters.frozen:
         yield Fault(

@@ -1,4 +1,4 @@
-"""What messages say of themselves, against replays of every agent on data made to move them as far as they can go."""
+"""Tests of the statements in messages, by replays of every agent on data that move messages as far as possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
 
 
 def statements(run: TriedRun, seed: int, report: Report) -> None:
-    """Every agent, every round, many adjacent data sets."""
+    """Replay every agent on many adjacent data sets that change each round in turn."""
     for agent in run.agents:
         faults, tried = [], 0
         for fault in _agent(run, agent, np.random.default_rng([seed, agent])):
@@ -45,23 +45,23 @@ def statements(run: TriedRun, seed: int, report: Report) -> None:
 
 @dataclass(slots=True)
 class Asked(Around):
-    """A loss that notes each point at which a gradient is asked for."""
+    """A loss that records each point at which a gradient is requested."""
 
     points: list[Vector]
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """See `Loss`."""
+        """Return the gradient of the wrapped loss, and record the point."""
         self.points.append(x.copy())
         return self.loss.grad(x, block)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """See `Loss`."""
+        """Return the samples' gradient of the wrapped loss, and record the point."""
         self.points.append(x.copy())
         return self.loss.data_grad(x, block)
 
 
 def _outside(run: TriedRun, agent: int) -> Iterator[Fault]:
-    """Find gradients at points outside the set, of an algorithm that states `gradients_in_set`."""
+    """Find gradients at points outside the set, for an algorithm that states `gradients_in_set`."""
     setup, points, project = run.fresh(), list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
     stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
@@ -75,7 +75,7 @@ def _outside(run: TriedRun, agent: int) -> Iterator[Fault]:
 
 
 def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
-    """Test `carried_on` by replay: with other messages heard, and with a sample changed but the same messages."""
+    """Test `carried_on` by replay: with other messages received, and with a changed sample but the same messages."""
     setup, moved = run.setup, run.frames.copy()
     if not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
         return  # where it counts for nothing
@@ -103,7 +103,7 @@ def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
 
 
 def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
-    """Faults; None for a data set without."""
+    """Yield the faults of an agent, and None for each adjacent data set without a fault."""
     recorded = Transcript(run.setup, run.frames.copy(), run.events)
     replayed = Replayed(recorded, agent)
     total = len(run.frames)
@@ -127,7 +127,7 @@ def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
 
 
 def _first(run: TriedRun, agent: int) -> dict[int, int]:
-    """By sample, the first round that it is used in."""
+    """Return the first round in which each sample is used."""
     samples = run.setup.stream.samples(agent)
     found: dict[int, int] = {}
     for t in range(1, len(run.frames) + 1):
@@ -137,7 +137,7 @@ def _first(run: TriedRun, agent: int) -> dict[int, int]:
 
 
 def extreme(run: TriedRun, losses: Any, agent: int, round: int, rng: Generator, many: int) -> Iterator[Change]:
-    """Samples at corners of their domain, and within it."""
+    """Yield adjacent data sets with samples at corners of their domain and inside it."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
     sample = differs(run.setup, agent, round, row)
@@ -152,7 +152,7 @@ def extreme(run: TriedRun, losses: Any, agent: int, round: int, rng: Generator, 
 
 
 def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
-    """What is said on the agent's own data is finite, and its uses are rounds that were."""
+    """Find messages on the agent's own data that are not finite, or that state impossible facts."""
     messages: list[Any] = replayed.messages
     for t, message in enumerate(messages, 1):
         exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in _vectors(message))]
@@ -190,12 +190,14 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
 
 
 def _vectors(message: Any) -> list[Any]:
+    """Return the vectors of a message."""
     if hasattr(message, "value"):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
 
 
 def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
+    """Replay one adjacent data set; yield its fault, or None."""
     where = f"{run.what}: agent {replayed.agent}"
     try:
         found = compared(recorded, replayed, change, last)
@@ -225,6 +227,7 @@ def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change
 
 
 def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) -> Fault:
+    """Describe the first public fact that differs on adjacent data."""
     t, one, other = next((t, a, b) for t, a, b in replayed.stated(change, last) if a != b)
     pairs = [(a, b) for a, b in zip(one, other, strict=False) if a != b] or [(one, other)]
     a, b = pairs[0]
@@ -237,6 +240,7 @@ def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) ->
 
 
 def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: int) -> Fault:
+    """Describe a message that moves further than its statements allow."""
     t, events = change.round + k, run.events[change.round - 1 + k, agent]
     moved, bound = float(found.l2[k].max()), float(found.bound[k].max())
     where = (
@@ -274,7 +278,10 @@ def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: 
 def at_many_points(
     run: TriedRun, agent: int, messages: list[Message], change: Change, rng: Generator
 ) -> Iterator[Fault]:
-    """The change of step·∇f, and of log det(I + step·∇²f), against `l2` and `log_volume`."""
+    """Test `l2` and `log_volume` of a Solve at random points.
+
+    They must bound the changes of step·∇f and of log det(I + step·∇²f).
+    """
     own = run.setup.losses(agent)
     other = changed(own, run.setup.stream.samples(agent), change)
     for t, ask in enumerate(messages, 1):
@@ -297,4 +304,5 @@ def at_many_points(
 
 
 def _log_volume(loss: Any, step: float, x: Vector) -> float:
+    """Compute log det(I + step·∇²f) at x."""
     return float(np.linalg.slogdet(np.eye(len(x)) + step * loss.hessian(x))[1])

@@ -1,4 +1,4 @@
-"""One agent by itself against what was said: every call of its algorithm and its mixing, with what went in and out."""
+"""One agent run by itself on what a run sent, with a record of every call of its algorithm and its mixing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mpinodes.rounds.step import Arrivals, Step
 
 
 class TriedRun(NamedTuple):
-    """A run that was made to be looked at.
+    """A finished run that is to be tested.
 
     Attributes:
-        what: for people.
-        setup: of it.
+        what: its label.
+        setup: its setup.
         decisions: (rounds, n, d).
-        frames: (rounds, n, words) all that was said.
+        frames: (rounds, n, words) everything sent.
         events: (rounds, n).
     """
 
@@ -38,11 +38,11 @@ class TriedRun(NamedTuple):
 
     @property
     def agents(self) -> range:
-        """All of them."""
+        """Return the numbers of all agents."""
         return range(self.setup.topology.agents)
 
     def fresh(self) -> Setup:
-        """The same set-up from files that are imported anew."""
+        """Return an equal setup made from files that are imported anew."""
         return build(self.setup.experiment)
 
 
@@ -54,41 +54,41 @@ def made(what: str, setup: Setup) -> TriedRun:
 
 
 def finite(run: TriedRun) -> list[Fault]:
-    """Return a fault where a decision is not finite."""
+    """Return a fault if a decision is not finite."""
     bad = np.argwhere(~np.isfinite(run.decisions).all(axis=2))
     where = [f"{run.what}: agent {i}, round {t + 1}" for t, i in bad[:1].tolist()]
     return [Fault("a decision that is not finite", place, "decisions are finite numbers") for place in where]
 
 
 class Noting:
-    """An algorithm that notes what its methods are given, as copies, and what they make of it, as images.
+    """An algorithm that records copies of its methods' arguments and images of their results.
 
     Attributes:
-        call: of the present round: `here`, `state`, `message`, `said`, `decision`, `inbox`, `loss` and `following`.
+        call: of the current round: `here`, `state`, `message`, `said`, `decision`, `inbox`, `loss` and `following`.
     """
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm, self.call = algorithm, SimpleNamespace(decision=None)
 
     def __getattr__(self, name: str) -> Any:
-        """What the algorithm has."""
+        """Return an attribute of the wrapped algorithm."""
         return getattr(self._algorithm, name)
 
     def message(self, s: Any, here: Any) -> Any:
-        """See `Algorithm`."""
+        """Return the algorithm's message, and start the record of a round."""
         state = copy.deepcopy(s)
         message = self._algorithm.message(s, here)
         self.call = SimpleNamespace(here=here, state=state, message=message, said=image(message), decision=None)
         return message
 
     def decision(self, s: Any) -> Any:
-        """See `Algorithm`."""
+        """Return the algorithm's decision, and record it."""
         decision = self._algorithm.decision(s)
         self.call.decision = image(decision)
         return decision
 
     def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
-        """See `Algorithm`."""
+        """Return the algorithm's next state, and record the call."""
         self.call.inbox, self.call.loss = copy.deepcopy(inbox), copy.deepcopy(loss)
         following = self._algorithm.update(s, here, inbox, loss)
         self.call.following = image(following)
@@ -96,13 +96,13 @@ class Noting:
 
 
 def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
-    """Run an agent against what was said, and yield the calls of each round, as of `Noting`, and `frame`, `estimate`.
+    """Run an agent on what was sent, and yield the record of each round: the calls (`Noting`), `frame` and `estimate`.
 
     Args:
         setup: of the agent.
-        frames: (rounds, n, words) what was said.
-        agent: who.
-        losses: its losses by round; None: its own.
+        frames: (rounds, n, words) what was sent.
+        agent: the number of the agent.
+        losses: its losses by round; None for its own.
     """
     noting: Any = Noting(setup.algorithm)
     setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
