@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpinodes import run  # noqa: F401 (which sets the number of BLAS threads)
+from mpinodes import run  # noqa: F401 (the import limits BLAS threads)
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.arguments import Parser
 from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, refuse, say
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mpinodes.core import Vector
     from mpinodes.running.job import Job
 
-PAIRS = 1000  # of runs, of each probe
-SHORT = 60  # rounds of an experiment, unless a file or `rounds` says how long it is to be
+PAIRS = 1000  # pairs of runs of each probe
+SHORT = 60  # rounds of the run, unless a file or `rounds` sets its length
 REFUTED = 1
 
 
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
             return _alone(words)
     except BadInput:
         raise
-    except Exception as error:  # which is no verdict
+    except Exception as error:  # a crash is no verdict
         say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
         return FAILED
     return _together(words, started)
@@ -119,7 +119,7 @@ class AuditJob:
         asked, error = self._world.bcast((asked, error), root=self._logger_rank)
         if error:
             return BAD_INPUT
-        with contextlib.redirect_stdout(io.StringIO()):  # the run's own summary
+        with contextlib.redirect_stdout(io.StringIO()):  # hide the run's own summary
             if code := self.job.run([str(file)]):
                 return code
         if self._is_logger:
@@ -171,7 +171,7 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     has_file = bool(words) and "=" not in words[0]
     if not has_file and "rounds" not in asked:
         asked = merge(asked, {"rounds": max(setup.algorithm.fewest_rounds + 1, min(whole.rounds, SHORT))})
-    if whole.audit.viewers:  # they are agents of this graph: every choice is made, for the games to be played on it
+    if whole.audit.viewers:  # the viewers are agents of this graph, so the games need all of the run's settings
         asked = merge(tomllib.loads(whole.toml()), asked)
     return asked
 
@@ -223,7 +223,7 @@ def report(
     alpha = FALSE_ALARM * (1 - OF_NOISE) / max(1, len(ready))
     rows = [*judged(ready, ratios, alpha, seed), *of_probes([r for r, _ in ready])]
     name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
-    again = "" if read.setup.experiment.reproducible else ", whose noise no seed repeats"
+    again = "" if read.setup.experiment.reproducible else ", with noise that no seed reproduces"
     view = read.setup.experiment.audit.view
     told = Summary.read(directory).privacy.network
     print(

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("check", __doc__)
     parser.add_argument("part", metavar="FILE | NAME", type=os.path.expanduser, help="a Python file, or a part's name")
-    parser.add_argument("--seed", type=int, default=0, help="of the data that it is tried on (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the test data (0)")
     options = parser.parse_args(argv)
     from mpinodes.auditing.user_file import check, parts_called
     from mpinodes.config import own_files as sources
@@ -43,9 +43,9 @@ def main(argv: list[str]) -> int:
         tested = {key: count for result in found for key, count in result.tested.items()}
         try:
             sources.stamp(file, digest, tested)
-            print(f"its runs now say: {sources.TESTED.format(digest[: sources.SHORT])}")
+            print(f"its runs will now say: {sources.TESTED.format(digest[: sources.SHORT])}")
         except OSError as error:
-            say(f"the outcome could not be kept: {error}")
+            say(f"cannot store the outcome: {error}")
     return 0
 
 

@@ -21,8 +21,8 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
-    parser.add_argument("--rounds", type=int, default=12, help="changed rounds to follow to the end (12)")
-    parser.add_argument("--seed", type=int, default=0, help="of the adjacent samples (0)")
+    parser.add_argument("--rounds", type=int, default=12, help="changed rounds with all later messages (12)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the adjacent samples (0)")
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         print(f"a claim is exceeded: worst at agent {worst.agent}, round {worst.round}")
         return 1
     if not any(f.direct for f in findings):
-        print("nothing bounds, or moves, the messages that first carry a sample: there is no claim to check")
+        print("no message that first carries a sample has a bound and moves: there is no claim to check")
         return 0
     print(f"no claim is exceeded; closest at agent {worst.agent}, round {worst.round}")
     return 0

@@ -14,7 +14,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import log_spaced
 from mpinodes.privacy.leakage import response
 
-SLACK = 1 + 1e-9  # rounding, relative
+SLACK = 1 + 1e-9  # factor for rounding
 
 
 class Finding(NamedTuple):
@@ -108,7 +108,7 @@ def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int
     bound = claimed(events, carried)
     moved, public = replayed.moved(change, last)
     l1, l2 = moved[..., 0], moved[..., 1]
-    # Of gamma-norm noise l1 is the L2 sensitivity, by which it costs: nothing is said of the L1 change.
+    # For gamma-norm noise the field l1 holds the L2 sensitivity, so there is no claim about the L1 change.
     by_norm = np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM))
     over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * events.l1_per_l2))).max(axis=1)
     return Compared(over, carried, l2, bound, public)

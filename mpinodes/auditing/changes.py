@@ -11,8 +11,8 @@ import numpy as np
 from mpinodes.core import Loss, SampleLoss, Setup, Vector
 from mpinodes.losses.linear import Around, dense
 
-SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # of numbers at the ends of the doubles
-FEW, STRIDE = 4, 37  # of the samples made of them, so many in each round, and so far apart
+SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # extreme doubles
+FEW, STRIDE = 4, 37  # extreme samples tried in each round, and the stride between them
 
 Samples = Callable[[int], Sequence[int]]  # by round, the numbers of an agent's samples
 ALL = -1  # the number that stands for all samples of an agent

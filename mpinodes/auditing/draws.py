@@ -18,12 +18,12 @@ from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, r
 from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
 from mpinodes.rounds.step import Releaser
 
-RELEASES, DRAWS = 30_000, 150_000  # drawn once more, at most: releases, and numbers
-ROUNDS = 256  # for which noise is drawn anew at least, whatever the run's length
-LEAST_SHARE = 0.2  # of messages with noise, that more rounds make up for
+RELEASES, DRAWS = 30_000, 150_000  # drawn again, at most
+ROUNDS = 256  # noise is drawn again for at least so many rounds
+LEAST_SHARE = 0.2  # more rounds make up for a share of messages with noise down to this
 EPSILON = 2.0**-52
-COARSE = 2.0**-48  # relative, of sizes: a few bits more than generators and logarithms lose
-RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that has a norm, and a direction of its own
+COARSE = 2.0**-48  # relative error of sizes: a few bits more than generators and logarithms lose
+RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that draw a norm and a direction
 
 
 class NoiseDraws(NamedTuple):
@@ -89,7 +89,7 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
                     continue
                 said, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
                 noise[0, t - 1, i, part] = found
-                # A minimizer depends on the noise that went into its center.
+                # A minimizer depends on its center's noise, so the center is the value noised.
                 value[0, t - 1, i, part] = message.center if isinstance(message, Solve) else said - found
                 lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(said) + np.abs(said - found))
                 if isinstance(message, Solve):
@@ -171,7 +171,7 @@ def standardized(raw: Raw) -> NoiseDraws:
                 normal[mine] *= np.where(norms > 0, _norm_of_normal(norms, d) / norms, 0.0)[:, None]
         laplace = (raw.kind == Kind.LAPLACE)[..., None]
         sizes = np.where(laplace, np.abs(scaled), -np.log(2) - special.log_ndtr(-np.abs(normal)))
-        # Sizes grow with |z| by its hazard rate, at most |z| + 1.
+        # The derivative of a size in |z| is the hazard rate, at most |z| + 1.
         slack = (1 + np.abs(normal)) * np.where(np.isin(raw.kind, RADIAL)[..., None], 4 * np.sqrt(d), 1.0) * lost
         slack = np.where(np.isfinite(sizes), slack + COARSE * (1 + sizes), 0.0)
         signs = np.where(sizes > slack, np.sign(scaled), 0.0)

@@ -22,9 +22,9 @@ from mpinodes.rounds import lockstep
 from mpinodes.running import job
 from mpinodes.summary.summary import Summary
 
-PILOTS = 4  # runs by which the data set is chosen that is told apart best
+PILOTS = 4  # runs that choose the adjacent data set
 World: TypeAlias = list[list[Loss]]  # by agent, by round
-CLEAR = 0.99  # of the most that a sample's sign can tell: guesses are made from there on
+CLEAR = 0.99  # guess if the evidence is at least this share of its possible maximum
 
 
 class Canary(NamedTuple):
@@ -94,7 +94,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
     everyone = tuple(range(setup.topology.agents))
     viewers = setup.experiment.audit.viewers
-    last = 1 if setup.experiment.privacy.adjacency == "one-agent" else min(rounds, 4) - 1  # of all samples: all rounds
+    last = 1 if setup.experiment.privacy.adjacency == "one-agent" else min(rounds, 4) - 1  # one-agent: all rounds
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
@@ -129,7 +129,7 @@ def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator
         return float(values.mean() / max(values.std(), 1e-300))
 
     best = max(seen, key=power)
-    return best._replace(size=min(2 * power(best), 1e300))  # what is without noise may not arrive
+    return best._replace(size=min(2 * power(best), 1e300))  # finite: a message without noise may be lost
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
@@ -210,7 +210,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
     """Bound ε from below by the ratios of many runs."""
-    if np.isinf(target.size):  # a message without noise tells for certain
+    if np.isinf(target.size):  # a message without noise reveals the data set
         return CERTAIN
     delta = ready.run.setup.experiment.privacy.delta
     return told_apart(ratios[:, 0], ratios[:, 1], delta, alpha, ready.gaussian)

@@ -22,9 +22,9 @@ from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.views import Relayed, coalition
 
-LEARNT = 200  # runs on the own data from which the noise is learnt
-MOVED = 4  # and on adjacent data, to find how far what is received moves
-RIDGE = 1e-3  # what is added to each variance, of the mean one: with few runs some directions seem to have none
+LEARNT = 200  # runs on the own data that estimate the noise
+MOVED = 4  # runs on adjacent data that estimate the shift of what is received
+RIDGE = 1e-3  # share of the mean variance added to each: with few runs, some directions seem to have none
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
     return np.asarray(frames[received][:, HEADER : HEADER + width].ravel())
 
 
-Simulated = Callable[[int], Transcript]  # a run from a seed
+Simulated = Callable[[int], Transcript]  # simulates a run from a seed
 
 
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
@@ -118,7 +118,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     a = np.concatenate(rows)
     others = np.setdiff1d(np.arange(n), viewers)
     scaled = a[:, others] * relayed.scale[others]
-    # All that is known of y beside the viewers' own: project e_u to it, and read it off what was received.
+    # Project e_u onto the space of y, without the viewers' own part, that the received mixes determine.
     _, sizes, basis = np.linalg.svd(scaled, full_matrices=False)
     basis = basis[sizes > 1e-10 * sizes[0]]
     target = np.zeros(n)
@@ -126,7 +126,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     of_rows = np.linalg.lstsq(a.T, target, rcond=1e-13)[0]
     words = slice(HEADER, HEADER + setup.dimension)
     shift = (own.frames - other.frames)[first, victim, words]
-    # The statistic is Σ_k target_k ⟨shift, y_k⟩, and y_k less its noise what agent k wanted to say.
+    # The statistic is Σ_k target_k ⟨shift, y_k⟩, where y_k is agent k's value plus its noise.
     clean = [_wanted(own, k, first) for k in others]
     mean = float(target[others] @ (np.array(clean) @ shift))
     before = np.zeros(int(mask[:first].sum()) * setup.dimension)

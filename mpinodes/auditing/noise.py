@@ -20,7 +20,7 @@ from mpinodes.auditing.draws import NoiseDraws
 from mpinodes.auditing.statistics import signs_agree
 from mpinodes.core import Vector
 
-AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # of a `NoiseDraws`'s arrays, beside the runs
+AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # axes of arrays of `NoiseDraws`, after the runs
 
 
 class Check(NamedTuple):
@@ -56,7 +56,7 @@ class NoiseTests(NamedTuple):
 def examine(drawn: NoiseDraws) -> NoiseTests:
     """Run all tests of the noise."""
     if drawn.broken:
-        return NoiseTests(drawn.number, np.nan, [Check("said something that is not finite", 0.0)])
+        return NoiseTests(drawn.number, np.nan, [Check("all numbers sent are finite", 0.0)])
     if not drawn.number:
         return NoiseTests(0, 1.0, [])
     checks = [*_scale(drawn), *_law(drawn), *_signs(drawn), *_repeats(drawn), *_neighbors(drawn)]
@@ -91,7 +91,7 @@ def _union(p: Vector) -> float:
 def _law(drawn: NoiseDraws) -> Iterator[Check]:
     """Test the distribution of all sizes: its distance to the law (Massart 1990), and its smallest and largest size."""
     held = np.isfinite(drawn.sizes)
-    low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # as rounding may have it
+    low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # bounds, given rounding
     n, high = len(low), np.maximum(high, 0.0)
     places = np.arange(n + 1) / n
     far = max(0.0, float((places[1:] + np.expm1(-low)).max()), float((-np.expm1(-high) - places[:-1]).max()))
@@ -158,7 +158,7 @@ def _neighbors(drawn: NoiseDraws) -> Iterator[Check]:
     Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
     independent signs are fair and independent too, because neighbors in a line form no cycle.
     """
-    off = drawn.sizes - log(2)  # of the median
+    off = drawn.sizes - log(2)  # ln 2 is the median
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
     for what, coin in (("signs", drawn.signs), ("sizes", large)):
         for axis, name in AXES.items():

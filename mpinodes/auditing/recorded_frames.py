@@ -66,7 +66,7 @@ def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
     return RemadeFrames(sum(len(row) for *_, row in due), slips)
 
 
-_Due = tuple[str, int, int, int, Vector]  # what it is, agent, round, the first word's place, words
+_Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
 
 
 def _differ(frames: Vector, what: str, agent: int, t: int, place: int, due: Vector) -> Slip | None:

@@ -22,9 +22,9 @@ from mpinodes.core import Diverged, Setup
 from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
 
-AGENTS, FOLLOWED = 4, 4  # at most: replayed; changed rounds followed to the end
-BRIEF, LONG = 8, 40  # rounds of a small experiment; above how many it is left out
-ROUNDING = 1e-7  # relative, of what hidden state still makes of a message, lost over many rounds
+AGENTS, FOLLOWED = 4, 4  # at most so many agents, and changed rounds whose later messages are all compared
+BRIEF, LONG = 8, 40  # rounds of a small experiment; longer recipes are left out
+ROUNDING = 1e-7  # relative rounding error of the bounds on hidden state, accumulated over rounds
 
 
 class Tried(NamedTuple):
@@ -51,9 +51,9 @@ def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
     for what, asked in _small(own, folder, seed):
         try:
             yield Tried(what, _replayed(asked, seed))
-        except (BadInput, Diverged):  # it does not fit the algorithm
+        except (BadInput, Diverged):  # the experiment does not fit the algorithm
             continue
-        except Exception as error:  # of the user's part, which need not be for such an experiment
+        except Exception as error:  # raised by the user's part, which need not handle such an experiment
             yield Tried(what, [], f"{type(error).__name__}: {error}")
 
 
@@ -77,6 +77,6 @@ def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
             asked["algorithm"].pop("path", None)
             asked = merge(asked, {"rounds": min(asked["rounds"], BRIEF)}, {"algorithm": chosen, "privacy": privacy})
             yield what, asked
-            if what == "batches":  # averages, of weight 2
+            if what == "batches":  # these have averages of weight 2
                 weighted = {"average": False, "weight": 3.0}
                 yield "sums, weighted", merge(asked, {"data": {"batch": 2}, "problem": weighted})

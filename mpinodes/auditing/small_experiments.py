@@ -24,16 +24,16 @@ from mpinodes.core import Setup, Vector
 from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
 
-FAR = 100.0  # a target
+FAR = 100.0  # a target whose gradient is clipped
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 OF_MIXINGS = (*GRAPHS, "eulerian")
 AGENTS, MANY = 3, 6
 ROUNDS, LONG = 24, 160
-BRIEF = 5  # of a hyper-parameter that counts
-FEW, SECRETS = 6, 160  # rounds of games: of two data sets, and of the samples of one run
-JOINT, PAIR = 10, 2  # agents that share one loss, of either game
-SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # of an experiment of a run's own sizes: rounds, features at most, a batch
-# Of more agents than the others.
+BRIEF = 5  # value of a hyper-parameter that counts rounds
+FEW, SECRETS = 6, 160  # rounds of the game on two data sets, and of the game on one run
+JOINT, PAIR = 10, 2  # agents of each game if they share one loss
+SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # `own_sizes`: rounds, most features, and the other batch
+# Recipes that need more agents than the others.
 CROWDS: dict[str, Tree] = {
     "batches": {"topology": {"agents": MANY}},
     "loud noise, many neighbors": {"topology": {"name": "complete", "agents": MANY}},
@@ -52,7 +52,7 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     always: Tree = {
         "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
         "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
-        "noise": {"key": "check"},  # whatever the folder that files are in
+        "noise": {"key": "check"},  # else noise would depend on the temporary folder
     }  # fmt: skip
     always = merge(always, {"algorithm": brief(algorithm)})
     if algorithm.solves:
@@ -246,7 +246,7 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
     """
     always: Tree = {
         "report": False, "record": {"transcript": True}, "rounds": FEW, "seed": seed, "repeats": 1, "name": "probe",
-        "noise": {"key": "probe"},  # whatever the folder
+        "noise": {"key": "probe"},  # else noise would depend on the temporary folder
         "data": {"name": "file", "shuffle": False, "epochs": 1, "bound": 1.0},
         "topology": {"name": "complete", "agents": AGENTS},
     }  # fmt: skip
@@ -321,7 +321,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
         rows = (1 if partition == "shared" else n) * (max(own.samples) if batch == "all" else rounds * batch)
         if rows * d > LARGEST:
             raise BadInput(
-                f"{rows} samples of {d} features are more than an audit tries; fewer agents, or smaller batches"
+                f"{rows} samples of {d} features are more than an audit tries; use fewer agents or smaller batches"
             )
         features = rng.choice([-1.0, 1.0], (rows, d))
         features[rng.random(rows) < 0.5] = 1.0
@@ -335,7 +335,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
         }}  # fmt: skip
 
     yield "its own sizes", merge(tree, data(batch))
-    if own.algorithm.solves:  # for which sums of that many are other problems, badly conditioned
+    if own.algorithm.solves:  # sums of so many losses would be badly conditioned
         return
     if batch == "all":
         flipped = {"problem": {"average": not e.problem.average}}

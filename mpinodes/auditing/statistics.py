@@ -54,7 +54,7 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
         low, high = _shares(hits, alarms, len(own) - half, alpha)
         mu = float(stats.norm.ppf(low) - stats.norm.ppf(high))
         return Shown(found, gdp_epsilon(mu, delta) if mu > 0 else 0.0)
-    one, two = (own, other), (-other, -own)  # which of the two is guessed where the ratio is large
+    one, two = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
     choices = [(tau, side) for side in (one, two) for tau in _thresholds(side[0][:half])]
     tau, side = max(choices, key=lambda c: _bound(*_counts(c, 0, half), half, 0.0, alpha))
     counts, rest = _counts((tau, side), half, len(own)), len(own) - half
@@ -69,7 +69,7 @@ def _thresholds(ratios: Vector) -> list[float]:
 
 
 def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:
-    # Equal shifts give ratios that are equal but for rounding.
+    # Equal shifts give ratios that differ by rounding only.
     """Count the hits and the false alarms of a threshold."""
     tau, (own, other) = choice
     if np.isfinite(tau):

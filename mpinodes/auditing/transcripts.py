@@ -30,7 +30,7 @@ from mpinodes.privacy.penalty import log_density
 from mpinodes.rounds.step import Arrivals, State, Step
 from mpinodes.runlog.reader import Reader, load
 
-ROUNDING = 1e-12  # a change smaller than this, relative to the messages, counts as none
+ROUNDING = 1e-12  # relative to the message: smaller changes count as none
 PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)
 
 
@@ -65,24 +65,24 @@ class Recorded(Transcript):
         except (OSError, ValueError) as error:
             raise BadInput(f"{directory}: not a run directory ({error})") from error
         if "transcript" not in data:
-            raise BadInput(f"{directory}: it has no transcript; run it again with record.transcript=true")
+            raise BadInput(f"{directory}: the run has no transcript; run it again with record.transcript=true")
         setup = compose(asked, ranks=None)
         events = Reader(directory).events(setup.layout)[:]
         super().__init__(setup, data.transcript.values, events)
         rounds = setup.experiment.rounds
-        if setup.algorithm.settled_below:  # it may have ended before its time
+        if setup.algorithm.settled_below:  # the run may have ended early
             rounds = min(rounds, len(self.frames))
         wanted = (rounds, setup.topology.agents, setup.frame_width)
         if self.frames.shape != wanted:
             raise BadInput(
-                f"{directory}: experiment.toml is not that of the record: {wanted} against {self.frames.shape}"
+                f"{directory}: experiment.toml does not fit the record: shape {wanted} against {self.frames.shape}"
             )
         links = setup.links
         for t, receiver in enumerate(data.receiver.values, 1):
             if not np.array_equal(receiver, setup.reached.sends(t)):
-                raise BadInput(f"{directory}: the topology is not that of the record: round {t} differs")
+                raise BadInput(f"{directory}: the topology does not fit the record: round {t} differs")
             if links and not np.array_equal(data.lateness.values[t - 1], links.lateness(t)):
-                raise BadInput(f"{directory}: the faults are not those of the record: round {t} differs")
+                raise BadInput(f"{directory}: the faults do not fit the record: round {t} differs")
 
 
 class Replayed:
@@ -145,7 +145,7 @@ class Replayed:
             rounding = max(event.rounding_l1 for event in events) / self._setup.dimension
             near = np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()) + rounding)
             if not reproducible and any(event.scale > 0 for event in events):
-                near = True  # other noise was drawn, and a local solve depends on it
+                near = True  # the noise differs, so releases cannot be compared
             told = recorded.events[t - 1, self.agent]
             names = PRICED if not reproducible else Event._fields
             now = [[event._asdict()[name] for event in events] for name in names]
@@ -227,7 +227,7 @@ class Replayed:
         total = 0.0
         for t, message in self._adjacent(change, last, losses):
             own, other = self._log_density(t, self.messages[t - 1], self._own), self._log_density(t, message, losses)
-            total += 0.0 if own == other else own - other  # both −inf: rounding
+            total += 0.0 if own == other else own - other  # rounding may make both −inf
         return total
 
     def drawn(self, t: int) -> list[Vector | None]:

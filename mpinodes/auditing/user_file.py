@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
             *(f"FAULT  {fault.line}" for fault in self.faults),
             f"{head}; tested: {counts or 'nothing'}; {self.seconds:.1f} s",
             *left,
-            *([] if self.faults else ["a check tests statements, it proves none"]),
+            *([] if self.faults else ["a check tests statements and proves none"]),
         ]
 
 
@@ -108,14 +108,14 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
         except Exception as error:
             report.take("", [Fault(
                 "it fails where it is called by itself", f"{type(error).__name__}: {error}",
-                "a method must work on whatever it may be given",
+                "a method must work on every valid argument",
             )], 0)  # fmt: skip
         if changed := sorted(
             k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)
         ):
             report.take("", [Fault(
                 "the world outside is touched", f"the environment variable {changed[0]} was changed",
-                "files, environment, threads and the interpreter's own books are not an agent's",
+                "an agent must not use files, clocks, the environment, threads or the interpreter's state",
             )], 0)  # fmt: skip
     name = f"{kind.section}: {part.__name__} of {Path(path).name}"
     return Outcome(name, report.faults, report.tested, report.notes, time.perf_counter() - begun)

@@ -18,10 +18,10 @@ from mpinodes.core import Vector
 from mpinodes.presentation.privacy_words import number
 from mpinodes.summary.summary import LossSummary
 
-FALSE_ALARM = 0.001  # of a whole audit, at most
-OF_NOISE = 0.5  # the noise tests' part of it, in three: of the run, of noise drawn again, of the probes' runs
-SETS = 3
-FOUND, OFF = 0.999, 0.05  # with this probability a scale off by that is to be found
+FALSE_ALARM = 0.001  # probability that an audit of a correct run refutes anything, at most
+OF_NOISE = 0.5  # the noise tests' share of it
+SETS = 3  # sets of noise tests: of the run, of noise drawn again, of the probes' runs
+FOUND, OFF = 0.999, 0.05  # the wanted probability of detecting a scale with this relative error
 REFUTED = "REFUTES THE PROVEN VALUE"
 
 
@@ -58,24 +58,24 @@ def of_replay(findings: list[Finding]) -> Verdict:
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
     tried = f"{sum(f.changes for f in findings)} adjacent data sets"
-    shown = f"{tried}: a message moved by {over:.4f} of what was accounted for ({where})"
+    shown = f"{tried}: a message moved by at most {over:.4f} of the accounted change ({where})"
     if not worst.public:
         return Verdict("replay", shown, f"{REFUTED}: a sensitivity depends on the data", True)
     if worst.exceeded:
         return Verdict("replay", shown, f"{REFUTED}: a message moves further", True)
-    return Verdict("replay", shown if over else f"{tried}: nothing bounds, or moves, a message", "holds", False)
+    return Verdict("replay", shown if over else f"{tried}: no message with a bound moved", "holds", False)
 
 
 def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> Verdict:
     """Judge whether the noise is as the events state, and say how small a shortfall would be detected."""
     if not noise.checks:
-        return Verdict(what, "none to test", "no noise, no privacy", False)
+        return Verdict(what, "no noise to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
     failed = ", ".join(check.name for check in noise.fails(alpha))
     if drawn.broken:
-        return Verdict(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: no noise is on these", True)
+        return Verdict(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
     shown = (
-        f"{noise.draws:,} draws, {noise.ratio:.4f} times the size they should have; p ≥ {worst.p:.2g} of "
+        f"{noise.draws:,} draws, {noise.ratio:.4f} times the stated scale; p ≥ {worst.p:.2g} in "
         f"{len(noise.checks)} tests ({worst.name})\n{'':23}{_power(drawn, alpha / len(noise.checks))}"
     )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
@@ -85,10 +85,10 @@ def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> V
 def _power(drawn: NoiseDraws, alpha: float) -> str:
     """Say in words how small a shortfall of the scale the test detects."""
     found = least_found(drawn.number, drawn.linear, alpha, FOUND)
-    words = f"a scale {found:.1%} too small is found with probability {FOUND}"
+    words = f"a scale {found:.1%} too small is detected with probability {FOUND}"
     if found <= OFF:
         return words
-    return f"{words}; {OFF:.0%} would take {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
+    return f"{words}; {OFF:.0%} would need {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
 
 
 def of_frames(found: frames.RemadeFrames) -> Verdict:
@@ -115,7 +115,8 @@ def of_settings(found: list[Tried]) -> list[Verdict]:
     every = [finding for one in replayed for finding in one.findings]
     over = max(max(finding.direct, finding.hidden) for finding in every)
     names = ", ".join(one.what for one in replayed)
-    shown = f"{sum(finding.changes for finding in every)} adjacent data sets: moved by {over:.4f} ({names}{left})"
+    count = sum(finding.changes for finding in every)
+    shown = f"{count} adjacent data sets: moved by {over:.4f} of the accounted change ({names}{left})"
     return [Verdict(what, shown, "holds", False)]
 
 
@@ -126,7 +127,7 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
         for agent in agents:
             agent.require_same_run(run)
     except NotThatRun as error:
-        verdict = f"{REFUTED}: messages do not follow from what all receivers are said to have heard"
+        verdict = f"{REFUTED}: messages do not follow from the recorded releases"
         return [Verdict("one release for all", str(error), verdict, True)]
     shown, alpha = "every message follows from the releases recorded", FALSE_ALARM * OF_NOISE / SETS
     rows = [
@@ -158,7 +159,7 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
     """Return the verdict on a lower bound, and whether it refutes a proven value."""
     if shown.pure > _limit(pure) or shown.at_delta > _limit(at_delta):
         return REFUTED, True
-    at = pure is None and at_delta is not None  # proven, and claimed, at δ alone
+    at = pure is None and at_delta is not None  # only ε at δ is proven
     least = shown.at_delta if at else shown.pure
     if claimed is not None and least > _limit(claimed):
         unproven = "" if at_delta is not None else "; unproven, as reported"
@@ -214,7 +215,7 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
     if view == "links":
         lines += [
             "", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence",
-            "(the algorithm on small problems of their own: of a run's keys the words of algorithm.* alone hold)",
+            "(the algorithm on small problems; only word-valued algorithm.* keys of the run apply)",
         ]  # fmt: skip
     else:
         lines += ["", f"this run against audit.view={view}: a lower bound on ε, with {confidence} % confidence"]

@@ -41,7 +41,7 @@ def test_nothing_planted(tmp_path, verdict, name):
     words = BUILT_IN if name == "dola" else users(name)
     code, printed = verdict(*words, f"privacy.path={tmp_path}/noise.py", tried=True)
     assert code == 0, printed
-    assert printed.count("is found with probability 0.999") == 2
+    assert printed.count("with probability 0.999") == 2
 
 
 BUGS = [bug for bug in NOISE if bug != "none"]

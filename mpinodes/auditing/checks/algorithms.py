@@ -19,8 +19,8 @@ from mpinodes.core import Diverged
 from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
 
-ENOUGH, LENGTHY = 5, 60  # runs after which faults are enough; rounds of a run that is long
-APART = 3  # runs whose agents are run in a process of their own
+ENOUGH, LENGTHY = 5, 60  # after so many runs, a fault ends the tests; so many rounds make a run long
+APART = 3  # runs whose agents also run in another process
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -28,10 +28,10 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     runs = list(_runs(algorithm, path, folder, seed, report))
     if not runs and not report.faults:
         reasons = "; ".join(report.notes[-2:])
-        report.take("", [Fault("no experiment fits it", reasons, "it must run on data of its own file")], 0)
+        report.take("", [Fault("no experiment fits it", reasons, "an algorithm must run on data of a file")], 0)
     for k, run in enumerate(runs):
         if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
-            report.notes.append(f"{run.what}: not tried: faults were found before")
+            report.notes.append(f"{run.what}: not tried, because faults were found before")
             continue
         size = run.frames.shape[0] * run.frames.shape[1]
         _take(report, "calls made again", run, partial(purity, run, seed), size)
@@ -66,12 +66,12 @@ def _failed(what: str, error: Exception) -> Fault:
         return Fault(
             "inbox mutated",
             f"{what}: {type(error).__name__}: {error}",
-            "what was heard is read only, in every run: make new arrays, as inbox.mix() does",
+            "the inbox is read-only in every run: make new arrays, as inbox.mix() does",
         )
     return Fault(
         "it fails where it is called by itself",
         f"{what}: {type(error).__name__}: {error}",
-        "a method must work on what it was given, whenever it is called",
+        "a method must work on its arguments, whenever it is called",
     )
 
 

@@ -60,7 +60,7 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         if rng.random() < 0.5:
             features[1] = -features[0]
         x, y = rng.normal(size=(2, _length(loss))) * rng.choice([0.01, 0.1, 1.0, 100.0])
-        if rng.random() < 0.5:  # as far as it bends at a place
+        if rng.random() < 0.5:  # measure the local curvature
             y = x + 1e-4 * np.resize(features[0], len(x))
         one, other = (loss(features[[k]], targets[[k]]) for k in range(2))
         g, h = one.data_grad(x), other.data_grad(x)
@@ -101,7 +101,7 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 def _over(what: str, found: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
     """Yield a fault if a measured number exceeds its stated bound."""
     if not found <= bound * (1 + SLACK) + slack:
-        yield Fault(f"{what} too small", f"{found:.6g} was found at {where}; {bound:.6g} is stated", "an upper bound")
+        yield Fault(f"{what} too small", f"{found:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
 
 
 def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -117,10 +117,10 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         g = free.grad(x)
         where = f"x = {shown(x.tolist())}"
         if image((features, targets)) != before or not np.array_equal(x, kept):
-            yield Fault("a loss that changes what it is given", where, "value and grad leave all as it was")
+            yield Fault("a loss that changes what it is given", where, "value and grad change no argument")
             return
         if not np.array_equal(g, free.grad(x)) or np.shares_memory(g, x):
-            yield Fault("two values for equal inputs", f"grad at {where}", "a new vector, the same each time")
+            yield Fault("two values for equal inputs", f"grad at {where}", "a new vector, equal at every call")
             return
         step = 1e-6
         numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(len(x))])
@@ -181,7 +181,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
         tried += 1
         report.take("rounds of losses", faults, ROUNDS * 3)
     if not tried:
-        raise BadInput(f"{path}: nothing of it could be tried: {report.notes[0]}")
+        raise BadInput(f"{path}: no experiment with it could be run: {report.notes[0]}")
 
 
 def _stream(setup: Any, other: Any) -> Iterator[Fault]:
@@ -200,7 +200,7 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
             features = dense(loss.features)
             if image(loss) != backwards[t]:
                 yield Fault(
-                    "no random access", f"{where}: another loss when rounds are asked for backwards, or of another "
+                    "no random access", f"{where}: the loss differs if rounds are requested backwards, or from another "
                     "instance", "of(agent)(t) is a pure function of seed, agent and t",
                 )  # fmt: skip
                 return
@@ -257,11 +257,11 @@ def _seeds(one: Any, other: Any) -> Iterator[Fault]:
     if one.drawn_from_seed is False and len(same) < len(both):
         row = min(both - set(same))
         yield Fault(
-            "drawn_from_seed = False", f"row {row}: another sample with another seed", "the same; or say nothing"
+            "drawn_from_seed = False", f"row {row}: another sample with another seed", "state it of equal samples only"
         )
     if one.drawn_from_seed is True and both and len(same) == len(both):
         yield Fault(
-            "drawn_from_seed = True", f"{len(both)} rows are the same with another seed", "others; or say nothing"
+            "drawn_from_seed = True", f"{len(both)} rows are the same with another seed", "state it of others only"
         )
 
 

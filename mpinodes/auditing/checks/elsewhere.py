@@ -62,7 +62,7 @@ def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
     if done.returncode:
         tail = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
         yield Fault(
-            "an agent alone in a process of its own fails", tail[0], "all that it needs is in its state and inbox"
+            "an agent alone in a process of its own fails", tail[0], "an agent may use only its state and its inbox"
         )
         return
     for (k, i), said in pickle.loads(out.read_bytes()).items():
@@ -70,9 +70,9 @@ def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
         for t in np.flatnonzero((said != recorded).any(axis=1))[:1].tolist():
             yield Fault(
                 "an agent says something else in another process",
-                f"{runs[k].what}: agent {i}, round {t + 1}: the same state and inbox, and another message, scalar or "
-                "decision in a fresh process",
-                "no own random draw, clock, hash, id, file or environment: only arguments",
+                f"{runs[k].what}: agent {i}, round {t + 1}: with equal state and inbox, the message, a scalar or the "
+                "decision differs in a fresh process",
+                "use only the arguments: no own random draw, clock, hash, id, file or environment",
             )
 
 
@@ -82,7 +82,7 @@ def main(job: str, out: str) -> None:
     for k, (packed, frames) in enumerate(pickle.loads(Path(job).read_bytes())):
         experiment = msgspec.msgpack.decode(packed, type=Experiment)
         for agent in reversed(range(frames.shape[1])):
-            calls = walk(build(experiment), frames, agent)  # imports the files anew
+            calls = walk(build(experiment), frames, agent)  # `build` imports the files anew
             said[k, agent] = np.array([np.concatenate([call.frame, call.estimate]) for call in calls])
     Path(out).write_bytes(pickle.dumps(said))
 
@@ -92,7 +92,7 @@ def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
     mpirun = Path(sys.executable).with_name("mpirun")
     command = str(mpirun) if mpirun.exists() else shutil.which("mpirun")
     if command is None:
-        report.notes.append("no mpirun was found: lockstep was compared with processes alone, not with MPI")
+        report.notes.append("no mpirun was found, so that no run over MPI was compared")
         return
     e = msgspec.structs.replace(run.setup.experiment, rounds=min(FEW, run.setup.experiment.rounds))
     asked, out = folder / "mpi.toml", folder / "mpi"
@@ -108,18 +108,14 @@ def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
             words, capture_output=True, text=True, env=environment, cwd=folder, check=False, timeout=300
         )
     except subprocess.TimeoutExpired:
-        report.notes.append("mpirun had not ended after five minutes: lockstep was not compared with MPI")
+        report.notes.append("mpirun did not end within five minutes, so that no run over MPI was compared")
         return
     said = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:150]
     if "mpinodes: error" in done.stderr:
-        yield Fault(
-            "it fails over MPI", f"{run.what}: {said}", "what runs in lockstep must run with a process an agent"
-        )
+        yield Fault("it fails over MPI", f"{run.what}: {said}", "an algorithm must also run with one process per agent")
         return
     if done.returncode or not (out / "record.h5").exists():
-        report.notes.append(
-            f"mpirun would not run here ({said}): lockstep was compared with processes alone, not with MPI"
-        )
+        report.notes.append(f"mpirun does not run here ({said}), so that no run over MPI was compared")
         return
     with Reader(out) as record:
         frames = record.read("transcript").values
@@ -127,7 +123,7 @@ def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
     differ = np.argwhere((frames != shorter.frames).any(axis=2) & ~np.isnan(frames).all(axis=2))
     report.tested["messages over MPI"] = frames.shape[0] * frames.shape[1]
     for t, i in differ[:1].tolist():
-        where = f"{run.what}: agent {i}, round {t + 1}: its frame under mpirun is another than in one process"
+        where = f"{run.what}: agent {i}, round {t + 1}: its frame under mpirun differs from that in one process"
         yield Fault("lockstep differs from MPI", where, KEPT)
 
 

@@ -72,7 +72,7 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         if value.dtype.hasobject:
             return ("array", value.shape, image(value.tolist(), depth - 1))
         return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, Draws):  # the same at every round, whatever was asked of it
+    if isinstance(value, Draws):  # equal at every round, whatever was drawn before
         return ("Draws", value.origin)
     if depth == 0 or isinstance(value, type) or callable(value):
         return ("name", getattr(value, "__qualname__", type(value).__qualname__))
@@ -96,7 +96,7 @@ def _reduced(value: Any) -> Any:
     """Return the image of an object that has no attributes, such as an iterator, by its pickled form."""
     try:
         return image(value.__reduce_ex__(2)[1:], 6)
-    except Exception:  # what cannot be pickled
+    except Exception:  # the object cannot be pickled
         return None
 
 

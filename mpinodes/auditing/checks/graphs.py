@@ -19,7 +19,7 @@ from mpinodes.core.parts import mixed
 from mpinodes.topology.facts import one_way_edge
 
 ROUNDS = 30
-PURE_MIXING = "outgoing and weights are functions of their arguments alone, and return new values"
+PURE_MIXING = "outgoing and weights must depend on their arguments alone, and return new values"
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -50,7 +50,7 @@ class Strict:
         if said.shape != (self._mixing.width,) or not np.isfinite(said).all():
             where, right = (
                 f"agent {here.agent}, round {here.t}: {said}",
-                f"outgoing() gives {self._mixing.width} numbers",
+                f"outgoing() must return {self._mixing.width} numbers",
             )
             raise Misfit(Fault("scalars of another width", where, right))
         return said
@@ -66,7 +66,7 @@ class Strict:
             right = f"one finite weight for each of the {len(here.senders)} senders, and a scale above 0"
             raise Misfit(Fault("weights that do not fit", f"{where}: {list(made[1])}, scale {made[2]}", right))
         if image(self._mixing.weights(*copy.deepcopy((s, here, incoming)))) != image(made):
-            raise Misfit(Fault("two values for equal inputs", f"{where}: weights() asked again", PURE_MIXING))
+            raise Misfit(Fault("two values for equal inputs", f"{where}: weights() called again", PURE_MIXING))
         return made
 
 
@@ -81,7 +81,7 @@ def _mixed(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
             if image([(here.said[i], here.states[i]) for i in agents]) != image(
                 [(there.said[i], there.states[i]) for i in agents]
             ) or not np.array_equal(here.weights, there.weights):
-                where = f"round {t}: outgoing() or weights() gives other values where agents have another order"
+                where = f"round {t}: outgoing() or weights() depends on the order of the agents"
                 raise Misfit(Fault("two values for equal inputs", where, PURE_MIXING))
     except Misfit as error:
         yield error.args[0]._replace(where=f"{name}: {error.args[0].where}")
@@ -112,15 +112,15 @@ def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
         if edges != later[t] or edges != one.edges(t):
             yield Fault(
                 "two values for equal inputs",
-                f"{where}: edges() differs when rounds are asked for in another order, or of another instance",
-                "a graph is a pure function of t and seed",
+                f"{where}: edges() differs if rounds are requested in another order, or from another instance",
+                "a graph must be a pure function of t and seed",
             )
             return
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
-            yield Fault("an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "no agent sends to itself or beyond")
+            yield Fault("an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "edges join two agents")
             return
         if not np.array_equal(one.sends(t), _matrix(n, edges)):
-            yield Fault("sends() is not edges()", where, "sends(t)[j, i] is whether (j, i) is an edge")
+            yield Fault("sends() is not edges()", where, "sends(t)[j, i] says whether (j, i) is an edge")
             return
         for i in range(n):
             here = one.neighborhood(t, i)
@@ -129,7 +129,7 @@ def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
                 yield Fault("neighborhood() is not edges()", f"{where}: agent {i}: {here}", f"in {inn}, out {out}")
                 return
         if one.period is not None and t > one.period and edges != one.edges(t - one.period):
-            yield Fault("a period that is none", f"{where}: period {one.period}", "after a period the graph repeats")
+            yield Fault("a period that is none", f"{where}: period {one.period}", "the graph repeats after a period")
             return
 
 

@@ -61,15 +61,15 @@ def _noise(mechanism: Any, calibration: float | None, seed: int, where: str) -> 
                 return
         alone, _ = _released(mechanism, value, t, seed, calibration, _of_one_round(seed, t % AGENTS, t))
         if not np.array_equal(noise, alone):
-            yield Fault("noise of other rounds", f"{where}, round {t}: noise.at(s) moves it", "draw from noise.at(t)")
+            yield Fault("noise of other rounds", f"{where}, round {t}: noise.at(s) changes it", "draw from noise.at(t)")
             return
         if not np.array_equal(noise, again) or image(tuple(event)) != image(tuple(same)):
             yield Fault("own random draw", f"{where}, round {t}: two releases differ", "draw from noise.at(t) alone")
             return
         if not np.allclose(noise, other, atol=1e-6 * (1 + event.scale)) or event != moved:
             yield Fault(
-                "noise that depends on the value", f"{where}, round {t}: noise or event change with it",
-                "noise and event depend on query's sensitivities, t and noise alone",
+                "noise that depends on the value", f"{where}, round {t}: noise or event changes with the value",
+                "noise and event may depend on the query's sensitivities, t and noise only",
             )  # fmt: skip
             return
         noises.append(noise)
@@ -126,16 +126,16 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     if p < LEAST:
         yield Fault(
             "noise of another law than its event names",
-            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its size {size:.3g} times that",
-            "kind and scale of the event are those of the noise",
+            f"{where}: {kind.name}, scale {scales[0]:.4g}: p = {p:.1g}, its size is {size:.3g} times that",
+            "kind and scale of the event must be those of the noise",
         )
     rounded = np.round(scaled, 9)
     if (scaled == 0).all(axis=1).any() or len(np.unique(rounded, axis=0)) < len(rounded):
-        yield Fault("noise that is left out or said again", where, "every release has noise of its own")
+        yield Fault("noise that is left out or said again", where, "every release needs noise of its own")
     signs = np.sign(noises)
     for what, trials in (("rounds", signs[1:] * signs[:-1]), ("coordinates", signs[:, 1:] * signs[:, :-1])):
         if stats.binomtest(int((trials > 0).sum()), trials.size).pvalue < LEAST:
-            yield Fault("noise that is not independent", f"{where}: between {what}", "every number is drawn anew")
+            yield Fault("noise that is not independent", f"{where}: between {what}", "every number must be drawn anew")
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -160,6 +160,6 @@ def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault
         if key in other and not np.array_equal(values, other[key], equal_nan=True):
             yield Fault("two values for equal inputs", f"{name}: {key} differs between two runs", "no own randomness")
         if key in without and not np.array_equal(values, without[key], equal_nan=True):
-            yield Fault("a metric that changes the run", f"{name}: {key} is another with it", "what it takes stays")
+            yield Fault("a metric that changes the run", f"{name}: {key} differs with it", "change no argument")
     if metric.name in one and not np.isfinite(one[metric.name]).all():
         yield Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers")

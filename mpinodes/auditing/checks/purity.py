@@ -36,7 +36,7 @@ def _as_in_lockstep(run: TriedRun, calls: dict[int, list[Any]]) -> Iterator[Faul
     for i in run.agents:
         for t, call in enumerate(calls[i], 1):
             if call.frame[:end].tobytes() != run.frames[t - 1, i, :end].tobytes():
-                where = f"{run.what}: message() of agent {i}, round {t}: alone, in a fresh import, it is another"
+                where = f"{run.what}: message() of agent {i}, round {t}: it differs alone, in a fresh import"
                 yield Fault("lockstep differs from an agent alone", where, KEPT)
                 break
 
@@ -61,7 +61,7 @@ def _once_more(algorithm: Any, call: Any, where: str) -> Iterator[Fault]:
             yield Fault("state mutated", f"{where}: {method}() changed the state it was given", PURE)
             return
         if recorded is not None and got != recorded:
-            yield Fault("two values for equal inputs", f"{where}: {method}() gives another value asked again", PURE)
+            yield Fault("two values for equal inputs", f"{where}: {method}() gives another value if called again", PURE)
             return
     algorithm.update(copy.deepcopy(call.state), here, copy.deepcopy(call.inbox), decoy(call.loss))
     state, inbox, loss = given = copy.deepcopy((call.state, call.inbox, call.loss))
@@ -72,15 +72,15 @@ def _once_more(algorithm: Any, call: Any, where: str) -> Iterator[Fault]:
             yield Fault(f"{what} mutated", f"{where}: update() changed the {what} it was given", PURE)
             return
     if image(following) != call.following:
-        yield Fault("two values for equal inputs", f"{where}: update() gives another state when asked again", PURE)
+        yield Fault("two values for equal inputs", f"{where}: update() gives another state if called again", PURE)
         return
     for array in (*inbox.releases, inbox.own):
         array.fill(np.nan)
     if image(following) != call.following:
         yield Fault(
             "a view of the inbox kept in the state",
-            f"{where}: update() kept an array of the inbox, which is written over when its sender speaks again",
-            "copy what is kept",
+            f"{where}: update() kept an array of the inbox, which the sender's next message overwrites",
+            "copy arrays that the state keeps",
         )
 
 
@@ -95,7 +95,7 @@ def _apart(run: TriedRun, calls: dict[int, list[Any]], rng: np.random.Generator)
                 yield Fault(
                     "data of another agent reach this one outside of messages",
                     f"{run.what}: agent {i}, round {call.here.t}: message() or decision() changes when other agents in "
-                    "the same process have other data, though all that it heard is the same",
+                    "the same process have other data, though all that the agent received is the same",
                     "all that an agent knows must be in its state and its inbox",
                 )
                 break
@@ -131,7 +131,7 @@ def _scalars_alone(run: TriedRun) -> Iterator[Fault]:
                 yield Fault(
                     "data in a public scalar",
                     f"{run.what}: outgoing() of the mixing, agent {i}, round {t}: {shown(recorded.tolist())} is not "
-                    "what the graph and what was heard alone make of it",
-                    "a mixing says nothing that algorithm or data have touched: it goes out without noise",
+                    "what the graph and the received scalars alone give",
+                    "scalars are sent without noise, so a mixing must not use the algorithm's values or data",
                 )
                 return

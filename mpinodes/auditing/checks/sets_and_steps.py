@@ -26,7 +26,7 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
         feasible = part(radius, shared_blocks(d, agents), **settings)
         rng = np.random.default_rng([seed, d])
         points = radius * rng.normal(size=(POINTS, d)) * 10 ** rng.uniform(-2, 2, (POINTS, 1))
-        for k in range(0, POINTS, 3):  # some points have one coordinate alone
+        for k in range(0, POINTS, 3):  # a third of the points have one nonzero coordinate
             points[k] *= np.arange(d) == k // 3 % d
         where = f"{d} coordinates, radius {radius:g}"
         faults = [*_projected(feasible, points, where)]
@@ -113,5 +113,5 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
     changed = [t for t in reversed(ROUNDS) if image(one(t)) != image(steps[t]) or image(other(t)) != image(steps[t])]
     if changed:
         right = "a step depends on the round and on the settings alone"
-        faults.append(Fault("a schedule that is not pure", f"round {changed[0]}: another step when asked again", right))
+        faults.append(Fault("a schedule that is not pure", f"round {changed[0]}: another step if called again", right))
     report.take("steps", faults, len(ROUNDS))

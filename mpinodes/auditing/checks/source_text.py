@@ -17,7 +17,7 @@ OUTSIDE = {
     "threading", "time",
 }  # fmt: skip
 BUILTINS = {f"builtins.{name}" for name in ("open", "exec", "eval", "compile", "__import__", "input", "globals")}
-OPENING = ("streams", "topology")  # kinds of parts that read files, and draw from a seed
+OPENING = ("streams", "topology")  # these kinds may read files and draw from a seed
 COMMANDS = ("running", "studies", "auditing", "launch", "presentation", "runlog", "evaluation", "finished", "summary")
 
 
@@ -30,15 +30,15 @@ def read(path: Path, package: str) -> Iterator[Fault]:
         for word in _names(node):
             where, first = f"{path.name}, line {getattr(node, 'lineno', 0)}: {word}", word.split(".")[0]
             if word.startswith("mpinodes.") and word.split(".")[1] in COMMANDS:
-                yield Fault("an import that is not a part's", where, "a part needs mpinodes.core, and parts of ours")
+                yield Fault("an import that is not a part's", where, "a part may import mpinodes.core and our parts")
             if package in OPENING:
                 continue
-            is_drawn = word.startswith("numpy.random") and word.rpartition(".")[2].islower()  # and no type
+            is_drawn = word.startswith("numpy.random") and word.rpartition(".")[2].islower()  # a type is capitalized
             if first in CHANCE or is_drawn or word == "builtins.id":
-                right = "the mechanism is the only randomness there is: leave noise to it, and state a sensitivity"
+                right = "only the mechanism may be random: leave noise to it, and state a sensitivity"
                 yield Fault("own random draw", where, right)
             elif first in OUTSIDE or word in BUILTINS:
-                right = "files, clocks, environment, threads and the interpreter's own books are not an agent's"
+                right = "an agent must not use files, clocks, the environment, threads or the interpreter's state"
                 yield Fault("the world outside is touched", where, right)
 
 

@@ -23,10 +23,10 @@ from mpinodes.losses.linear import Around, dense
 
 MESSAGES = (Query, Queries, Solve, Start, Relay)
 LEAKS = (Feedback, Hidden, type(RELEASED), type(UNKNOWN), type(None))
-SOLVES, POINTS = 4, 8  # messages whose minimizations are looked at at other points, and how many points
-FOLLOWED, EXTRA = 7, 3  # changed rounds followed to the end; adversarial data beside the usual ones, at each round
-BRIEF, FEW = 60, 2  # in longer runs, so many data sets where a change is not followed to the end
-RELATIVE = 1e-7  # of a bound, lost to rounding over many rounds
+SOLVES, POINTS = 4, 8  # minimizations that are tested at random points, and how many points
+FOLLOWED, EXTRA = 7, 3  # changed rounds whose later messages are all compared; `extreme` data sets in each of them
+BRIEF, FEW = 60, 2  # runs above so many rounds try so few random data sets in the other changed rounds
+RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 
 
 def statements(run: TriedRun, seed: int, report: Report) -> None:
@@ -69,7 +69,7 @@ def _outside(run: TriedRun, agent: int) -> Iterator[Fault]:
         if not all(np.allclose(x, project(x.copy()), rtol=1e-9, atol=1e-12) for x in points):
             yield Fault(
                 "a gradient outside the set", f"{run.what}: update() of agent {agent}, round {call.here.t}",
-                "gradients_in_set = True is for an algorithm that projects every point at which it takes a gradient",
+                "gradients_in_set = True requires that every point at which a gradient is taken is projected",
             )  # fmt: skip
             return
 
@@ -78,7 +78,7 @@ def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
     """Test `carried_on` by replay: with other messages received, and with a changed sample but the same messages."""
     setup, moved = run.setup, run.frames.copy()
     if not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
-        return  # where it counts for nothing
+        return  # the accountant does not use it here
     moved[..., HEADER : HEADER + setup.dimension] += rng.normal(size=(*moved.shape[:2], setup.dimension))
     losses = setup.losses(agent)
     other = changed(losses, setup.stream.samples(agent), [*usual(setup, losses, agent, 1, rng)][3])
@@ -96,7 +96,7 @@ def _carried(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault]:
             if not is_so or not np.allclose(parts[-1] * message.l2, parts[0] * message.l2, atol=slack):
                 yield Fault(
                     "carried_on() is not so", f"{run.what}: message() of agent {agent}, round {own.here.t}",
-                    f"{factor:.4g} times the mix of the round before, and what data add: l2 along one direction",
+                    f"{factor:.4g} times the mix of the round before, plus a change of size l2 along one direction",
                 )  # fmt: skip
                 return
         carried = heard.inbox.mix() - own.inbox.mix()
@@ -110,7 +110,7 @@ def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
     yield from chain(_own(run, agent, replayed), _outside(run, agent), _carried(run, agent, rng))
     begun = _first(run, agent)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
-    ends = 3 if run.setup.algorithm.whole_data else total  # whose losses are the same in every round
+    ends = 3 if run.setup.algorithm.whole_data else total  # losses are the same in every round
     for round in range(1, min(total, ends)):
         last = total if round in followed else min(round + 2, total)
         losses = recorded.losses(agent)
@@ -176,7 +176,7 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
                 "a local solve where there is none",
                 f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
                 f"solver_steps={message.solver_steps}",
-                "these are recorded as they are: only of an algorithm that says solves = True",
+                "they are recorded without noise: only an algorithm with solves = True may set them",
             )
             return
         uses = getattr(message, "uses", 0)
@@ -184,7 +184,7 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
             yield Fault(
                 "`uses` names no round that was",
                 f"{run.what}: message() of agent {agent}, round {t}: uses={uses}",
-                "the round whose loss first reaches the network with it: t - 1 as a rule, 0 for none",
+                "the round whose loss first reaches the network with this message: usually t - 1, 0 for none",
             )
             return
 
@@ -205,7 +205,7 @@ def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change
         yield Fault(
             "it fails on other data",
             f"{where}: with a sample of round {change.round} replaced, {type(error).__name__}: {error}",
-            "what is raised is seen by all, and so must not depend on data",
+            "everyone sees an exception, so it must not depend on data",
         )
         return
     if not found.public:
@@ -235,7 +235,7 @@ def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) ->
         "what a message says of itself depends on data",
         f"{run.what}: message() of agent {replayed.agent}, round {t}: {shown(a)} on its own data, {shown(b)} with a "
         f"sample of round {change.round} replaced",
-        "kind, sensitivities, calibration, uses and leaks are public: make them of self.run, here and what was heard",
+        "kind, sensitivities, calibration, uses and leaks are public: compute them from self.run, here and the inbox",
     )
 
 
@@ -258,20 +258,20 @@ def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: 
     if not found.carried[: k + 1].any():
         return Fault(
             "`uses` leaves a sample out",
-            f"{where}; it says uses={uses}, and no message before says that it carries that sample",
-            "the first message that a round's loss reaches names that round in `uses`",
+            f"{where}; it states uses={uses}, and no earlier message states that it carries that sample",
+            "the first message that a round's loss reaches must name that round in `uses`",
         )
     if kind == RELEASED_KIND:
         return Fault(
             "hidden lag left out",
-            f"{where}, long after it was first carried; it says leaks=RELEASED, which allows 0",
-            "a message that hidden state reaches states it: leaks=Hidden(...) or Feedback(...), or UNKNOWN",
+            f"{where}, after an earlier message first carried it; it states leaks=RELEASED, which allows 0",
+            "a message that hidden state reaches must state leaks=Hidden(...), Feedback(...) or UNKNOWN",
         )
     return Fault(
         "leakage understated",
-        f"{where}; what it and those before say of their {'hidden parts' if kind == HIDDEN_KIND else 'leakage'} allows "
-        f"{bound:.4g}",
-        "transition, gradient, lipschitz, largest and reads must bound what an older change still makes of a message",
+        f"{where}; it and earlier messages state {'hidden parts' if kind == HIDDEN_KIND else 'a leakage'} that allow"
+        f"{'' if kind == HIDDEN_KIND else 's'} {bound:.4g}",
+        "transition, gradient, lipschitz, largest and reads must bound the later effect of an older change",
     )
 
 
