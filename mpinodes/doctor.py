@@ -1,9 +1,9 @@
-"""Check whether runs will go well on this machine: [mpirun -n 8] python -m mpinodes.doctor [DIRECTORY].
+"""Check this machine for problems that would stop or slow down runs: [mpirun -n 8] mpinodes doctor [DIRECTORY].
 
-Print one screen: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (where runs are to be
-written; default: runs), versions, and the rate of a second of rounds on a ring. Each line is `ok`, a `note`, or `mend`,
-which says what to change. The doctor changes nothing itself. Exit code 0: nothing is to be mended; 1: something is, or
-a rank did not answer; another: MPI itself failed.
+Print one screen: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (where runs will be
+written; default: runs), versions, and the rounds per second on a ring. Each line is `ok`, a `note`, or `mend`. A line
+with `mend` says what to change; the doctor itself changes nothing. Exit code 0: nothing has to be mended; 1: something
+has, or a rank did not answer; any other: MPI failed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
-LIMIT = 60.0  # seconds, beside one for each rank
+LIMIT = 60.0  # seconds that the doctor may take, plus one for each rank
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
 
 
 class Line(NamedTuple):
-    """Hold the result of one check, with what to change."""
+    """Hold the result of one check; `advice` says what the user can change."""
 
     verdict: Literal["ok", "note", "mend"]
     about: str
@@ -53,15 +53,15 @@ class Line(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Hold what a rank sees of its host and its process.
+    """Hold the facts that a rank reports about its host and its process.
 
     Attributes:
-        host: name of the host.
-        cores: cores that this rank may use.
-        online: number of cores of the host.
-        blas: name, version and architecture of BLAS.
-        threads: number of its threads; 0: unknown.
-        output: the check of the output directory, on the last rank, which writes there.
+        host: the name of the host.
+        cores: the cores that this rank may use.
+        online: the number of cores of the host.
+        blas: the name, version and architecture of BLAS.
+        threads: the number of threads of BLAS; 0 if unknown.
+        output: the check of the output directory. Only the last rank makes it, because only that rank writes there.
     """
 
     host: str
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
 
 @launching.command
 def main(argv: list[str]) -> int:
-    """Run the whole command and return its exit code; only rank 0 prints and fails, as far as it can."""
+    """Run the command `mpinodes doctor` and return its exit code. Rank 0 prints and fails for all ranks."""
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
     rank = started.rank if started else 0
@@ -82,8 +82,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     limit = LIMIT + (started.size if started else 0)
     options = parser.parse_args(argv)
-    # mpi4py holds the lock of Python while MPI starts, so no thread of Python could end a start that hangs. This timer
-    # can, and stays until the process is gone, because MPI can hang as it ends, too.
+    # MPI can hang when it starts and when it ends. mpi4py holds the lock of Python meanwhile, so a thread of Python
+    # could not end the process. This timer can, and it stays active until the process has ended.
     faulthandler.dump_traceback_later(limit + 2 * (rank > 0), exit=True)
     if rank == 0:
         print(f"mpinodes {__version__} on {platform.node()}", flush=True)
@@ -96,9 +96,14 @@ def main(argv: list[str]) -> int:
 
 
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
-    """Yield the result of each check, for rank 0 to print; a collective call.
+    """Yield the result of each check, for rank 0 to print; a collective call of all ranks.
 
-    What can be seen without MPI comes first, because an MPI that cannot start may end its process.
+    The checks that need no MPI come first, because an MPI that cannot start may end its process.
+
+    Args:
+        folder: the output directory.
+        started: the launcher of this process; None if it was started by hand.
+        limit: the seconds that the whole doctor may take.
     """
     yield shared_memory()
     if launching.shared_memory_lacks():
@@ -128,8 +133,9 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
         if world.size > 1:
             yield time_rounds(world, waits)
     except Overdue as error:
-        print(Line("mend", "ranks", f"rank {world.rank} waits in vain for rank {error.args[0][0]}", HANGS), flush=True)
-        time.sleep(1)  # in which the launcher passes the line on: MPI_Abort may lose it
+        text = f"rank {world.rank} waited for rank {error.args[0][0]} until the timeout"
+        print(Line("mend", "ranks", text, HANGS), flush=True)
+        time.sleep(1)  # MPI_Abort may lose the line, so the launcher gets time to print it
         world.Abort(1)
 
 
@@ -146,26 +152,26 @@ def shared_memory() -> Line:
 
 
 def name_of(started: launching.Launcher) -> str:
-    """Return the name of the launcher; MPICH's PMI looks the same under mpirun and under srun."""
+    """Return the name of the launcher: under srun with its --mpi, which MPICH's variables do not tell from mpirun."""
     by_srun = "SLURM_STEP_ID" in os.environ and not {"HYDI_CONTROL_FD", "OMPI_TOOL_NAME"} & os.environ.keys()
     return f"srun --mpi={os.environ.get('SLURM_MPI_TYPE', '?')}" if by_srun else started.name
 
 
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
-    """Check that launcher and library agree: then the world has as many ranks as the launcher started."""
+    """Check that launcher and MPI library fit: then `size`, MPI's number of ranks, is what the launcher started."""
     name = name_of(started) if started else "a launcher that mpinodes does not know"
     if started and started.size > 1 == size:
         text = f"{name} started {started.size} processes, but each believes it is alone, for mpi4py uses another MPI"
         yield Line("mend", "launcher", text, how_to_start(library, started.size))
     elif size > 1:
-        advice = "give it -K1, or it waits for the others where a rank is killed" if name.startswith("srun") else ""
+        advice = "add -K1, or srun waits for the other ranks when a rank is killed" if name.startswith("srun") else ""
         yield Line("ok", "launcher", f"{name}, which fits", advice)
     else:
         yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
 
 
 def how_to_start(library: str, ranks: int) -> str:
-    """Return the command that starts processes of this Python's MPI on this machine."""
+    """Return the advice that starts `ranks` processes under a launcher that fits the MPI library of this Python."""
     words, mine = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and mine in PMI:
         return f"start it with srun -K1 --mpi={PMI[mine]} {words}"
@@ -176,7 +182,7 @@ def how_to_start(library: str, ranks: int) -> str:
 
 
 def look_around(folder: Path | None) -> Facts:
-    """Return what this rank sees; the rank that has a `folder` tries to write there."""
+    """Return the facts of this rank; if `folder` is given, also try to write a file there."""
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
 
@@ -188,7 +194,7 @@ def look_around(folder: Path | None) -> Facts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Write a file to the directory where runs are to be written, or to where that would be made."""
+    """Check that the output directory can be written, or, if it does not exist, its nearest existing parent."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:
@@ -201,9 +207,9 @@ def try_folder(asked: Path) -> Line:
 
 
 def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
-    """Yield checks of what all ranks see: cores, BLAS, output directory, versions."""
+    """Yield the checks of the facts of all ranks: cores, BLAS, output directory, versions."""
     lines = [about_cores([rank for rank in ranks if rank.host == host]) for host in {rank.host: 0 for rank in ranks}]
-    yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # of the worst host
+    yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # the line of the worst host
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
     known = {package.name: package.version for package in importlib.metadata.distributions()}
@@ -213,7 +219,7 @@ def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
 
 
 def about_cores(ranks: Sequence[Facts]) -> Line:
-    """Check how the ranks of one host share its cores."""
+    """Check that the ranks of one host have a core each, and are not bound to the same core without need."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
     text = f"{ranks[0].host}: {n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
@@ -228,7 +234,7 @@ def about_cores(ranks: Sequence[Facts]) -> Line:
 
 
 def about_blas(ranks: Sequence[Facts]) -> Line:
-    """Check that BLAS has one thread in each rank, and is the same on all hosts."""
+    """Check that BLAS has one thread in each rank, and that all hosts use the same BLAS."""
     kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
     text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
     if threads[-1] > 1:
@@ -239,10 +245,10 @@ def about_blas(ranks: Sequence[Facts]) -> Line:
 
 
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
-    """Time a second of rounds, in which each rank exchanges a frame with the rank before and after it on a ring.
+    """Time rounds for one second. In a round, each rank exchanges a frame with its two neighbors on a ring.
 
     Raises:
-        Overdue: a frame does not come.
+        Overdue: a frame did not arrive in time.
     """
     import numpy as np
     from mpi4py import MPI

@@ -1,1 +1,1 @@
-"""How processes start, listen to signals and stop."""
+"""Start processes, handle signals, and stop."""

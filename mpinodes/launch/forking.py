@@ -1,16 +1,17 @@
-"""Ranks that take turns on the cores of a host as forks of one process: MPICH's mpirun starts each by itself.
+"""Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
-Forks of one process import once, and lie at the same addresses: the rank whose turn it is has what the processor learnt
-of the branches of the others. And forks share a session. Linux shares a core among sessions, and only then among the
-processes of each (sched(7), "the autogroup feature"): a rank alone in its session, as mpirun has it, that yields does
-so to nobody, and spins until it has had as much of the core as all others.
+MPICH's mpirun starts each rank as a process of its own. Forks of one process are faster for two reasons. First, all
+modules are imported once, and code lies at the same addresses in all forks, so the branch predictor of a core serves
+every rank that takes its turn there. Second, forks share a session. Linux divides a core among sessions, and then among
+the processes of each session (sched(7), "the autogroup feature"). mpirun gives each rank a session of its own, so
+`sched_yield` in such a rank yields to no other rank, and the rank spins until its share of the core is used up.
 
-Three kinds of processes take part. The *original* is what mpirun started as a rank. It connects to the *server*, which
-the first original has forked, and hands over all that makes it this rank: words, environment, directory, standard
-streams, the line to mpirun. The server makes a *fork* of it, which does the rank's work as if mpirun had started it.
-The original passes signals on to its fork, and ends as that one ends. The socket between original and server tells
-each of them when the other one dies; then the fork is killed. Where anything fails before there is a fork, the original
-does the work itself.
+Three kinds of processes take part. The *original* is the process that mpirun started as a rank. It connects to the
+*server*, a fork of the first original, and hands over the state that makes it this rank: command-line words,
+environment, directory, cores, standard streams, and the line to mpirun. The server forks once for each original. The
+*fork* does the rank's work as if mpirun had started it. The original passes signals on to its fork, and ends with the
+same exit code or signal. The socket between original and server tells each of them when the other dies; then the fork
+is killed. If anything fails before the fork exists, the original does the work itself.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from typing import NamedTuple, NoReturn
 
 from mpinodes.launch import launching
 
-LINE = "PMI_FD"  # names the descriptor of the line to mpirun
-PATIENCE = 10.0  # seconds between the address of the server being taken and the server being there
+LINE = "PMI_FD"  # the environment variable that holds the file descriptor of the line to mpirun
+PATIENCE = 10.0  # seconds that a server may take from binding its address to accepting connections
 STREAMS = range(3)
-LINE_OF_FORK = 3  # descriptor
+LINE_OF_FORK = 3  # the file descriptor of the line to mpirun in every fork
 COMMON = ("config.building", "data.shelf", "losses.enforced", "rounds.agent", "running.job", "streams.labelled")
-LARGEST = 1 << 20  # bytes of what is handed over
+LARGEST = 1 << 20  # the largest size of a message between original and server, in bytes
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
 class _Fork(NamedTuple):
+    """Hold a fork, as the server knows it."""
+
     process: int
     rank: str
     handle: int  # pidfd
@@ -49,15 +52,15 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Go on in a fork of the server of this host, where mpirun started ranks that `launching.take_turns`.
+    """Continue this rank in a fork of this host's server; to be called if `launching.take_turns`.
 
-    A debugger, a profiler or coverage would see the original alone; where one looks on, there are no forks.
+    A debugger, a profiler or coverage would observe only the original. If such a tool is active, nothing is forked.
 
     Args:
-        words: of this process' command.
+        words: the command-line words of this process.
 
     Returns:
-        The same; in a fork, those of its original.
+        In a fork, the words of its original. In an original, only if there is no fork: `words`.
     """
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
@@ -80,21 +83,21 @@ def fork_with_others(words: list[str]) -> list[str]:
 
 
 def _address() -> bytes:
-    """Return the address of a socket, in no file system, that only ranks of this job and host know.
+    """Return the address of the server's socket, in the abstract namespace: the same for all ranks of a job on a host.
 
-    Such addresses are the network's: jobs of containers that share it are told apart by their other namespaces.
+    Containers that share a network namespace share these addresses, so the address includes their other namespaces.
     """
     with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
-        proxy = _peer(line)  # which has started all ranks of this host
+        proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
     spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
     return f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode()
 
 
 def _peer(line: socket) -> int:
-    """Return the process at the other end.
+    """Return the id of the process at the other end of a socket.
 
     Raises:
-        OSError: it is another user's, for anybody may take such an address, or ask for it.
+        OSError: the process belongs to another user. Any user may bind or connect to an abstract address.
     """
     process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():
@@ -103,7 +106,7 @@ def _peer(line: socket) -> int:
 
 
 def _hand_over(line: socket, words: list[str]) -> list[str]:
-    """Ask for a fork and stand for it; return the words if there is none."""
+    """Ask the server for a fork of this rank, then act as its proxy; return the words if there is no fork."""
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
     line.settimeout(max(limit, PATIENCE))
     place = words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd()
@@ -111,20 +114,20 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     try:
         answer = line.recv(16)
     except TimeoutError:
-        os.kill(server, signal.SIGKILL)  # or there may be a fork of this rank later, beside this process
+        os.kill(server, signal.SIGKILL)  # otherwise the server might fork later, and this rank would exist twice
         raise
     line.settimeout(None)
     return _stand_for(int(answer), line) if answer else words
 
 
 def _stand_for(fork: int, line: socket) -> NoReturn:
-    """Pass signals on to a fork, and end as it does."""
+    """Pass signals on to a fork, and end with its exit code or signal."""
 
     def pass_on(number: int, frame: object = None) -> None:
-        with suppress(OSError):  # it is gone
+        with suppress(OSError):  # the fork is gone
             os.kill(fork, number)
 
-    for number in PASSED_ON:  # a signal that is ignored here is ignored there
+    for number in PASSED_ON:  # the fork inherits ignored signals, so it ignores them when they are passed on
         signal.signal(number, pass_on)
     answer = b""
     with suppress(OSError):
@@ -137,17 +140,17 @@ def _stand_for(fork: int, line: socket) -> NoReturn:
     if -code == signal.SIGALRM:
         launching.say(f"error: {launching.NOT_STARTED}; stopped here: {', '.join(stopped) or 'no rank'}")
         os._exit(launching.OVERDUE)
-    with suppress(OSError):  # of SIGKILL
+    with suppress(OSError):  # SIGKILL has no handler to set
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
     os._exit(launching.FAILED)
 
 
 class _Server:
-    """The process that forks, until all forks are gone.
+    """The process of a host that forks the ranks, and that ends when all forks have ended.
 
     Args:
-        door: the socket to which originals connect.
+        door: the listening socket to which originals connect.
     """
 
     def __init__(self, door: socket) -> None:
@@ -155,7 +158,7 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self) -> list[str]:
-        """Return the words of its command in a fork; elsewhere this does not come back."""
+        """Serve originals until all forks have ended; return only in a fork, with the words of its original."""
         server = os.getpid()
         try:
             os.setpgid(0, 0)
@@ -171,7 +174,7 @@ class _Server:
             gc.freeze()
             self._selector.register(self._door, EVENT_READ)
             while ready := self._selector.select(None if self._forks else PATIENCE):
-                key = ready[0][0]  # what ends with this one may be among the others
+                key = ready[0][0]  # handling this event may unregister the sockets of the others
                 fork: _Fork | None = key.data
                 if fork is None:
                     if rank := self._fork(self._door.accept()[0]):
@@ -187,9 +190,13 @@ class _Server:
         os._exit(0)
 
     def _fork(self, line: socket) -> tuple[list[str], dict[bytes, bytes], list[int], list[int]] | None:
-        """Fork for the original at the other end; return, in the fork, what the original has handed over."""
+        """Fork for the original at the other end of `line`.
+
+        Returns:
+            In the fork, the words, environment, cores and file descriptors of the original; in the server, None.
+        """
         descriptors: list[int] = []
-        with suppress(OSError, EOFError, ValueError, TypeError):  # the line is closed: the original goes on by itself
+        with suppress(OSError, EOFError, ValueError, TypeError):  # then the line closes, and the original does the work
             line.settimeout(PATIENCE)
             original = _peer(line)
             text, descriptors, _, _ = recv_fds(line, LARGEST, len(STREAMS) + 1)
@@ -207,7 +214,10 @@ class _Server:
         return None
 
     def _bury(self, fork: _Fork) -> None:
-        """Tell the original of a fork how it ended, and which other forks are stopped, for whom it may have waited."""
+        """Tell the original of an ended fork how the fork ended, and which other forks are stopped.
+
+        The ended fork may have waited for a stopped one until MPI's timeout.
+        """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)
         states = [(other, os.waitid(os.P_PID, other.process, look)) for other in self._forks]
@@ -215,7 +225,7 @@ class _Server:
         names = [f"rank {other.rank} (process {other.process})" for other in stopped]
         with suppress(OSError):
             fork.line.send(marshal.dumps((os.waitstatus_to_exitcode(status), names)))
-            os.kill(fork.original, signal.SIGCONT)  # it may have been stopped
+            os.kill(fork.original, signal.SIGCONT)  # the original may have been stopped
         self._selector.unregister(fork.handle)
         with suppress(KeyError):
             self._selector.unregister(fork.line)
@@ -226,7 +236,14 @@ class _Server:
 
 
 def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:
-    """Become the rank that handed this over; return the words of its command."""
+    """Turn this fork into the rank of its original, and return the words of the rank's command.
+
+    Args:
+        words: the command-line words of the original.
+        environment: its environment variables.
+        cores: the cores that it may use.
+        descriptors: its standard streams and its line to mpirun.
+    """
     import numpy as np
 
     for number, descriptor in enumerate(descriptors):
@@ -235,8 +252,8 @@ def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], d
     os.environb.clear()
     os.environb.update(environment)
     os.environ[LINE] = str(LINE_OF_FORK)
-    with suppress(OSError):  # they may be others' by now
+    with suppress(OSError):  # the batch system may have withdrawn these cores
         os.sched_setaffinity(0, cores)
-    np.random.seed()  # noqa: NPY002 (of whoever uses NumPy's own generator, which all forks would have alike)
+    np.random.seed()  # noqa: NPY002 (otherwise NumPy's global generator would have the same state in all forks)
     atexit.register(os.kill, os.getppid(), signal.SIGCONT)  # the server may have been stopped
     return words

@@ -1,4 +1,8 @@
-"""Who started this process, and what it says to people."""
+"""Find out how this process was started, start and end MPI, and print messages.
+
+`launcher` reads the variables of mpirun or srun, `find_world` starts MPI, and `leave` ends it. `command` wraps the
+main function of every command: it prints errors and chooses exit codes. The constants hold all exit codes.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +27,28 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
-LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds in which MPI ends, and starts, the least of them
+LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds: to end MPI; to start it, by default; to start it, at least
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
 NOT_STARTED = f"MPI did not start, or end, in time: does a rank hang (ps: state T or R)? {LONGER}"
-BEGAN = time.perf_counter()  # about when this process began
-MANY = 100  # ranks of one host: see `find_world`
-HALF = 240  # characters at both ends of a longer line that are printed
-# Variables of the environment with which libraries fail as they start, or write elsewhere:
+BEGAN = time.perf_counter()  # the time at which this process began, approximately
+MANY = 100  # ranks of one host from which on MPICH uses libfabric: see `find_world`
+HALF = 240  # characters: of a longer line, so many are printed from each end
+# Environment variables that make libraries fail when they start, or write to other places:
 MISLEADING = ("MPLBACKEND", "SOURCE_DATE_EPOCH", "PANDAS_", "HDF5_DRIVER", "HDF5_VOL_CONNECTOR")
 SHM = "/dev/shm"  # where MPI's ranks share memory
-RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000  # bytes under UCX, as measured: of each of many ranks, of a single one
+# Bytes of shared memory under UCX, as measured: for each of many ranks, and for a single rank.
+RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000
 
 
 class Launcher(NamedTuple):
-    """Hold what started this process says about it.
+    """Hold what the launcher of this process states in environment variables.
 
     Attributes:
-        name: of the launcher.
-        size: how many processes it has started.
-        rank: of this one.
-        here: how many of them MPICH's mpirun has started on this host; 0: another launcher.
+        name: the name of the launcher.
+        size: the number of processes that it started.
+        rank: the rank of this process.
+        here: the number of processes on this host, under MPICH's mpirun; 0 under other launchers.
     """
 
     name: str
@@ -53,7 +58,7 @@ class Launcher(NamedTuple):
 
 
 def launcher() -> Launcher | None:
-    """Return the launcher of this process, by the variables it sets; None: started by hand."""
+    """Return the launcher of this process; None if the environment names none, as in a process started by hand."""
     for name, *variables in (
         ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
@@ -65,14 +70,16 @@ def launcher() -> Launcher | None:
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
-    """What all commands have in common: rank 0 says `BadInput` in a line, and the exit code is then 2.
+    """Wrap the main function of a command, so that all commands treat streams and errors alike.
 
-    What the output's encoding has no signs for is escaped, and an output that nobody reads any more ends in silence.
-    Standard streams that are closed are opened here, before a file of the command can get the number of one of them.
+    If `main` raises `BadInput`, rank 0 prints one line, and the exit code is 2. The same holds if the output cannot be
+    written. If the reader of stdout has closed it, the command ends silently with exit code 141. Characters that the
+    output's encoding lacks are escaped. Closed standard streams are opened on /dev/null at once, before a file of the
+    command can receive the number of a stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # closed, as a daemon's
-            stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115 (has the number)
+        if getattr(sys, name) is None:  # closed, as in a daemon
+            stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115 (stays open)
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 
@@ -88,7 +95,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             sys.stdout.flush()
         except BadInput as error:
             if (started := launcher()) and started.rank > 0:
-                time.sleep(2)  # rank 0 says it first: some launchers end all ranks with the first that fails
+                time.sleep(2)  # rank 0 prints first: some launchers end all ranks when the first one fails
             else:
                 with suppress(OSError):
                     print(in_lines(error), file=sys.stderr, flush=True)
@@ -105,7 +112,11 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
 
 def show(results: str) -> None:
-    """Print what a finished run came to; where there is no room for it, say so, for no run fails by that."""
+    """Print the results of a finished run; if stdout cannot be written, print a warning instead of failing.
+
+    Raises:
+        BrokenPipeError: the reader of stdout has closed it.
+    """
     try:
         print(results, flush=True)
     except BrokenPipeError:
@@ -116,20 +127,20 @@ def show(results: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Text with nothing in it that a terminal would act on, and no line that fills the screen."""
+    """Return a text for terminals: control characters are escaped, and the middle of very long lines is left out."""
     signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
     return "\n".join(s if len(s) <= 2 * HALF else f"{s[:HALF]} [...] {s[-HALF:]}" for s in signs.split("\n"))
 
 
 def family(text: str) -> str:
-    """Return whose library or launcher a text is about: "MPICH" or "Open MPI"; "": another's."""
+    """Return the MPI family that a library or launcher names in a text: "MPICH", "Open MPI", or "" for others."""
     if re.search("HYDRA|MPICH|MVAPICH|Intel|pmi2", text):
         return "MPICH"
     return "Open MPI" if re.search("Open MPI|prte|pmix", text) else ""
 
 
 def family_of(path: str) -> str:
-    """Return the family of an mpirun, by its own word."""
+    """Return the MPI family of the mpirun at `path`, read from `mpirun --version`; "" if it cannot be run."""
     import subprocess
 
     try:
@@ -140,9 +151,10 @@ def family_of(path: str) -> str:
 
 
 def mpirun(python: str = sys.executable) -> list[str]:
-    """Return the mpirun that lies beside a Python, whose MPI mpi4py then uses, or the system's.
+    """Return the words that start mpirun: the one beside the Python interpreter, or else the system's.
 
-    Open MPI's starts no more ranks than there are cores, and none of root's, unless it is told to.
+    An mpirun beside the interpreter belongs to the MPI library that mpi4py uses there. Open MPI's mpirun needs options
+    to start more ranks than there are cores, and to start ranks as root.
     """
     import shutil
 
@@ -154,7 +166,7 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return what went wrong, with the notes on it. The `str()` of a user's own class may fail."""
+    """Return the type, message and notes of an error. `traceback` guards against a `str()` of the error that fails."""
     import traceback
 
     text = traceback.TracebackException(type(error), error, None)
@@ -167,7 +179,7 @@ def in_lines(error: object) -> str:
 
 
 def say(message: str) -> None:
-    """Write a line to stderr, whole; where stderr cannot be written, nothing."""
+    """Write one line to stderr in a single write, so that lines of ranks do not mix; ignore a closed stderr."""
     with suppress(OSError):
         os.write(2, f"mpinodes: {plain(as_typed(message))}\n".encode(errors="backslashreplace"))
 
@@ -179,9 +191,13 @@ def refuse(error: object) -> None:
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
-    """Return `deadline.seconds` as the words of a command, or the file among them, have it; None: they do not.
+    """Return `deadline.seconds` from the words of a command or from its file, at least 0.1; None if it is not set.
 
-    It is needed before the experiment is read, while MPI starts.
+    MPI starts before the experiment is read, and its start needs the deadline already.
+
+    Args:
+        words: the words of the command; the first word without "=" is the path of the experiment's file.
+        resumed: the directory of a run that is resumed; its experiment.toml replaces the file.
     """
     import tomllib
 
@@ -197,12 +213,12 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
 
 
 def load_mpi() -> None:
-    """Import `mpi4py.MPI`; MPI does not start yet.
+    """Import `mpi4py.MPI` without starting MPI.
 
     Raises:
-        BadInput: it finds no MPI library.
+        BadInput: mpi4py finds no MPI library.
     """
-    # mpi4py warns of another MPI's launcher; we say the same, and what to do.
+    # mpi4py warns if the launcher belongs to another MPI. `find_world` reports the same, with a remedy.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         import mpi4py
@@ -214,14 +230,14 @@ def load_mpi() -> None:
 
 
 def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm:
-    """Return all ranks of this job.
+    """Start MPI if it has not started, and return the communicator of all ranks.
 
     Args:
-        started: by what.
-        limit: seconds in which all ranks must be there; None: `START`.
+        started: the launcher of this process; None if there is none.
+        limit: the seconds after which a start of MPI ends this process; None means `START`.
 
     Raises:
-        BadInput: this process is alone, or has no MPI.
+        BadInput: there is only one rank, or no MPI library.
     """
     load_mpi()
     from mpi4py import MPI
@@ -229,9 +245,9 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     if not MPI.Is_initialized():
         if (warning := shared_memory_lacks()) and not (started and started.rank):
             say(f"warning: {warning}")
-        # MPICH's UCX connects each rank with every other one when MPI starts, though on one host all messages go
-        # through shared memory: with 257 ranks on two cores 26 s and 10 MB a rank, of which libfabric needs 7 s and
-        # next to nothing. With some tens of ranks that is little, and rounds are a tenth faster under UCX.
+        # When MPI starts, UCX connects each rank with every other rank, although all messages on one host go through
+        # shared memory. With 257 ranks on two cores this takes 26 s and 10 MB for each rank; libfabric takes 7 s. With
+        # fewer ranks UCX is the better choice, because rounds are 10 % faster.
         are_many = started is not None and started.size == started.here > MANY
         if (are_many or warning) and "ch4:ucx ofi" in MPI.Get_library_version():
             os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
@@ -251,17 +267,18 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 
 
 def end_in(seconds: float) -> None:
-    """End this process by SIGALRM if it is still there then; 0: do not.
+    """Make SIGALRM end this process after some seconds; 0 cancels this.
 
-    MPI keeps Python's lock as it starts, ends and aborts, so that no thread of Python could do so.
+    MPI holds Python's lock while it starts, ends and aborts, so a thread of Python could not end the process.
     """
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 
 def shared_memory_lacks() -> str:
-    """Return what to change where `SHM` is too small for the ranks of MPICH on this host; empty: it is not.
+    """Return a warning with a remedy if `SHM` is too small for the ranks of MPICH on this host; otherwise "".
 
-    All ranks must get the same answer while others already take their part, so that the size decides, not what is free.
+    The check uses the size of `SHM`, not the free space. All ranks must get the same answer, but the free space shrinks
+    while ranks start.
     """
     started = launcher()
     ranks = started.here if started else 1
@@ -276,13 +293,13 @@ def shared_memory_lacks() -> str:
 
 
 def take_turns() -> bool:
-    """Return whether MPICH's mpirun has started more ranks on this host than there are cores for: see `forking`."""
+    """Return whether MPICH's mpirun started more ranks on this host than there are cores (see `forking`)."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
 
 
 def leave(code: int) -> NoReturn:
-    """End MPI, which no other rank can keep from ending, and this process."""
+    """End MPI, within `LEAVE_TAKING` seconds even if another rank hangs, and exit with the given code."""
     if "mpi4py.MPI" in sys.modules:
         from mpi4py import MPI
 
@@ -290,5 +307,5 @@ def leave(code: int) -> NoReturn:
             end_in(LEAVE_TAKING)
             MPI.Finalize()
             end_in(0)
-    gc.freeze()  # or Python would look through all that there is as it ends
+    gc.freeze()  # otherwise Python would search all objects for garbage when it ends
     sys.exit(code)

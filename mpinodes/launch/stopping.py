@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: it writes down what it needs to go on, and ends."""
+"""Handle signals that ask a run to stop. A run that stops saves a checkpoint first, so it can be resumed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from typing import Any
 from mpinodes.launch.launching import INTERRUPTED, STOPPED, say
 
 ASKING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-ONE = 0.5  # seconds in which launcher and terminal hand one and the same signal on
+ONE = 0.5  # seconds: SIGINTs that are closer come from one key press, passed on by terminal and launcher
 
 
 class Ended(BaseException):
-    """A signal ended a run after its rounds, and that was said. Its argument is the exit code."""
+    """A signal ended a run after its last round, and a message was printed. The argument is the exit code."""
 
 
 class Signals:
-    """Listens to them, in the rounds of a run and after them.
+    """A context in which signals ask the run to stop, during its rounds and after them.
 
-    A second SIGINT is an interrupt from the keyboard at once. After the rounds SIGTERM and SIGINT end the run, and
-    `log.txt` says so at once: Open MPI's mpirun, to which they came, passes nothing on that is printed from now on.
+    During the rounds, the first signal only sets `asked`, and the run stops at the end of a chunk. A second SIGINT
+    raises KeyboardInterrupt. After the rounds, SIGTERM and SIGINT end the run. The reason is written to `log.txt`,
+    because Open MPI's mpirun, after it has received a signal, does not print the output of its ranks any more.
 
     Args:
-        numbers: of the signals.
+        numbers: the signals to handle.
 
     Attributes:
-        asked: the name of the one that came first; "": none has.
-        run: its directory, where this process acts on signals; None: it leaves that to another one.
-        are_recorded: whether all rounds are.
+        asked: the name of the first signal that came; "" if none came.
+        run: the run directory in the process that acts on signals; None in processes that leave this to the logger.
+        are_recorded: whether all rounds of the run are recorded.
     """
 
     def __init__(self, numbers: Sequence[signal.Signals] = ASKING) -> None:
@@ -43,13 +44,13 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def is_asked(self) -> bool:
-        """Whether the run is to stop."""
+        """Return whether a signal has asked the run to stop."""
         return bool(self.asked)
 
     def __enter__(self) -> Signals:
         try:
             self._before = {number: signal.signal(number, self._came) for number in self._numbers}
-        except ValueError:  # not the main thread: whoever runs this has signals of its own
+        except ValueError:  # not the main thread: the program that runs it handles signals itself
             self._before = {}
         return self
 

@@ -1,4 +1,4 @@
-"""What the environment says of BLAS threads, to be set before numpy is imported."""
+"""Hold the environment variables that give BLAS one thread; they must be set before numpy is imported."""
 
 # A matrix product may differ in its last bits between one thread and two.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")}
