@@ -1,4 +1,4 @@
-"""The rounds of one agent, over whatever network carries its frames."""
+"""Run the rounds of one agent under MPI: its steps, its exchange of frames, its channel to the logger."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mpinodes.runlog.checkpoints import Keeper, Kept
 def run_agent(
     step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, kept: Kept | None = None
 ) -> bool:
-    """Do the rounds of one agent, and close its channel; return whether the run was stopped.
+    """Do the rounds of one agent and close its channel; return whether the run was stopped before its last round.
 
     Args:
-        step: the agent's.
-        setup: of the run.
-        comm: of the agents and the logger.
-        channel: to the logger.
-        waits: how the agent waits for others.
-        keeper: of what the agent needs to go on.
-        kept: what the agent goes on from; None: it begins.
+        step: the step of the agent.
+        setup: the set-up of the run.
+        comm: the communicator of the agents and the logger.
+        channel: the channel to the logger.
+        waits: the waits of this rank.
+        keeper: the writer of the agent's checkpoints.
+        kept: the checkpoint that the agent goes on from; None if the run begins.
     """
     waits.begin()
     frame = np.zeros(setup.frame_width)
@@ -42,7 +42,7 @@ def run_agent(
         if state.left:
             break
         t += 1
-        if step.plays:  # only then is its row complete
+        if step.plays:  # the row is complete only after `play`, which needs the arrivals
             arrivals = links.exchange(state.here)
             step.play(state, arrivals, row)
             order = channel.done(t)

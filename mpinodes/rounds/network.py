@@ -1,7 +1,7 @@
-"""MPI: the agents' exchange of frames, and the channel from each agent to the logger.
+"""Carry frames and rows over MPI: `Network` exchanges frames between agents, `Channel` sends rows to the logger.
 
-Frames are float64 buffers set up once, exchanged point to point by persistent requests; nothing is pickled
-in the round loop, nothing is received from just anybody, and there is no barrier.
+Frames are float64 buffers that are allocated once and exchanged point to point by persistent requests. In the round
+loop nothing is pickled, every receive names its source, and there is no barrier.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mpinodes.rounds.step import RELEASE_FRAME, Arrivals
 from mpinodes.rounds.waiting import Waits
 from mpinodes.runlog.checkpoints import Chunk, Order
 
-FRAMES, ROWS = 2, 3  # tags: of what agents exchange, and of a channel
-OVER = -1  # in the place of a chunk's end: there is none any more
-SLACK = 2.0  # limits that a wait on a channel may take: the neighbors of an agent that is late are to say so first
+FRAMES, ROWS = 2, 3  # tags: of the frames that agents exchange, and of the traffic on channels
+OVER = -1  # sent instead of a chunk's end: no chunk follows
+SLACK = 2.0  # a wait on a channel may take so many limits, so that the neighbors of a late agent report the agent first
 
 
 Ranks: TypeAlias = "tuple[int, ...]"
@@ -30,11 +30,18 @@ Chunks: TypeAlias = "Generator[Chunk, None, Vector]"
 
 
 class RoundMismatch(RuntimeError):
-    """A frame of another round or kind than the receiver is in."""
+    """A frame arrived whose round or kind is not the one that its receiver expects."""
 
 
 class Network:
-    """An agent's links."""
+    """The links of one agent to its neighbors over MPI.
+
+    Args:
+        comm: the communicator of the agents and the logger; the rank is the agent.
+        setup: the set-up of the run.
+        frame: (frame width,) the agent's own frame. The agent writes its message there before each exchange.
+        waits: the waits of this rank.
+    """
 
     def __init__(self, comm: MPI.Comm, setup: Setup, frame: Vector, waits: Waits) -> None:
         self._comm, self._setup, self._waits = comm, setup, waits
@@ -42,13 +49,13 @@ class Network:
         self._frames: dict[int, Vector] = {self._agent: frame}
         self._receives: dict[int, MPI.Prequest] = {}
         self._sends: dict[int, MPI.Prequest] = {}
-        self._pattern = lru_cache(1024)(self._pattern_of)  # a graph drawn anew each round may never repeat
+        self._pattern = lru_cache(1024)(self._pattern_of)  # bounded, because random graphs may never repeat
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the own frame to the out-neighbors and receive the in-neighbors' frames.
+        """Send the agent's frame to its out-neighbors, receive its in-neighbors' frames, and return the arrivals.
 
         Raises:
-            RoundMismatch: a frame is not of this round; names both agents and both rounds.
+            RoundMismatch: a frame is not of this round; the error names both agents and both rounds.
         """
         requests, arrivals, ranks = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
@@ -64,11 +71,11 @@ class Network:
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """What an agent goes on from, given what arrived."""
+        """Return the frames for a checkpoint: for each sender the frame that arrived, (frame width,)."""
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """What was heard in a round, and said, before this process was there."""
+        """Return the arrivals of a round from the frames of a checkpoint, and store these frames."""
         for j in here.in_neighbors:
             self._receive(j)
         for j, frame in frames.items():
@@ -92,25 +99,26 @@ class Network:
         return self._sends[i]
 
     def close(self) -> None:
-        """Free the requests."""
+        """Free the persistent requests of MPI."""
         for request in (*self._receives.values(), *self._sends.values()):
             request.Free()
 
 
 class Channel:
-    """An agent's way to the logger: rows of floats, sent a chunk at a time.
+    """The channel from an agent to the logger: rows of floats, sent in chunks.
 
-    Two chunks take turns: while one is on its way the other is filled. How long a chunk is the logger says, two chunks
-    ahead, once it has received the one before those. So memory is bounded however slow the logger is, and whatever it
-    wants of all agents after a certain round reaches all of them in time. An agent that waits sleeps, to leave the
-    logger the core.
+    Two buffers take turns: while the chunk in one buffer is being sent, the agent fills the other. The logger orders
+    each chunk (an `Order`: its last round, and whether to save a checkpoint or stop after it). It sends the order of
+    chunk k + 2 when it has received chunk k. So memory is bounded even if the logger is slow, and all agents know of a
+    checkpoint or stop before they reach its round. An agent that waits for the logger sleeps, so that the logger can
+    use the core.
 
     Args:
-        comm: of the agents and the logger.
-        width: floats of a row.
-        longest: rounds of a chunk, at most.
-        waits: how the agent waits.
-        begin: the round after which rows begin.
+        comm: the communicator of the agents and the logger.
+        width: the number of floats in a row.
+        longest: the largest number of rounds in a chunk.
+        waits: the waits of this rank.
+        begin: the round after which the run begins or goes on.
     """
 
     def __init__(self, comm: MPI.Comm, width: int, longest: int, waits: Waits, begin: int = 0) -> None:
@@ -121,14 +129,14 @@ class Channel:
         self._word = np.empty(len(Order._fields), np.int64)
 
     def row(self, t: int) -> Vector:
-        """Where the row of round t is to be written."""
+        """Return the buffer (width,) for the row of round t. Wait for the logger's order if a new chunk begins."""
         if t > self._order.end:
             self._begin, self._order = self._order.end, self._heard()
             self._wait([self._sending[self._chunk % 2]])
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """The row of round t is complete; where the chunk is, it is sent, and what was asked for is returned."""
+        """Note that the row of round t is complete. If the chunk is complete, too, send it and return its order."""
         if t < self._order.end:
             return None
         self._send(t - self._begin)
@@ -146,13 +154,14 @@ class Channel:
         return Order(end, bool(keeps), bool(stops), forget)
 
     def close(self, t: int, times: Vector) -> None:
-        """Round t was the last; a chunk shorter than was asked for, though empty, tells the logger.
+        """Tell the logger that round t was the last, and wait until the logger has received everything.
 
-        By then an agent has written down what it was asked to.
+        The last chunk is shorter than its order, and may be empty; that tells the logger that no chunk follows. The
+        agent must have saved its checkpoints before.
 
         Args:
-            t: the round.
-            times: this rank's seconds at work and waiting, (2,).
+            t: the last round.
+            times: (2,) the seconds that this rank worked and waited.
         """
         self._send(t - self._begin if t < self._order.end else 0)
         self._wait(self._sending)
@@ -165,12 +174,19 @@ class Channel:
 
 
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0) -> Chunks:
-    """The logger's end of all channels: chunks in order, each valid until the next one.
+    """Yield the chunks of all agents in order: the logger's end of all channels.
 
-    A chunk shorter than was asked for is the last.
+    Each chunk is valid until the next one. A chunk that is shorter than its order is the last.
+
+    Args:
+        comm: the communicator of the agents and the logger.
+        plan: decides where chunks end.
+        width: the number of floats in a row.
+        waits: the waits of the logger.
+        begin: the round after which the run begins or goes on.
 
     Returns:
-        Seconds at work and waiting of every rank, the logger last: (ranks, 2).
+        (ranks, 2) the seconds that each rank worked and waited, the logger last.
     """
     agents = comm.size - 1
     buffers = np.empty((2, agents, plan.longest, width))

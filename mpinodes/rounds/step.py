@@ -4,7 +4,7 @@ Algorithm, mechanism, mixing and data meet here. A step is a pure function. An a
 receives only its `Arrivals`, and every random number belongs to a round. The step does not know who carries the frames:
 `network` carries them over MPI, `lockstep` within one process, and a replay reads them from a transcript.
 
-A frame is [round, kind, bits of who still moves | releases (vectors x d) | the mixing's scalars].
+A frame is [round, kind, bits of `State.moving` | releases (vectors x d) | the mixing's scalars].
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class Releaser:
                 f"message() returned a {type(message).__name__} in round {t}: expected a Query, Queries or Solve, "
                 "a Start in round 1, or a Relay in a later round"
             )
-        # One product takes a third of the time of a look at every entry. It can overflow although all are finite.
+        # The scalar product is a fast test. It may overflow although all entries are finite, so then test each entry.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "

@@ -1,9 +1,9 @@
-"""Waiting for other ranks: look, sleep, look again, and give up at the deadline.
+"""Wait for other ranks: test the requests, sleep, test again, and raise an error at the deadline.
 
-MPI notices neither a rank that was stopped or that loops, nor a link that is cut: the others would wait for ever. So
-all waits of a rank go through its `Waits`, which compares the seconds waited with a limit and raises `Overdue`. A rank
-that is about to do something long outside the rounds tells the ranks that wait for it that it is alive: see
-`Waits.at_work`. The start and the end of MPI itself cannot be interrupted: see `launching.find_world`.
+MPI does not notice a rank that was stopped or that loops, or a link that is cut; the other ranks would wait forever.
+Therefore all waits of a rank go through its `Waits`, which compares the seconds waited with a limit and raises
+`Overdue`. Before a rank does something long outside the rounds, it tells the ranks that wait for it that it is alive
+(`Waits.at_work`). The start and the end of MPI itself cannot be interrupted; `launching.end_in` limits them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from mpi4py import MPI
 from mpinodes.core.errors import Overdue
 from mpinodes.core.messages import Vector
 
-LIMIT = 600.0  # seconds: a file system that hangs, or a machine that is needed elsewhere, may take some minutes
-LEAP = 1.0  # seconds between two looks that count, at most: the time in which the whole job was stopped does not count
-GROWTH = 1.03  # of a pause between two looks of a rank that waits long
-FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds of a pause, at least and at most, for each rank there is
-POLLS = 500  # a round of 65 ranks on two cores takes some tens; beyond some time slices they delay the other ranks
-POLLS_ALONE = 100_000  # of a rank that has a core to itself: some tenths of a second
-LOOKS = 4  # at each waking: MPICH takes in one message a look, and there may be others than those waited for
-WORDS = 0  # the tag of what ranks tell each other outside the rounds
-AT_WORK = "at work"  # a word that says only that its sender is alive
+LIMIT = 600.0  # seconds: a file system that hangs, or a busy machine, may delay a rank by some minutes
+LEAP = 1.0  # seconds: of the time between two tests at most so much counts, because the whole job may have been stopped
+GROWTH = 1.03  # the factor by which each pause is longer than the pause before
+FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds: the shortest and the longest pause, times the number of ranks
+POLLS = 500  # if ranks share cores: a round of 65 ranks on two cores takes some tens, and more delay the other ranks
+POLLS_ALONE = 100_000  # for a rank that has a core to itself: some tenths of a second
+LOOKS = 4  # tests after each pause: MPICH receives one message in each test, perhaps not one that is waited for
+WORDS = 0  # the tag of messages between ranks outside the rounds
+AT_WORK = "at work"  # a message that says only that its sender is alive
 
 
 class Waits:
-    """How one rank waits for others.
+    """The waits of one rank for other ranks, with a common time limit.
 
     Args:
-        comm: of all ranks.
-        limit: seconds that a wait may take; None: `LIMIT`.
+        comm: the communicator of all ranks.
+        limit: the seconds that one wait may take; None means `LIMIT`.
 
     Attributes:
-        limit: see above.
-        round: the round that an agent is in; 0: none.
-        polls: how often an agent that waits for its neighbors looks before it sleeps.
+        limit: the seconds that one wait may take.
+        round: the current round of an agent; 0 outside the rounds.
+        polls: how often an agent that waits for its neighbors tests its requests before it sleeps.
     """
 
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
@@ -52,14 +52,14 @@ class Waits:
         self.begin()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
-        """Where the ranks of this host outnumber its cores, look less often, and have an agent that wakes up give way.
+        """If this host has more ranks than cores, sleep earlier in waits, and let an agent that wakes up yield.
 
-        Agents that wait wake up again and again to look: they would leave the logger, for whom they wait, next to
-        nothing.
+        Agents that wait wake up often to test their requests. Without SCHED_BATCH each of them would interrupt the
+        logger, for which they wait.
 
         Args:
-            ranks: on this host.
-            gives_way: whether this rank is an agent.
+            ranks: the number of ranks on this host.
+            gives_way: whether this rank is an agent, which yields to the logger.
         """
         if ranks > len(os.sched_getaffinity(0)):
             self.polls = POLLS
@@ -67,19 +67,25 @@ class Waits:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
     def begin(self) -> None:
-        """Count the seconds at work and waiting from now on."""
+        """Begin to count the seconds that this rank works and waits."""
         self._begun, self._waited, self.round = time.perf_counter(), 0.0, 0
 
     def times(self) -> Vector:
-        """Return the seconds at work and waiting since `begin`: (2,)."""
+        """Return the seconds that this rank worked and waited since `begin`, as an array (2,)."""
         return np.array([time.perf_counter() - self._begun - self._waited, self._waited])
 
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
-        """Wait as an agent does for its neighbors: yield the core, and sleep only if the wait is long.
+        """Wait for the neighbors of an agent: test and yield the core `polls` times, then wait `patiently`.
 
-        64 agents that spin, each yielding, leave a logger that has work to do next to nothing of the cores. One request
-        is looked at a time, which takes a third of the time of looking at all. MPI's own waits would keep signals from
-        Python.
+        Only a short wait polls: agents that poll take the cores from a logger that has work to do. MPI's own waits are
+        not used because Python handles no signals during them.
+
+        Args:
+            requests: the requests to wait for.
+            ranks: the rank that each request waits for.
+
+        Raises:
+            Overdue: the limit has passed.
         """
         polls, begun = self.polls, time.perf_counter()
         for request in requests:
@@ -93,15 +99,15 @@ class Waits:
         self._waited += time.perf_counter() - begun
 
     def patiently(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0) -> MPI.Status:
-        """Wait without taking the core from ranks that have work to do; return the status of the last request.
+        """Wait for all requests, sleeping between tests to leave the core to others; return the last one's status.
 
         Args:
-            requests: all of them are waited for.
+            requests: the requests to wait for.
             ranks: the rank that each request waits for.
-            times: so many limits may pass.
+            times: the number of limits that may pass.
 
         Raises:
-            Overdue: they have passed.
+            Overdue: they have passed; the error holds the ranks whose requests are not complete.
         """
         pairs = zip(ranks, requests, strict=False)
         done, status = 0, MPI.Status()
@@ -109,18 +115,22 @@ class Waits:
         while True:
             next(looks)
             for _ in range(LOOKS + len(requests)):
-                while done < len(requests) and requests[done].Test(status):  # to look at all 256 takes 30 µs
+                while done < len(requests) and requests[done].Test(status):
                     done += 1
                 if done == len(requests):
                     return status
 
     def _looks(self, missing: Callable[[], list[int]], times: float = 1.0) -> Iterator[None]:
-        """Yield whenever it is time to look whether the wait is over, until the limit has passed `times` times.
+        """Yield whenever the caller should test whether its wait is over; raise `Overdue` after `times` limits.
 
-        The pause between two looks is a part of what the rank has waited already. 64 ranks that look every millisecond
-        take more than one core of a small machine, from the ranks that they wait for. Yet a rank that sleeps in a round
-        makes its neighbors wait, and sleep: with pauses of a fifth of what they had waited, after one stall 55 of 64
-        agents on a ring were asleep at any time, for good, and made 75 rounds a second where they make 200.
+        Pauses are proportional to the number of ranks, because 64 ranks that test every millisecond take more than one
+        core from the ranks that they wait for. Pauses grow slowly, by `GROWTH`. A rank that sleeps too long in a round
+        makes its neighbors sleep, too; with pauses of 20 % of the time waited, one stall slowed down all later rounds
+        of 64 agents on a ring (75 rounds per second instead of 200).
+
+        Args:
+            missing: returns the ranks that have not answered, for the error.
+            times: the number of limits that may pass.
         """
         begun = before = time.perf_counter()
         passed, pause = 0.0, FIRST_PAUSE * self._comm.size
@@ -136,10 +146,10 @@ class Waits:
             self._waited += time.perf_counter() - begun
 
     def hear(self, source: int) -> Any:
-        """Return the next word of another rank. It may take longer than the limit where the rank is `at_work`.
+        """Receive and return the next message of another rank; while that rank is `at_work`, the limit starts anew.
 
         Raises:
-            Overdue: nothing comes.
+            Overdue: no message came within the limit.
         """
         word: Any = AT_WORK
         while word == AT_WORK:
@@ -151,11 +161,11 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Tell ranks something, each of which will `hear` it. In a collective call they could not see the deadline."""
+        """Send a message to ranks that `hear` it. Collective calls are not used because they know no deadline."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
-        """Return the words of all ranks, in their order. The last rank hears all and tells all."""
+        """Return the messages of all ranks, ordered by rank. The last rank collects and distributes them."""
         last = self._comm.size - 1
         if self._comm.rank < last:
             self.tell([last], word)
@@ -167,7 +177,7 @@ class Waits:
 
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
-        """Tell ranks that will `hear` this one, from a thread, that it is alive while it does something long."""
+        """Tell the given ranks, from a thread, that this rank is alive as long as the context lasts."""
         over, sent = threading.Event(), list[MPI.Request]()
 
         def sign() -> None:
@@ -185,5 +195,5 @@ class Waits:
 
 
 def assemble(comm: MPI.Comm) -> None:
-    """Wait patiently until every rank is here: in a collective call, or in MPI_Finalize, they would spin."""
+    """Wait until all ranks have called this, sleeping. In MPI's own barrier or MPI_Finalize the ranks would spin."""
     Waits(comm, np.inf).patiently([comm.Ibarrier()])
