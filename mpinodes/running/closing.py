@@ -1,4 +1,4 @@
-"""The end of a run: its rounds are judged and accounted for, then record, summary and report are written."""
+"""Finish a run: evaluate and account for its rounds, then write record.h5, summary.json and the report."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def finish(
     is_partial: bool = False,
     tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
-    """Judge and account for the rounds of a run, write record, summary and report, and return the summary.
+    """Evaluate and account for the rounds of a run, write record, summary and report, and return the summary.
 
     Args:
-        setup: of the run.
-        directory: of the run, whose log holds the rounds.
-        evaluator: has taken all rounds.
-        accounting: has taken no rounds.
-        watch: where the time of the run goes.
-        shares: runs that have the same noise on other data.
-        seconds: that the rounds took.
-        versions: of the packages that did them.
-        is_partial: whether the run was ended before its time.
-        tell: is called with a part of the work, and how much of it is done, of how much.
+        setup: the set-up of the run.
+        directory: the run directory, whose log holds the rounds.
+        evaluator: an evaluator that has taken all rounds.
+        accounting: an accounting that has taken no rounds.
+        watch: the stopwatch that measures the parts of the run.
+        shares: other runs that used the same noise on other data.
+        seconds: the seconds that the rounds took.
+        versions: the versions of the packages that computed the rounds.
+        is_partial: whether the run ended before its last round.
+        tell: is called to report progress: with the name of a part, the steps done, and the number of all steps.
     """
     evaluator.close(partial(tell, "comparators"))
     watch.lap("comparator")
@@ -89,7 +89,7 @@ def finish(
 
 
 def messages(setup: Setup, rounds: int) -> int:
-    """Of all agents in so many rounds: one on every edge."""
+    """Return the number of messages that all agents send in `rounds` rounds: one on every edge in each round."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)
@@ -97,7 +97,12 @@ def messages(setup: Setup, rounds: int) -> int:
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> Summary:
-    """Return the summary of all repeats, every field by its rule, and the spread of means."""
+    """Merge the summaries of all repeats into one: each field by its own rule, with the spread of the means.
+
+    Args:
+        metrics: the metrics of the experiment.
+        summaries: the summaries of the repeats.
+    """
     whole, spread = merged(summaries, evaluator.rules(metrics))
     whole.spread = spread
     whole.warnings = run_warnings.sentences_of_some(whole.warnings or {})
@@ -107,16 +112,16 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 
 
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
-    """Write summary.json, then draw the report if the experiment asks for one; return the summary as it is read.
+    """Write summary.json, then draw the report if the experiment asks for it; return the summary as written.
 
-    An experiment.toml that was deleted during the run is written again. A report that cannot be drawn, for whatever
-    reason, is one line on stderr: the run is done, and its numbers stand.
+    If experiment.toml was deleted during the run, it is written again. If the report cannot be drawn, a warning is
+    printed, and the run still succeeds.
 
     Args:
-        setup: of the run, or of the first of its repeats.
-        directory: of the run, whose record is complete.
-        summary: of the run.
-        watch: where its time went.
+        setup: the set-up of the run, or of its first repeat.
+        directory: the run directory, with the complete record.
+        summary: the summary of the run.
+        watch: the stopwatch that measured the parts of the run.
     """
     if not (directory / "experiment.toml").exists():
         write_text(directory / "experiment.toml", headed(setup))
@@ -126,7 +131,7 @@ def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) 
     try:
         if setup.experiment.report:
             from mpinodes.presentation.draw import draw
-            from mpinodes.running import noise_free  # what draws takes long to import
+            from mpinodes.running import noise_free  # imported here because plotting libraries load slowly
 
             if not summary.partial:
                 noise_free.make_if_short(setup, directory)

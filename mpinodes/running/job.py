@@ -1,22 +1,23 @@
-"""A run from its words to its end, whether mpirun, srun or nobody started its processes.
+"""Run an experiment from the words of its command to its summary, under mpirun or srun, or in one process.
 
-Under MPI ranks 0 to n - 1 are the agents, and the last rank is the logger. In one process, which then is the logger's,
-the rounds of all agents come from `lockstep`. Either way a `Job` sets up once, runs and finishes:
+Under MPI, ranks 0 to n - 1 are the agents, and the last rank is the logger. Without MPI, one process is the logger, and
+`lockstep` computes the rounds of all agents. In both cases a `Job` sets up once, runs and finishes. The ranks exchange
+these messages:
 
     logger                                                    agents
-    reads words, makes the run directory, builds the `Setup`
-      --------- the experiment, the directory -------------> build the same `Setup`, read their samples
-      <-------- what went wrong, and where the rank is ------
-      --------- the same of all ranks ----------------------> end, if something went wrong
+    read words, make the run directory, build the `Setup`
+      --------- experiment, directory ---------------------> build the same `Setup`, read their samples
+      <-------- error message, process and host -------------
+      --------- those of all ranks ------------------------> end, if there is an error
     for each repeat:
       <-------- ready ---------------------------------------
-      --------- the round to go on from --------------------> `run_agent`: rounds, whose rows go to the logger
-      record, metrics; then regret, accounting, summary, page
-      --------- the end ------------------------------------>
+      --------- the round to go on from -------------------> `run_agent`: rounds; their rows go to the logger
+      log, metrics; then regret, accounting, summary, page
+      --------- the end ----------------------------------->
       <-------- ready ---------------------------------------
 
-A rank that waits for one of these words goes by the deadline (see `waiting`); the rank that it waits for says meanwhile
-that it is at work. Whatever a rank raises ends the job: see `Job.guarded`.
+A rank that waits for a message observes the deadline (see `waiting`). A rank that others wait for sends them signs of
+life while it works. An exception in any rank ends the whole job (see `Job.guarded`).
 """
 
 from __future__ import annotations
@@ -54,24 +55,24 @@ if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
     from mpinodes.summary.summary import Summary
 
-FAILED_FILE = "failed.txt"  # in the directory of a run that failed: why
-FAILED_LINE = "failed: "  # begins a line of log.txt: the job, a rank that failed, for whom it waited, seconds, round
-REPORTING = 20.0  # seconds that a report and MPI_Abort may take: a file system may be dead, or the launcher gone
-SETTLING = 0.5  # seconds after which all ranks that fail for the same reason have written so
+FAILED_FILE = "failed.txt"  # the file in the directory of a failed run that holds the error message
+FAILED_LINE = "failed: "  # begins a line of log.txt with: job, failed rank, ranks it waited for, seconds, round
+REPORTING = 20.0  # seconds that the error report and MPI_Abort may take, because file system or launcher may hang
+SETTLING = 0.5  # seconds in which all ranks that fail for the same reason write their lines to log.txt
 
 Result = tuple[Path, "Summary"]
 
 
 def run(asked: Tree, signals: Signals | None = None) -> Result:
-    """Run an experiment, given as nested dictionaries, in this process; return the run directory and the summary.
+    """Run an experiment in this process, and return the run directory and the summary.
 
     Args:
-        asked: the experiment.
-        signals: that stop it; None: none does.
+        asked: the keys and values that the user sets, as nested dictionaries.
+        signals: the signals that stop the run; None if no signal does.
 
     Raises:
-        BadInput: something in the experiment is wrong.
-        Stopped: a signal came.
+        BadInput: the experiment is invalid.
+        Stopped: a signal stopped the run.
     """
     from mpinodes.running.setup import set_up
 
@@ -79,50 +80,53 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
 
 def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) -> Result:
-    """Do the same for a `Setup` that is still to be made."""
+    """Run the `Setup` that a function makes, as `run` does. A failure to make it is handled like one of the run."""
     with Job(signals=signals or Signals(())) as job:
         return job.alone(lambda: job.begin(make_setup))
 
 
 class Job(ExitStack):
-    """One process' part of a run: agent `rank`, the logger on the last rank, or, without MPI, all of them.
+    """The part of a run that this process does: an agent's, the logger's, or, without MPI, everything.
 
-    It holds the lock of the run directory until it is closed.
+    The job of the logger holds the lock of the run directory until the job is closed.
 
     Args:
-        world: all ranks; None: there is this process alone.
-        limit: seconds that ranks wait for each other until the experiment is known; None: by default.
-        signals: that stop the run; None: those of a command.
+        world: the communicator of all ranks; None without MPI.
+        limit: the seconds that ranks wait for each other until they know the experiment's deadline; None: the default.
+        signals: the signals that stop the run; None: the usual ones of a command.
+
+    Attributes:
+        times: for the last repeat, the seconds that each rank worked, and the seconds that it waited; None without MPI.
     """
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
         super().__init__()
         self._world, self._signals, self._began = world, signals or Signals(), time.perf_counter()
         self._ranks = world.size if world else None
-        self._setup: Setup  # of the run, or of its first repeat
-        self._directory = Path()  # of the run, once there is one
-        self._done = 0  # repeats
-        self._is_new = True  # no round of the run has been recorded before
-        self._found = list[Kept]()  # what the logger of a run that goes on has kept, the latest first
-        self._begin, self._kept = 0, list[Kept]()  # what the first repeat goes on from: round, and agents in lockstep
+        self._setup: Setup  # the set-up of the run, or of its first repeat
+        self._directory = Path()  # the run directory, as soon as it exists
+        self._done = 0  # the number of complete repeats
+        self._is_new = True  # whether no round of the run has been recorded
+        self._found = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
+        self._begin, self._kept = 0, list[Kept]()  # a resumed repeat: its round, and the agents' checkpoints (lockstep)
         self.times: list[list[float]] | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
 
             self._waits, self._rank, self._logger = Waits(world, limit), world.rank, world.size - 1
             self._is_logger = self._rank == self._logger
-            self._peers = range(self._logger) if self._is_logger else [self._logger]  # whom this rank talks to
-            self._places = ["unknown"] * world.size  # of each rank: process and host
-            self._folder = ""  # where files are that were read for all ranks; no other job has it
-            self._at_work = ExitStack()  # holds, but for the rounds, what tells the agents that the logger is at work
+            self._peers = range(self._logger) if self._is_logger else [self._logger]  # the ranks that it talks to
+            self._places = ["unknown"] * world.size  # process and host of each rank
+            self._folder = ""  # the directory of the data cache that the ranks share; its name identifies the job
+            self._at_work = ExitStack()  # sends the signs of life of the logger, except in the rounds
 
     def _called(self, rank: int) -> str:
         return "the logger" if rank == self._logger else f"agent {rank}"
 
-    # What goes wrong.
+    # Errors.
 
     def guarded(self, work: Callable[[], int]) -> int:
-        """Return what `work` returns. Whatever it raises is said in one line, written to log.txt, and ends the job."""
+        """Call `work` and return its exit code. If it raises, print one line, write to log.txt, and end all ranks."""
         try:
             return work()
         except BaseException as error:
@@ -136,13 +140,13 @@ class Job(ExitStack):
                 if text:
                     self._report(error, text)
                 sys.stdout.flush()
-            finally:  # whatever becomes of the report, no rank is left waiting
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # or MPICH would say of the abort what has been said
+            finally:  # abort even if the report fails, so that no rank waits forever
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hide MPICH's own message about the abort
                 self._world.Abort(code)
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
-        """Say what failed, and write it to the log. Of several ranks that fail, the first in the log speaks for all."""
+        """Write an error to the log and print it. If several ranks fail, only the first one in the log prints."""
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
         details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
@@ -163,22 +167,26 @@ class Job(ExitStack):
         launching.say(f"error: {message} {where}".strip())
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Write a text to log.txt; return words that say where the text is, or the text itself."""
+        """Write a text to log.txt; return a hint at the log, or, if writing failed, the reason and mostly the text."""
         log = f"{self._directory}/log.txt"
         try:
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError as other:
-            is_enough = isinstance(error, (OSError, Overdue))  # most often the same: the disk is full
+            is_enough = isinstance(error, (OSError, Overdue))  # the causes are often the same: a full disk
             return f"({log}: {other.strerror})" + ("" if is_enough else f"\n{text}")
         return f"(more in {log})"
 
     def _blame(self, failures: list[Any]) -> str:
-        """Say who is waited for and has not failed, as far as the ranks know that share a log."""
+        """Return a message that names the ranks which did not answer: others waited for them, and they did not fail.
+
+        Args:
+            failures: the lines of log.txt that ranks wrote when they failed, parsed.
+        """
         late = {rank: ranks for _, rank, ranks, *_ in failures}
         missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
         names = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing]
-        who = f"no word from {', '.join(names)}" if names else "all wait for each other"
+        who = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
         *_, seconds, t = failures[0]
         when, waiting = f" in round {t}" if t else "", ", ".join(map(self._called, sorted(late)))
         return f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
@@ -186,7 +194,7 @@ class Job(ExitStack):
     # Set-up.
 
     def begin(self, make_setup: Callable[[], Setup]) -> None:
-        """Set up a new run, and make its directory."""
+        """Set up a new run, make its directory, and lock the directory."""
         from mpinodes.running.setup import rehearse
 
         self._setup = make_setup()
@@ -195,7 +203,12 @@ class Job(ExitStack):
         self.enter_context(held(self._directory))
 
     def reopen(self, run: Path, words: list[str]) -> None:
-        """Set up a run that is to go on."""
+        """Set up a run that is resumed, and lock its directory.
+
+        Args:
+            run: the run directory.
+            words: the words of the command, which may change some keys.
+        """
         from mpinodes.running.resuming import reopen
 
         self.enter_context(held(run))
@@ -207,8 +220,8 @@ class Job(ExitStack):
         """Set up, run and finish; return the exit code.
 
         Args:
-            words: of the command.
-            resumed: the directory of a run that is to go on; None: a new one.
+            words: the words of the command, without its options.
+            resumed: the directory of the run to resume; None to begin a new run.
         """
 
         def prepare() -> None:
@@ -225,7 +238,7 @@ class Job(ExitStack):
             return self._outcome(lambda: self.alone(prepare))
         from mpi4py import MPI
 
-        np.seterr(all="ignore")  # where a run diverges the logger says so, once
+        np.seterr(all="ignore")  # if a run diverges, the logger reports it once
         step, error = self._set_up(prepare)
         if error:
             if self._is_logger:
@@ -244,7 +257,11 @@ class Job(ExitStack):
         return code
 
     def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
-        """Set up on every rank, where the logger alone reads the experiment; return an agent's step, and an error."""
+        """Set up all ranks; only the logger reads the words and makes the run directory.
+
+        Returns:
+            On an agent without error its step, else None; and the error message of the first rank that failed, or "".
+        """
         from tempfile import mkdtemp
 
         import msgspec
@@ -272,7 +289,7 @@ class Job(ExitStack):
                     try:
                         shelf.enter_context(shared(Path(self._folder)))
                         self._setup = build(msgspec.msgpack.decode(resolved, type=Experiment))
-                        step = Step(self._setup, self._rank)  # which reads its samples
+                        step = Step(self._setup, self._rank)  # reads the agent's samples
                         self._setup.stream.forget()
                     except BadInput as problem:
                         error = f"{self._called(self._rank)}: {problem}"
@@ -285,13 +302,17 @@ class Job(ExitStack):
     # Rounds.
 
     def _act(self, step: Step) -> int:
-        """Live an agent's whole life."""
+        """Run all repeats of an agent, and return the exit code.
+
+        Args:
+            step: the agent's step in the first repeat.
+        """
         from mpinodes.rounds.agent import run_agent
         from mpinodes.rounds.network import Channel
 
         assert self._world
         comm, rank, e, code = self._world, self._rank, self._setup.experiment, 0
-        with self._signals:  # which the logger acts on
+        with self._signals:  # an agent does not act on the first signal; the logger does
             for r in range(self._done, e.repeats):
                 with self._waits.at_work(self._peers):
                     mine = self._setup if r == 0 else build(single_run(e, r))
@@ -303,7 +324,7 @@ class Job(ExitStack):
                 if run_agent(step, mine, comm, channel, self._waits, keeper, keeper.load(t) if t else None):
                     code = launching.STOPPED
                     break
-            self._waits.hear(self._logger)  # that the report is written: others than MPICH would spin in MPI_Finalize
+            self._waits.hear(self._logger)  # wait, sleeping, until the report is written: MPI_Finalize would spin
             self._waits.share()
         return code
 
@@ -311,7 +332,7 @@ class Job(ExitStack):
         """Do a whole run in this process; return the run directory and the summary.
 
         Args:
-            prepare: begins it, or reopens it.
+            prepare: calls `begin` or `reopen`.
         """
         from threadpoolctl import threadpool_limits
 
@@ -320,14 +341,18 @@ class Job(ExitStack):
             try:
                 return self._follow("none (lockstep)")
             except Exception as error:
-                if isinstance(error, BadInput) and self._is_new:  # a file is found to be wrong as its rows are read
+                if isinstance(error, BadInput) and self._is_new:  # an invalid row of a data file may be read only now
                     unmake_directory(self._directory)
                 elif not isinstance(error, Stopped):
                     error.add_note(self._logged(traceback.format_exc(), error))
                 raise
 
     def _follow(self, mpi: str) -> Result:
-        """Log the rounds of all agents."""
+        """Log the rounds of all agents and finish; return the run directory and the summary.
+
+        Args:
+            mpi: the name of the MPI library, for the record.
+        """
         from mpinodes.running import repeats
 
         self._signals.run = self._directory
@@ -335,7 +360,11 @@ class Job(ExitStack):
             return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._began)
 
     def _outcome(self, work: Callable[[], Result]) -> int:
-        """Print what a run comes to, or that it was stopped, and write that to the log; return the exit code."""
+        """Print the results of a run, or that it was stopped, and write the same to the log; return the exit code.
+
+        Args:
+            work: does the run, and returns its directory and summary.
+        """
         from mpinodes.presentation import terminal
 
         try:
@@ -349,10 +378,17 @@ class Job(ExitStack):
         self._logged(text + "\n")
         return code
 
-    # Where the rounds come from: see `repeats.RoundsSource`.
+    # The methods of a `repeats.RoundsSource`.
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """See `repeats.RoundsSource`, as of the others."""
+        """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
+
+        The agents' checkpoints of the same round are found, too. If there is no common checkpoint, the repeat begins.
+
+        Args:
+            places: the directories of all repeats.
+            agents: the number of agents.
+        """
         from mpinodes.running.resuming import load_all, tell
 
         if self._is_new or self._done == len(places):
@@ -364,13 +400,18 @@ class Job(ExitStack):
         return self._done, kept
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the rounds of the next repeat."""
+        """Yield the chunks of rounds of the next repeat, from the agents' channels or from lockstep.
+
+        Args:
+            run: the set-up of the repeat.
+            place: the directory of the repeat.
+        """
         begin, kept, self._begin, self._kept = self._begin, self._kept, 0, []
         plan = Plan(run, begin, self._signals.is_asked)
         if self._world:
             from mpinodes.rounds.network import receive_chunks
 
-            del kept  # each agent loads its own
+            del kept  # each agent loads its own checkpoint
             self._at_work.close()
             self._waits.share(begin)
             times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
@@ -390,10 +431,10 @@ class Job(ExitStack):
 
 
 def _told_of(error: BaseException) -> tuple[int, str]:
-    """Return the exit code that an error ends a job with, and what to say of it; empty: that was said."""
+    """Return the exit code and the message of an error that ends a job; "" means that nothing is to be printed."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""
-    if isinstance(error, BrokenPipeError):  # of who read the results
+    if isinstance(error, BrokenPipeError):  # the reader of the results has closed the pipe
         return launching.NOBODY_READS, ""
     if isinstance(error, KeyboardInterrupt):
         return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"

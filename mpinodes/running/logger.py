@@ -1,4 +1,4 @@
-"""The logger: hands the agents' rows, as they come, to record, evaluator and accounting, and at the end sums up."""
+"""Log a run: write the agents' rows to the log as they arrive, evaluate them, save checkpoints, and finish the run."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
 
-DRAWN_ROUNDS = 8  # rounds of the topology kept for drawing
+DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 
 
 class Logger:
-    """Follows one run; `take` every chunk of rows, then `finish`.
+    """The logger of one run: call `follow` with the chunks of rows, then `finish`.
 
     Args:
-        setup: of the run.
-        directory: where it is recorded.
-        mpi: the library's name.
-        watch: of the command.
-        kept: what a logger before has kept, to go on from; None: the run begins.
+        setup: the set-up of the run.
+        directory: the run directory.
+        mpi: the name of the MPI library, for the record.
+        watch: the stopwatch of the command.
+        kept: the logger's checkpoint that the run goes on from; None if the run begins.
 
     Attributes:
-        accounting: what the run cost in privacy.
+        accounting: the privacy accounting of the run; it is filled by `finish`.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Logger:
             self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
             self._evaluator.restore(kept["evaluator"])
             self._log = Log(directory / NAME, facts, kept["log"], self._done)
-            self._keeper.save(self._done, {**kept, "stops": False})  # from now on rounds may be said beyond it
+            self._keeper.save(self._done, {**kept, "stops": False})  # from now on, later rounds may be sent
             _rewrite(directory / "experiment.toml", headed(setup))
-            (directory / "summary.json").unlink(missing_ok=True)  # of a run that is to be longer
-        (directory / RECORD).unlink(missing_ok=True)  # or readers would take it for all there is
+            (directory / "summary.json").unlink(missing_ok=True)  # exists if the user prolongs a finished run
+        (directory / RECORD).unlink(missing_ok=True)  # otherwise readers would read only the old rounds in it
         self._keeper.forget_after(self._done)
         self._progress = Progress(directory, e.name, e.rounds, self._done)
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
-        """Take all chunks, to the last, and keep what is needed to go on where that is wanted.
+        """Take all chunks, and save checkpoints where their orders ask for them.
 
         Returns:
-            The round after which the run was stopped; None: it was not.
+            The round after which the run was stopped; None if it was not stopped.
         """
         self._watch.lap("start_up")
         begun, before, order = time.perf_counter(), self._seconds, None
@@ -98,7 +98,7 @@ class Logger:
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """Write what the logger needs to go on after the rounds done, which are in the log."""
+        """Save a checkpoint of the logger after the current round, whose rounds are in the log already."""
         if order.stops:
             self._log.sync()
         self._keeper.forget_before(order.forget)
@@ -109,11 +109,18 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """What data and graph are read from, which is to be the same when the run goes on."""
+        """Return the stamps of the files of data and graph, which must not change until the run is resumed."""
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:
-        """Take the next rounds of every agent: (agents, rounds, row)."""
+        """Evaluate and log the next rounds of all agents.
+
+        Args:
+            rows: (agents, rounds, row width) the rows that the agents sent.
+
+        Raises:
+            Diverged: a decision is not finite; the error names agent and round.
+        """
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         require_there(self._directory)
@@ -135,7 +142,7 @@ class Logger:
             )
 
     def _on_request(self, estimates: Vector, frames: Vector) -> Variables:
-        """What is recorded only where it is asked for."""
+        """Return the variables that are logged only if keys of `record` ask for them: decisions and transcripts."""
         record, found = self._setup.experiment.record, {}
         if record.decisions:
             axes = ("round", "agent", "coordinate")
@@ -153,7 +160,7 @@ class Logger:
         return found
 
     def finish(self) -> Summary:
-        """Complete record, summary and report; return the summary."""
+        """Write record, summary and report of the finished run; return the summary."""
         return closing.finish(
             self._setup,
             self._directory,
@@ -168,7 +175,7 @@ class Logger:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Write what may have changed, and leave the time at which the run began."""
+    """Write a text to a file if it differs, and keep the time of the file, which tells when the run began."""
     if path.read_text("utf-8") != text:
         began = path.stat().st_mtime
         write_text(path, text)
@@ -176,7 +183,7 @@ def _rewrite(path: Path, text: str) -> None:
 
 
 def _drawing(setup: Setup) -> dict[str, Any]:
-    """As much of the topology as a picture needs."""
+    """Return the facts of the topology that a figure of it needs, for JSON."""
     graph = setup.topology
     rounds = min(graph.period or setup.experiment.rounds, DRAWN_ROUNDS)
     return {

@@ -1,7 +1,8 @@
-"""The summary of a run that was ended before its time: of the rounds that its record holds, as far as these tell.
+"""Summarize a run that ended early, from the rounds that its log holds.
 
-Of decisions that were not recorded nothing is known but what the network lost by them: regret of the network, then,
-and what the run cost in privacy, which follows from its messages; no accuracy, nor what an agent's regret was.
+If decisions are recorded, everything can be evaluated. Otherwise the log holds only the losses of the network, and the
+events of all messages. The summary then has the network's regret and the privacy loss, but neither accuracy nor the
+regret of single agents.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ ROUNDS_AT_ONCE = 1000
 
 
 def sum_up(setup: Setup, run: Path) -> Summary:
-    """Write summary and report of the rounds that the record of a run holds; return the summary.
+    """Write summary and report of the recorded rounds of a run; return the summary.
+
+    Args:
+        setup: the set-up of the run.
+        run: the run directory.
 
     Raises:
-        BadInput: it holds none, or cannot be read.
+        BadInput: no round is recorded, or the record cannot be read or written.
     """
     watch = Stopwatch()
     try:
@@ -55,7 +60,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
 
 
 def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:
-    """What is known of the rounds."""
+    """Return an evaluator that has taken the recorded rounds."""
     evaluator = Evaluator(setup)
     for first in range(0, rounds, ROUNDS_AT_ONCE):
         some = slice(first, first + ROUNDS_AT_ONCE)
@@ -67,7 +72,7 @@ def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:
 
 
 def _seconds(run: Path, rounds: int) -> float:
-    """That they took, by what was shown of them; nan where nothing was."""
+    """Estimate the seconds that the rounds took, from the last line of progress.jsonl; nan if there is none."""
     try:
         last = (run / "progress.jsonl").read_text("utf-8").splitlines()[-1]
         return rounds / float(json.loads(last)["rounds_per_second"])

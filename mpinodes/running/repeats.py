@@ -1,4 +1,4 @@
-"""Repeats of an experiment: repeat r is the run with seed + r, in a run directory of its own below the job's."""
+"""Log an experiment with all its repeats. Repeat r is a run with seed + r, in a subdirectory of the run directory."""
 
 from __future__ import annotations
 
@@ -30,34 +30,44 @@ from mpinodes.summary.timing import Stopwatch
 
 
 class RoundsSource(Protocol):
-    """Where the rounds of a job come from.
+    """A source of the rounds of all repeats: the ranks of a job, or lockstep.
 
     Attributes:
-        times: what those of the last repeat took of each rank, the logger last: seconds at work, and waiting; None: all
-            were done in one process.
+        times: for the last repeat, two lists over ranks, the logger last: the seconds that each rank worked, and the
+            seconds that it waited. None if one process computed all rounds.
     """
 
     times: list[list[float]] | None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """How many repeats are done, and what the logger goes on from in the next one; None: that begins."""
+        """Return the number of complete repeats, and the logger's checkpoint of the next one; None if that begins.
+
+        Args:
+            places: the directories of all repeats.
+            agents: the number of agents.
+        """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Of the next repeat, in its directory."""
+        """Yield the chunks of rounds of the next repeat.
+
+        Args:
+            run: the set-up of the repeat.
+            place: the directory of the repeat.
+        """
 
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
-    """Follow every run of an experiment, whose first set-up is built already; returns the summary of them all.
+    """Log all repeats of an experiment, and return the summary: of the run, or merged over all repeats.
 
     Args:
-        setup: of the first.
-        directory: where they are recorded.
-        mpi: the library's name.
-        rounds: of all of them.
-        begun: when the command did, by `time.perf_counter`.
+        setup: the set-up of the first repeat.
+        directory: the run directory.
+        mpi: the name of the MPI library, for the record.
+        rounds: the source of the rounds of all repeats.
+        begun: the time at which the command began, by `time.perf_counter`.
 
     Raises:
-        Stopped: a run was asked to.
+        Stopped: a signal stopped the run.
     """
     e = setup.experiment
     same_data = e.repeats > 1 and e.private and not other_data(setup)
@@ -78,7 +88,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         return summary
 
     def followed(run: Setup, place: Path) -> Summary:
-        """One that was done before."""
+        """Return the summary of a repeat that was complete before the run was resumed."""
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)
@@ -99,7 +109,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         watch = Stopwatch(None if summaries else begun)
         known = followed(run, place) if r < done else follow(run, place, watch, kept if r == done else None)
         summaries.append(known)
-        if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # alone it would take less
+        if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a budget for one repeat would choose less noise
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
     records = dict(enumerate(all_places, e.seed))
@@ -114,25 +124,28 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
 
 def _without_budget(run: Setup) -> Setup:
-    """The same run, with the noise that the budget of all chose."""
+    """Return the set-up of a repeat without the budget's keys; the noise that the budget chose stays."""
     e = run.experiment
     return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
-    """What is known by horizon, and metrics by round, with a dimension `repeat` in front; the rest stays where it is.
+    """Write the record of all repeats: quantities by horizon and metrics by round, with a first dimension `repeat`.
+
+    All other variables stay in the records of the repeats only.
 
     Args:
-        run: where it is to be made.
-        places: run directories of the repeats, by seed.
-        metrics: their names.
+        run: the run directory, in which the record is written.
+        places: the directories of the repeats, by seed.
+        metrics: the names of the metrics.
     """
     with ExitStack() as opened:
         sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
         words = {name: word for name, word in first.attrs.items() if isinstance(word, str)}
         whole = opened.enter_context(new_record(run, {**words, "coordinates": "seed"}))  # as xarray reads it
-        # Repeats may stop in different rounds: kept are those that all have, and of horizons each one's last.
+        # Repeats may stop in different rounds. The record holds the rounds and horizons that all repeats have in
+        # common, and the last horizon of each repeat.
         rounds = min(source.rounds for source in sources)
         horizons = [source.read("horizon").values.tolist() for source in sources]
         shared = [h for h in horizons[0][:-1] if all(h in others[:-1] for others in horizons)]

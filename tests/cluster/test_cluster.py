@@ -281,7 +281,7 @@ def test_a_link_that_is_cut_for_good_is_told_of_by_every_side(mpich, hosts, tmp_
         time.sleep(0.2)
     cutting.join()
     assert done.code == 4
-    assert "no word from " in done.err + done.out or "all wait for each other" in done.err + done.out
+    assert "no word from " in done.err + done.out or "all ranks wait for each other" in done.err + done.out
     assert {json.loads(line.removeprefix("failed: "))[1] for line in reports} == {0, 1, 2, 3}
     assert left == []
 
