@@ -172,13 +172,13 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 
 def how_to_start(library: str, ranks: int) -> str:
     """Return the advice that starts `ranks` processes under a launcher that fits the MPI library of this Python."""
-    words, mine = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
-    if "SLURM_JOB_ID" in os.environ and mine in PMI:
-        return f"start it with srun -K1 --mpi={PMI[mine]} {words}"
+    command, vendor = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
+    if "SLURM_JOB_ID" in os.environ and vendor in PMI:
+        return f"start it with srun -K1 --mpi={PMI[vendor]} {command}"
     mpirun = launching.mpirun()
-    if mine and launching.family_of(mpirun[0]) != mine:
-        return f"no mpirun of {mine} is at hand: {launching.INSTALL}"
-    return f"start it with {' '.join(mpirun)} -n {ranks} {words}"
+    if vendor and launching.family_of(mpirun[0]) != vendor:
+        return f"no mpirun of {vendor} is at hand: {launching.INSTALL}"
+    return f"start it with {' '.join(mpirun)} -n {ranks} {command}"
 
 
 def look_around(folder: Path | None) -> Facts:

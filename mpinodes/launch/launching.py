@@ -84,7 +84,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             setattr(sys, name, stream)
 
     @wraps(main)
-    def whole(argv: list[str]) -> int:
+    def wrapped(argv: list[str]) -> int:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         os.environ["MATPLOTLIBRC"] = os.devnull  # figures are the same whatever the user has set
@@ -108,7 +108,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             return BAD_INPUT
         return code
 
-    return whole
+    return wrapped
 
 
 def show(results: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from mpinodes.launch.launching import INTERRUPTED, STOPPED, say
 
 ASKING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-ONE = 0.5  # seconds: SIGINTs that are closer come from one key press, passed on by terminal and launcher
+KEY_PRESS = 0.5  # seconds: SIGINTs that are closer come from one key press, passed on by terminal and launcher
 
 
 class Ended(BaseException):
@@ -49,7 +49,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         try:
-            self._before = {number: signal.signal(number, self._came) for number in self._numbers}
+            self._before = {number: signal.signal(number, self._handle) for number in self._numbers}
         except ValueError:  # not the main thread: the program that runs it handles signals itself
             self._before = {}
         return self
@@ -58,10 +58,10 @@ class Signals:
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if number == signal.SIGINT:
-            if self._interrupted and now - self._interrupted > ONE:
+            if self._interrupted and now - self._interrupted > KEY_PRESS:
                 raise KeyboardInterrupt
             self._interrupted = self._interrupted or now
         name = signal.Signals(number).name

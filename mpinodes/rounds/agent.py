@@ -14,7 +14,7 @@ from mpinodes.runlog.checkpoints import Keeper, Kept
 
 
 def run_agent(
-    step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, kept: Kept | None = None
+    step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, saved: Kept | None = None
 ) -> bool:
     """Do the rounds of one agent and close its channel; return whether the run was stopped before its last round.
 
@@ -25,16 +25,16 @@ def run_agent(
         channel: the channel to the logger.
         waits: the waits of this rank.
         keeper: the writer of the agent's checkpoints.
-        kept: the checkpoint that the agent goes on from; None if the run begins.
+        saved: the checkpoint that the agent goes on from; None if the run begins.
     """
     waits.begin()
     frame = np.zeros(setup.frame_width)
     network = Network(comm, setup, frame, waits)
     links = Held(network, setup, comm.rank) if setup.links else network
     t, state, arrivals, order = 0, step.start(), None, None
-    if kept:
-        t, state = kept["round"], kept["state"]
-        arrivals = links.restored(state.here, kept["frames"])
+    if saved:
+        t, state = saved["round"], saved["state"]
+        arrivals = links.restored(state.here, saved["frames"])
     keeper.forget_after(t)
     while t < setup.experiment.rounds:
         row = channel.row(t + 1)

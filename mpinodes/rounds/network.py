@@ -82,10 +82,10 @@ class Network:
             self._frames[j][:] = frame
         return self._pattern(here.in_neighbors, here.out_neighbors)[1]
 
-    def _pattern_of(self, heard: Ranks, hearing: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
-        requests = [*map(self._receive, heard), *map(self._send, hearing)]
-        arrivals = Arrivals.of(self._setup, self._agent, tuple(sorted((*heard, self._agent))), self._frames)
-        return requests, arrivals, heard + hearing
+    def _pattern_of(self, senders: Ranks, receivers: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
+        requests = [*map(self._receive, senders), *map(self._send, receivers)]
+        arrivals = Arrivals.of(self._setup, self._agent, tuple(sorted((*senders, self._agent))), self._frames)
+        return requests, arrivals, senders + receivers
 
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:
@@ -131,7 +131,7 @@ class Channel:
     def row(self, t: int) -> Vector:
         """Return the buffer (width,) for the row of round t. Wait for the logger's order if a new chunk begins."""
         if t > self._order.end:
-            self._begin, self._order = self._order.end, self._heard()
+            self._begin, self._order = self._order.end, self._next_order()
             self._wait([self._sending[self._chunk % 2]])
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
@@ -148,7 +148,7 @@ class Channel:
         self._sending[self._chunk % 2] = self._comm.Isend(filled, dest=self._logger, tag=ROWS)
         self._chunk += 1
 
-    def _heard(self) -> Order:
+    def _next_order(self) -> Order:
         self._wait([self._comm.Irecv(self._word, source=self._logger, tag=ROWS)])
         end, keeps, stops, forget = self._word.tolist()
         return Order(end, bool(keeps), bool(stops), forget)
@@ -165,7 +165,7 @@ class Channel:
         """
         self._send(t - self._begin if t < self._order.end else 0)
         self._wait(self._sending)
-        while self._heard().end != OVER:
+        while self._next_order().end != OVER:
             pass
         self._wait([self._comm.Isend(times, dest=self._logger, tag=ROWS)])
 

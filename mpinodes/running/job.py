@@ -107,8 +107,8 @@ class Job(ExitStack):
         self._directory = Path()  # the run directory, as soon as it exists
         self._done = 0  # the number of complete repeats
         self._is_new = True  # whether no round of the run has been recorded
-        self._found = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
-        self._begin, self._kept = 0, list[Kept]()  # a resumed repeat: its round, and the agents' checkpoints (lockstep)
+        self._checkpoints = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
+        self._begin, self._saved = 0, list[Kept]()  # where a resumed repeat begins: round; agents' states in lockstep
         self.times: list[list[float]] | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
@@ -120,7 +120,7 @@ class Job(ExitStack):
             self._folder = ""  # the directory of the data cache that the ranks share; its name identifies the job
             self._at_work = ExitStack()  # sends the signs of life of the logger, except in the rounds
 
-    def _called(self, rank: int) -> str:
+    def _role(self, rank: int) -> str:
         return "the logger" if rank == self._logger else f"agent {rank}"
 
     # Errors.
@@ -130,7 +130,7 @@ class Job(ExitStack):
         try:
             return work()
         except BaseException as error:
-            code, text = _told_of(error)
+            code, text = _exit_of(error)
             if self._world is None:
                 if text:
                     launching.say(text if code == launching.INTERRUPTED else f"error: {text}")
@@ -160,7 +160,7 @@ class Job(ExitStack):
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
-        message = self._blame(failures) if is_overdue else f"{self._called(self._rank)} (rank {self._rank}): {text}"
+        message = self._blame(failures) if is_overdue else f"{self._role(self._rank)} (rank {self._rank}): {text}"
         if has_log:
             with suppress(OSError):
                 (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
@@ -185,10 +185,10 @@ class Job(ExitStack):
         """
         late = {rank: ranks for _, rank, ranks, *_ in failures}
         missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
-        names = [f"{self._called(rank)} (process {self._places[rank]})" for rank in missing]
+        names = [f"{self._role(rank)} (process {self._places[rank]})" for rank in missing]
         who = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
         *_, seconds, t = failures[0]
-        when, waiting = f" in round {t}" if t else "", ", ".join(map(self._called, sorted(late)))
+        when, waiting = f" in round {t}" if t else "", ", ".join(map(self._role, sorted(late)))
         return f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
 
     # Set-up.
@@ -212,7 +212,7 @@ class Job(ExitStack):
         from mpinodes.running.resuming import reopen
 
         self.enter_context(held(run))
-        self._setup, self._done, self._found = reopen(run, words, self._ranks)
+        self._setup, self._done, self._checkpoints = reopen(run, words, self._ranks)
         (run / FAILED_FILE).unlink(missing_ok=True)
         self._directory, self._is_new = run, False
 
@@ -266,7 +266,7 @@ class Job(ExitStack):
 
         import msgspec
 
-        told: Any = None
+        message: Any = None
         step, error, here = None, "", f"{os.getpid()} on {os.uname().nodename}"
         with ExitStack() as shelf:
             if self._is_logger:
@@ -276,13 +276,13 @@ class Job(ExitStack):
                     with self._waits.at_work(self._peers):
                         prepare()
                         resolved = msgspec.msgpack.encode(self._setup.experiment)
-                    told = resolved, str(self._directory.absolute()), self._folder, self._done
+                    message = resolved, str(self._directory.absolute()), self._folder, self._done
                 except BadInput as problem:
-                    told = str(problem)
-            told = self._waits.share(told)[-1]
-            if isinstance(told, str):
-                return None, told
-            resolved, directory, self._folder, self._done = told
+                    message = str(problem)
+            message = self._waits.share(message)[-1]
+            if isinstance(message, str):
+                return None, message
+            resolved, directory, self._folder, self._done = message
             self._directory = Path(directory)
             if not self._is_logger:
                 with self._waits.at_work(self._peers):
@@ -292,7 +292,7 @@ class Job(ExitStack):
                         step = Step(self._setup, self._rank)  # reads the agent's samples
                         self._setup.stream.forget()
                     except BadInput as problem:
-                        error = f"{self._called(self._rank)}: {problem}"
+                        error = f"{self._role(self._rank)}: {problem}"
             answers = self._waits.share((error, here))
         self._places = [place for _, place in answers]
         hosts = [place.partition(" on ")[2] for place in self._places]
@@ -315,13 +315,13 @@ class Job(ExitStack):
         with self._signals:  # an agent does not act on the first signal; the logger does
             for r in range(self._done, e.repeats):
                 with self._waits.at_work(self._peers):
-                    mine = self._setup if r == 0 else build(single_run(e, r))
-                    step = step if r == 0 else Step(mine, rank)
-                    mine.stream.forget()
-                    keeper = Keeper(places(self._directory, e.repeats)[r], name_of(rank), noise_name(mine))
+                    setup = self._setup if r == 0 else build(single_run(e, r))
+                    step = step if r == 0 else Step(setup, rank)
+                    setup.stream.forget()
+                    keeper = Keeper(places(self._directory, e.repeats)[r], name_of(rank), noise_name(setup))
                 t = self._waits.share()[-1]  # the round after which this repeat goes on
-                channel = Channel(comm, mine.layout.width, longest_chunk(mine), self._waits, t)
-                if run_agent(step, mine, comm, channel, self._waits, keeper, keeper.load(t) if t else None):
+                channel = Channel(comm, setup.layout.width, longest_chunk(setup), self._waits, t)
+                if run_agent(step, setup, comm, channel, self._waits, keeper, keeper.load(t) if t else None):
                     code = launching.STOPPED
                     break
             self._waits.hear(self._logger)  # wait, sleeping, until the report is written: MPI_Finalize would spin
@@ -393,11 +393,12 @@ class Job(ExitStack):
 
         if self._is_new or self._done == len(places):
             return self._done, None
-        place, found = places[self._done], self._found
-        kept, self._kept = load_all(keepers_of(place, agents, found[0]["of"][1] if found else ""), found)
-        self._begin = kept["round"] if kept else 0
-        tell(place, kept)
-        return self._done, kept
+        place, checkpoints = places[self._done], self._checkpoints
+        whose = checkpoints[0]["of"][1] if checkpoints else ""
+        checkpoint, self._saved = load_all(keepers_of(place, agents, whose), checkpoints)
+        self._begin = checkpoint["round"] if checkpoint else 0
+        tell(place, checkpoint)
+        return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
         """Yield the chunks of rounds of the next repeat, from the agents' channels or from lockstep.
@@ -406,12 +407,12 @@ class Job(ExitStack):
             run: the set-up of the repeat.
             place: the directory of the repeat.
         """
-        begin, kept, self._begin, self._kept = self._begin, self._kept, 0, []
+        begin, saved, self._begin, self._saved = self._begin, self._saved, 0, []
         plan = Plan(run, begin, self._signals.is_asked)
         if self._world:
             from mpinodes.rounds.network import receive_chunks
 
-            del kept  # each agent loads its own checkpoint
+            del saved  # each agent loads its own checkpoint
             self._at_work.close()
             self._waits.share(begin)
             times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
@@ -423,14 +424,14 @@ class Job(ExitStack):
             keepers = keepers_of(place, run.topology.agents, noise_name(run))
             for keeper in keepers:
                 keeper.forget_after(begin)
-            yield from run_agents(run, plan, keepers, kept)
+            yield from run_agents(run, plan, keepers, saved)
             for keeper in keepers:
                 keeper.keep_two()
         self._is_new = False
         self._signals.are_recorded = place == places(self._directory, self._setup.experiment.repeats)[-1]
 
 
-def _told_of(error: BaseException) -> tuple[int, str]:
+def _exit_of(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the message of an error that ends a job; "" means that nothing is to be printed."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""

@@ -40,14 +40,14 @@ class Logger:
         directory: the run directory.
         mpi: the name of the MPI library, for the record.
         watch: the stopwatch of the command.
-        kept: the logger's checkpoint that the run goes on from; None if the run begins.
+        checkpoint: the logger's checkpoint that the run goes on from; None if the run begins.
 
     Attributes:
         accounting: the privacy accounting of the run; it is filled by `finish`.
     """
 
     def __init__(
-        self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch, kept: Mapping[str, Any] | None = None
+        self, setup: Setup, directory: Path, mpi: str, watch: Stopwatch, checkpoint: Mapping[str, Any] | None = None
     ) -> None:
         self._setup, self._directory, self._watch = setup, directory, watch
         e = setup.experiment
@@ -58,19 +58,19 @@ class Logger:
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
         self._experiment = e.toml()
-        words = {"versions": json.dumps(self._versions), "topology": json.dumps(_drawing(setup))}
+        texts = {"versions": json.dumps(self._versions), "topology": json.dumps(_drawing(setup))}
         facts = {
-            "attributes": {"experiment": self._experiment, **words},
+            "attributes": {"experiment": self._experiment, **texts},
             "sizes": {"agent": setup.topology.agents, "coordinate": setup.dimension},
         }
-        if kept is None:
+        if checkpoint is None:
             write_text(directory / "experiment.toml", headed(setup))
             self._log = Log(directory / NAME, facts)
         else:
-            self._done, self._fitness, self._seconds = kept["round"], kept["fitness"], kept["seconds"]
-            self._evaluator.restore(kept["evaluator"])
-            self._log = Log(directory / NAME, facts, kept["log"], self._done)
-            self._keeper.save(self._done, {**kept, "stops": False})  # from now on, later rounds may be sent
+            self._done, self._fitness, self._seconds = checkpoint["round"], checkpoint["fitness"], checkpoint["seconds"]
+            self._evaluator.restore(checkpoint["evaluator"])
+            self._log = Log(directory / NAME, facts, checkpoint["log"], self._done)
+            self._keeper.save(self._done, {**checkpoint, "stops": False})  # from now on, later rounds may be sent
             _rewrite(directory / "experiment.toml", headed(setup))
             (directory / "summary.json").unlink(missing_ok=True)  # exists if the user prolongs a finished run
         (directory / RECORD).unlink(missing_ok=True)  # otherwise readers would read only the old rounds in it
@@ -124,12 +124,12 @@ class Logger:
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         self._refuse_divergence(estimates)
         require_there(self._directory)
-        told = self._evaluator.take(estimates)
+        measured = self._evaluator.take(estimates)
         columns = events.columns().items()
         messages = {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in columns}
-        self._log.append({**told, **messages, **self._on_request(estimates, frames)})
+        self._log.append({**measured, **messages, **self._on_request(estimates, frames)})
         self._done += len(estimates)
-        self._fitness += float(told["loss"].values.sum())
+        self._fitness += float(measured["loss"].values.sum())
         self._progress.show(self._done, self._fitness / self._done)
 
     def _refuse_divergence(self, estimates: Vector) -> None:
@@ -143,21 +143,21 @@ class Logger:
 
     def _on_request(self, estimates: Vector, frames: Vector) -> Variables:
         """Return the variables that are logged only if keys of `record` ask for them: decisions and transcripts."""
-        record, found = self._setup.experiment.record, {}
+        record, variables = self._setup.experiment.record, {}
         if record.decisions:
             axes = ("round", "agent", "coordinate")
-            found["decision"] = Variable(axes, estimates)
+            variables["decision"] = Variable(axes, estimates)
             if self._directions:
-                found["offset"] = Variable(axes, self._directions.offsets(self._done + 1, len(estimates)))
+                variables["offset"] = Variable(axes, self._directions.offsets(self._done + 1, len(estimates)))
         if record.transcript:
             graph = self._setup.reached
             by_round = range(self._done + 1, self._done + len(frames) + 1)
             axes = ("round", "agent", "neighbor")
-            found["transcript"] = Variable(("round", "agent", "word"), frames)
-            found["receiver"] = Variable(axes, np.array([graph.sends(t) for t in by_round], float))
+            variables["transcript"] = Variable(("round", "agent", "word"), frames)
+            variables["receiver"] = Variable(axes, np.array([graph.sends(t) for t in by_round], float))
             if links := self._setup.links:
-                found["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
-        return found
+                variables["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
+        return variables
 
     def finish(self) -> Summary:
         """Write record, summary and report of the finished run; return the summary."""

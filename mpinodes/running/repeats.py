@@ -73,10 +73,10 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     same_data = e.repeats > 1 and e.private and not other_data(setup)
     together = Together(e.privacy.adjacency)
     all_places = places(directory, e.repeats)
-    done, kept = rounds.first(all_places, setup.topology.agents)
+    done, checkpoint = rounds.first(all_places, setup.topology.agents)
 
-    def follow(run: Setup, place: Path, watch: Stopwatch, kept: Kept | None) -> Summary:
-        logger = Logger(run, place, mpi, watch, kept)
+    def follow(run: Setup, place: Path, watch: Stopwatch, checkpoint: Kept | None) -> Summary:
+        logger = Logger(run, place, mpi, watch, checkpoint)
         if stopped := logger.follow(rounds.chunks(run, place)):
             raise Stopped(directory, stopped)
         watch.of_ranks(rounds.times)
@@ -87,7 +87,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
             discard(place)
         return summary
 
-    def followed(run: Setup, place: Path) -> Summary:
+    def read_again(run: Setup, place: Path) -> Summary:
         """Return the summary of a repeat that was complete before the run was resumed."""
         summary = Summary.read(place)
         if same_data:
@@ -99,7 +99,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
     sources.keep(e, directory)
     if e.repeats == 1:
-        return follow(setup, directory, Stopwatch(begun), kept)
+        return follow(setup, directory, Stopwatch(begun), checkpoint)
     write_text(directory / "experiment.toml", e.toml())
     summaries: list[Summary] = []
     for r, place in enumerate(all_places):
@@ -107,8 +107,10 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
         place.mkdir(exist_ok=True)
         watch = Stopwatch(None if summaries else begun)
-        known = followed(run, place) if r < done else follow(run, place, watch, kept if r == done else None)
-        summaries.append(known)
+        if r < done:
+            summaries.append(read_again(run, place))
+        else:
+            summaries.append(follow(run, place, watch, checkpoint if r == done else None))
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a budget for one repeat would choose less noise
             write_text(place / "experiment.toml", headed(_without_budget(run)))
     watch = Stopwatch()
@@ -142,29 +144,30 @@ def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> N
     with ExitStack() as opened:
         sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
-        words = {name: word for name, word in first.attrs.items() if isinstance(word, str)}
-        whole = opened.enter_context(new_record(run, {**words, "coordinates": "seed"}))  # as xarray reads it
+        texts = {name: text for name, text in first.attrs.items() if isinstance(text, str)}
+        # xarray reads the attribute "coordinates".
+        merged = opened.enter_context(new_record(run, {**texts, "coordinates": "seed"}))
         # Repeats may stop in different rounds. The record holds the rounds and horizons that all repeats have in
         # common, and the last horizon of each repeat.
         rounds = min(source.rounds for source in sources)
         horizons = [source.read("horizon").values.tolist() for source in sources]
         shared = [h for h in horizons[0][:-1] if all(h in others[:-1] for others in horizons)]
-        add_dimension(whole, "repeat", np.arange(len(places)))
-        add_dimension(whole, "horizon", np.array([*shared, max(each[-1] for each in horizons)]))
-        add_dimension(whole, "agent", first.read("agent").values)
-        add_dimension(whole, "round", np.arange(1, rounds + 1))
+        add_dimension(merged, "repeat", np.arange(len(places)))
+        add_dimension(merged, "horizon", np.array([*shared, max(of_repeat[-1] for of_repeat in horizons)]))
+        add_dimension(merged, "agent", first.read("agent").values)
+        add_dimension(merged, "round", np.arange(1, rounds + 1))
         for name in first.names:
             if any(name not in source for source in sources):
                 continue
-            found = first.read(name, slice(0))
-            by_horizon = found.dims[0] == "horizon"
-            told = by_horizon or (found.dims[0] == "round" and name in metrics)
-            if found.dims == (name,) or "coordinate" in found.dims or not told:
+            variable = first.read(name, slice(0))
+            dims, by_horizon = variable.dims, variable.dims[0] == "horizon"
+            is_merged = by_horizon or (dims[0] == "round" and name in metrics)
+            if dims == (name,) or "coordinate" in dims or not is_merged:
                 continue
             if by_horizon:
-                kept = zip(sources, ([*map(each.index, shared), -1] for each in horizons), strict=True)
-                values = [source.read(name).values[at] for source, at in kept]
+                indices = [[*map(of_repeat.index, shared), -1] for of_repeat in horizons]
+                values = [source.read(name).values[at] for source, at in zip(sources, indices, strict=True)]
             else:
                 values = [source.read(name, slice(rounds)).values for source in sources]
-            add_variable(whole, name, found._replace(dims=("repeat", *found.dims), values=np.stack(values)))
-        add_variable(whole, "seed", Variable(("repeat",), np.array(list(places))))
+            add_variable(merged, name, variable._replace(dims=("repeat", *dims), values=np.stack(values)))
+        add_variable(merged, "seed", Variable(("repeat",), np.array(list(places))))
