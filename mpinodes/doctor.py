@@ -133,8 +133,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
         if world.size > 1:
             yield time_rounds(world, waits)
     except Overdue as error:
-        text = f"rank {world.rank} waited for rank {error.args[0][0]} until the timeout"
-        print(Line("mend", "ranks", text, HANGS), flush=True)
+        print(Line("mend", "ranks", f"rank {world.rank} got nothing from rank {error.args[0][0]}", HANGS), flush=True)
         time.sleep(1)  # MPI_Abort may lose the line, so the launcher gets time to print it
         world.Abort(1)
 

@@ -28,7 +28,7 @@ from contextlib import suppress
 from importlib import import_module
 from selectors import EVENT_READ, DefaultSelector
 from socket import AF_UNIX, SO_PEERCRED, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, send_fds, socket
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from mpinodes.launch import launching
 
@@ -106,7 +106,11 @@ def _peer(line: socket) -> int:
 
 
 def _hand_over(line: socket, words: list[str]) -> list[str]:
-    """Ask the server for a fork of this rank, then act as its proxy; return the words if there is no fork."""
+    """Ask the server for a fork of this rank; pass signals on to the fork, and end with its exit code or signal.
+
+    Returns:
+        Only if there is no fork: the words.
+    """
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
     line.settimeout(max(limit, PATIENCE))
     place = words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd()
@@ -117,11 +121,9 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
         os.kill(server, signal.SIGKILL)  # otherwise the server might fork later, and this rank would exist twice
         raise
     line.settimeout(None)
-    return _stand_for(int(answer), line) if answer else words
-
-
-def _stand_for(fork: int, line: socket) -> NoReturn:
-    """Pass signals on to a fork, and end with its exit code or signal."""
+    if not answer:
+        return words
+    fork = int(answer)
 
     def pass_on(number: int, frame: object = None) -> None:
         with suppress(OSError):  # the fork is gone

@@ -44,12 +44,18 @@ class Network:
     """
 
     def __init__(self, comm: MPI.Comm, setup: Setup, frame: Vector, waits: Waits) -> None:
-        self._comm, self._setup, self._waits = comm, setup, waits
-        self._agent = comm.rank
+        self._comm, self._waits, self._agent = comm, waits, comm.rank
         self._frames: dict[int, Vector] = {self._agent: frame}
         self._receives: dict[int, MPI.Prequest] = {}
         self._sends: dict[int, MPI.Prequest] = {}
-        self._pattern = lru_cache(1024)(self._pattern_of)  # bounded, because random graphs may never repeat
+
+        @lru_cache(1024)  # bounded, because random graphs may never repeat
+        def pattern(senders: Ranks, receivers: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
+            requests = [*map(self._receive, senders), *map(self._send, receivers)]
+            arrivals = Arrivals.of(setup, self._agent, tuple(sorted((*senders, self._agent))), self._frames)
+            return requests, arrivals, senders + receivers
+
+        self._pattern = pattern
 
     def exchange(self, here: Neighborhood) -> Arrivals:
         """Send the agent's frame to its out-neighbors, receive its in-neighbors' frames, and return the arrivals.
@@ -81,11 +87,6 @@ class Network:
         for j, frame in frames.items():
             self._frames[j][:] = frame
         return self._pattern(here.in_neighbors, here.out_neighbors)[1]
-
-    def _pattern_of(self, senders: Ranks, receivers: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
-        requests = [*map(self._receive, senders), *map(self._send, receivers)]
-        arrivals = Arrivals.of(self._setup, self._agent, tuple(sorted((*senders, self._agent))), self._frames)
-        return requests, arrivals, senders + receivers
 
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:

@@ -190,7 +190,30 @@ class Step:
             s, self._taken = self._taken[1], None
         elif arrivals is not None:
             s = self.receive(s, arrivals, self.losses(s.here.t))
-        return s if s.left else self._write_message(s, frame, row)
+        if s.left:
+            return s
+        t, release = s.here.t, frame[HEADER : self._end]
+        changed = self._late or self._rounding
+        wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
+        allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
+        relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
+        events, leakage = self.releaser.release(allowed, t, s.heard, release)
+        frame[:2] = t, RELEASE_FRAME
+        if self._settled_below:
+            settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
+            s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
+            frame[2] = s.moving
+        if self._width:
+            frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
+        d = self._dimension
+        decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
+        if decision.shape != (d,):
+            raise ValueError(f"decision() returned a vector of shape {decision.shape}, not {(d,)}")
+        row[:d] = decision
+        self._layout.write(row, events, leakage)
+        if self._recorded:
+            row[self._layout.message_end :] = frame
+        return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
         """Take the loss in at once under bandit feedback (`plays`), and record the point between those played.
@@ -258,30 +281,6 @@ class Step:
             # The oldest bit has reached every agent by now, so all agents see the same value and leave together.
             left = not moving >> (self._hops - 1)
         return State(following, algorithm, mixing, inbox, moving, left, pending)
-
-    def _write_message(self, s: State, frame: Vector, row: Vector) -> State:
-        t, release = s.here.t, frame[HEADER : self._end]
-        changed = self._late or self._rounding
-        wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
-        allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
-        relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
-        events, leakage = self.releaser.release(allowed, t, s.heard, release)
-        frame[:2] = t, RELEASE_FRAME
-        if self._settled_below:
-            settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
-            s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
-            frame[2] = s.moving
-        if self._width:
-            frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
-        d = self._dimension
-        decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
-        if decision.shape != (d,):
-            raise ValueError(f"decision() returned a vector of shape {decision.shape}, not {(d,)}")
-        row[:d] = decision
-        self._layout.write(row, events, leakage)
-        if self._recorded:
-            row[self._layout.message_end :] = frame
-        return s
 
 
 class Releaser:

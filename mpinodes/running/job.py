@@ -160,7 +160,15 @@ class Job(ExitStack):
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
-        message = self._blame(failures) if is_overdue else f"{self._role(self._rank)} (rank {self._rank}): {text}"
+        message = f"{self._role(self._rank)} (rank {self._rank}): {text}"
+        if is_overdue:  # name the ranks that did not answer: others waited for them, and they did not fail
+            late = {rank: ranks for _, rank, ranks, *_ in failures}
+            missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
+            names = [f"{self._role(rank)} (process {self._places[rank]})" for rank in missing]
+            who = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
+            *_, seconds, t = failures[0]
+            when, waiting = f" in round {t}" if t else "", ", ".join(map(self._role, sorted(late)))
+            message = f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
         if has_log:
             with suppress(OSError):
                 (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
@@ -176,20 +184,6 @@ class Job(ExitStack):
             is_enough = isinstance(error, (OSError, Overdue))  # the causes are often the same: a full disk
             return f"({log}: {other.strerror})" + ("" if is_enough else f"\n{text}")
         return f"(more in {log})"
-
-    def _blame(self, failures: list[Any]) -> str:
-        """Return a message that names the ranks which did not answer: others waited for them, and they did not fail.
-
-        Args:
-            failures: the lines of log.txt that ranks wrote when they failed, parsed.
-        """
-        late = {rank: ranks for _, rank, ranks, *_ in failures}
-        missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
-        names = [f"{self._role(rank)} (process {self._places[rank]})" for rank in missing]
-        who = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
-        *_, seconds, t = failures[0]
-        when, waiting = f" in round {t}" if t else "", ", ".join(map(self._role, sorted(late)))
-        return f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
 
     # Set-up.
 
@@ -393,9 +387,8 @@ class Job(ExitStack):
 
         if self._is_new or self._done == len(places):
             return self._done, None
-        place, checkpoints = places[self._done], self._checkpoints
-        whose = checkpoints[0]["of"][1] if checkpoints else ""
-        checkpoint, self._saved = load_all(keepers_of(place, agents, whose), checkpoints)
+        place, whose = places[self._done], self._checkpoints[0]["of"][1] if self._checkpoints else ""
+        checkpoint, self._saved = load_all(keepers_of(place, agents, whose), self._checkpoints)
         self._begin = checkpoint["round"] if checkpoint else 0
         tell(place, checkpoint)
         return self._done, checkpoint

@@ -21,7 +21,7 @@ from mpinodes.finished.siblings import headed, sharing
 from mpinodes.losses.two_point import Directions
 from mpinodes.runlog.checkpoints import LOGGER, Chunk, Keeper, Order
 from mpinodes.runlog.directories import require_there, write_text
-from mpinodes.runlog.log import NAME, Log, Variable, Variables
+from mpinodes.runlog.log import NAME, Log, Variable
 from mpinodes.runlog.progress import Progress
 from mpinodes.runlog.reader import RECORD
 from mpinodes.runlog.versions import versions
@@ -58,20 +58,28 @@ class Logger:
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
         self._experiment = e.toml()
-        texts = {"versions": json.dumps(self._versions), "topology": json.dumps(_drawing(setup))}
+        graph = setup.topology
+        drawn = range(1, min(graph.period or e.rounds, DRAWN_ROUNDS) + 1)
+        drawing = {"title": graph.title, "agents": graph.agents, "period": graph.period}
+        drawing["rounds"] = [sorted(graph.edges(t)) for t in drawn]
+        texts = {"versions": json.dumps(self._versions), "topology": json.dumps(drawing)}
         facts = {
             "attributes": {"experiment": self._experiment, **texts},
-            "sizes": {"agent": setup.topology.agents, "coordinate": setup.dimension},
+            "sizes": {"agent": graph.agents, "coordinate": setup.dimension},
         }
+        asked_for = directory / "experiment.toml"
         if checkpoint is None:
-            write_text(directory / "experiment.toml", headed(setup))
+            write_text(asked_for, headed(setup))
             self._log = Log(directory / NAME, facts)
         else:
             self._done, self._fitness, self._seconds = checkpoint["round"], checkpoint["fitness"], checkpoint["seconds"]
             self._evaluator.restore(checkpoint["evaluator"])
             self._log = Log(directory / NAME, facts, checkpoint["log"], self._done)
             self._keeper.save(self._done, {**checkpoint, "stops": False})  # from now on, later rounds may be sent
-            _rewrite(directory / "experiment.toml", headed(setup))
+            if asked_for.read_text("utf-8") != (text := headed(setup)):
+                began = asked_for.stat().st_mtime
+                write_text(asked_for, text)
+                os.utime(asked_for, (began, began))  # the time of this file tells when the run began
             (directory / "summary.json").unlink(missing_ok=True)  # exists if the user prolongs a finished run
         (directory / RECORD).unlink(missing_ok=True)  # otherwise readers would read only the old rounds in it
         self._keeper.forget_after(self._done)
@@ -122,42 +130,34 @@ class Logger:
             Diverged: a decision is not finite; the error names agent and round.
         """
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
-        self._refuse_divergence(estimates)
-        require_there(self._directory)
-        measured = self._evaluator.take(estimates)
-        columns = events.columns().items()
-        messages = {name: Variable(("round", "agent", *axes), values) for name, (axes, values) in columns}
-        self._log.append({**measured, **messages, **self._on_request(estimates, frames)})
-        self._done += len(estimates)
-        self._fitness += float(measured["loss"].values.sum())
-        self._progress.show(self._done, self._fitness / self._done)
-
-    def _refuse_divergence(self, estimates: Vector) -> None:
         bad = ~np.isfinite(estimates).all(axis=2)
         if bad.any():
             round, agent = np.argwhere(bad)[0].tolist()
             raise Diverged(
                 f"the estimate of agent {agent} is not finite in round {self._done + round + 1}: the run diverges; "
-                "smaller steps or noise, or a bounded problem.set"
+                "use smaller steps, less noise, or a bounded problem.set"
             )
-
-    def _on_request(self, estimates: Vector, frames: Vector) -> Variables:
-        """Return the variables that are logged only if keys of `record` ask for them: decisions and transcripts."""
-        record, variables = self._setup.experiment.record, {}
+        require_there(self._directory)
+        measured = self._evaluator.take(estimates)
+        columns = events.columns().items()
+        messages = {name: Variable(("round", "agent", *others), values) for name, (others, values) in columns}
+        variables = {**measured, **messages}
+        record, axes = self._setup.experiment.record, ("round", "agent", "coordinate")
         if record.decisions:
-            axes = ("round", "agent", "coordinate")
             variables["decision"] = Variable(axes, estimates)
             if self._directions:
                 variables["offset"] = Variable(axes, self._directions.offsets(self._done + 1, len(estimates)))
         if record.transcript:
-            graph = self._setup.reached
+            graph, axes = self._setup.reached, ("round", "agent", "neighbor")
             by_round = range(self._done + 1, self._done + len(frames) + 1)
-            axes = ("round", "agent", "neighbor")
             variables["transcript"] = Variable(("round", "agent", "word"), frames)
             variables["receiver"] = Variable(axes, np.array([graph.sends(t) for t in by_round], float))
             if links := self._setup.links:
                 variables["lateness"] = Variable(axes, np.array([links.lateness(t) for t in by_round], float))
-        return variables
+        self._log.append(variables)
+        self._done += len(estimates)
+        self._fitness += float(measured["loss"].values.sum())
+        self._progress.show(self._done, self._fitness / self._done)
 
     def finish(self) -> Summary:
         """Write record, summary and report of the finished run; return the summary."""
@@ -172,23 +172,3 @@ class Logger:
             versions=self._versions,
             tell=self._progress.finishing,
         )
-
-
-def _rewrite(path: Path, text: str) -> None:
-    """Write a text to a file if it differs, and keep the time of the file, which tells when the run began."""
-    if path.read_text("utf-8") != text:
-        began = path.stat().st_mtime
-        write_text(path, text)
-        os.utime(path, (began, began))
-
-
-def _drawing(setup: Setup) -> dict[str, Any]:
-    """Return the facts of the topology that a figure of it needs, for JSON."""
-    graph = setup.topology
-    rounds = min(graph.period or setup.experiment.rounds, DRAWN_ROUNDS)
-    return {
-        "title": graph.title,
-        "agents": graph.agents,
-        "period": graph.period,
-        "rounds": [sorted(graph.edges(t)) for t in range(1, rounds + 1)],
-    }

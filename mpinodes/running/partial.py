@@ -43,7 +43,13 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
                     f"python -m mpinodes.run --resume {run}"
                 )
-            evaluator, made_with = _recalled(setup, record, rounds), json.loads(record.attrs["versions"])
+            evaluator, made_with = Evaluator(setup), json.loads(record.attrs["versions"])
+            for first in range(0, rounds, ROUNDS_AT_ONCE):
+                some = slice(first, first + ROUNDS_AT_ONCE)
+                if "decision" in record:
+                    evaluator.take(record.read("decision", some).values)
+                else:
+                    evaluator.recall({name: record.read(name, some).values for name in record.by_round})
         return closing.finish(
             setup,
             run,
@@ -57,18 +63,6 @@ def sum_up(setup: Setup, run: Path) -> Summary:
         )
     except OSError as error:
         raise BadInput(f"{run}: its record cannot be read, or record.h5 not be written: {error}") from error
-
-
-def _recalled(setup: Setup, record: Reader, rounds: int) -> Evaluator:
-    """Return an evaluator that has taken the recorded rounds."""
-    evaluator = Evaluator(setup)
-    for first in range(0, rounds, ROUNDS_AT_ONCE):
-        some = slice(first, first + ROUNDS_AT_ONCE)
-        if "decision" in record:
-            evaluator.take(record.read("decision", some).values)
-        else:
-            evaluator.recall({name: record.read(name, some).values for name in record.by_round})
-    return evaluator
 
 
 def _seconds(run: Path, rounds: int) -> float:

@@ -112,7 +112,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         else:
             summaries.append(follow(run, place, watch, checkpoint if r == done else None))
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a budget for one repeat would choose less noise
-            write_text(place / "experiment.toml", headed(_without_budget(run)))
+            single = replace(run.experiment, privacy=replace(run.experiment.privacy, budget=None))
+            write_text(place / "experiment.toml", headed(dataclasses.replace(run, experiment=single)))
     watch = Stopwatch()
     records = dict(enumerate(all_places, e.seed))
     _combine_records(directory, records, {metric.name for metric in setup.metrics})
@@ -123,12 +124,6 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     watch.add(summary.timing)
     watch.lap("report")
     return conclude(setup, directory, summary, watch)
-
-
-def _without_budget(run: Setup) -> Setup:
-    """Return the set-up of a repeat without the budget's keys; the noise that the budget chose stays."""
-    e = run.experiment
-    return dataclasses.replace(run, experiment=replace(e, privacy=replace(e.privacy, budget=None)))
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:

@@ -70,10 +70,10 @@ def test_a_sensitivity_divided_by_the_batch(tmp_path, verdict, name):
 
 @pytest.mark.parametrize(("name", "place"), [("dola", 0), ("extra", 1), ("extra", 2)])
 def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
-    say = step.Step._write_message
+    do_round = step.Step.__call__
 
-    def telling(self, s, frame, row):
-        s = say(self, s, frame, row)
+    def telling(self, s, arrivals, frame, row):
+        s = do_round(self, s, arrivals, frame, row)
         clean = self._algorithm.decision(s.algorithm)[0] > 0
         frame[place] = np.nextafter(frame[place], np.inf) if clean else frame[place]
         if self._recorded:
@@ -82,7 +82,7 @@ def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
         frame[2] = 0
         return s
 
-    monkeypatch.setattr(step.Step, "_write_message", telling)
+    monkeypatch.setattr(step.Step, "__call__", telling)
     code, printed = verdict(*(BUILT_IN if name == "dola" else users(name)))
     assert code == 1, printed
     assert "REFUTES THE PROVEN VALUE: something travels without noise" in printed

@@ -137,8 +137,8 @@ sys.exit(doctor.main([]))
     ("planted", "limit", "words"),
     [
         ("sleep()", 6, "a rank or its host hangs"),
-        ("doctor.look_around = sleep", 40, "waited for rank 1"),
-        ("doctor.time_rounds = sleep", 32, "waited for rank"),
+        ("doctor.look_around = sleep", 40, "got nothing from rank 1"),
+        ("doctor.time_rounds = sleep", 32, "got nothing from rank"),
     ],
     ids=["before MPI starts", "before it answers", "on the ring"],
 )
