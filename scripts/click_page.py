@@ -1,9 +1,9 @@
-"""Click through the page of a run in a real browser, and take its pictures: desktop, phone, dark and print.
+"""Test the page of a run in a real browser, and take screenshots: desktop, phone, dark and print.
 
 python scripts/click_page.py RUN OUT
 
-It needs Playwright, which is no dependency of mpinodes, and a Chromium: pip install playwright, then either
-playwright install chromium or CHROMIUM=/usr/bin/chromium. Exit code 1: something does not do what it should.
+The script needs Playwright and Chromium, which are not dependencies of mpinodes: pip install playwright, then either
+playwright install chromium or CHROMIUM=/usr/bin/chromium. Exit code 1: an element of the page does not work.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 def clicked(page: Any) -> list[str]:
-    """What does not do what it should."""
+    """Click and type on all elements of a page; return the expectations that do not hold."""
     faults = []
 
-    def check(what: str, holds: bool) -> None:
+    def check(expectation: str, holds: bool) -> None:
         if not holds:
-            faults.append(what)
+            faults.append(expectation)
 
     fold = page.locator("details").first
     fold.locator("summary").first.click()
@@ -52,7 +52,15 @@ def clicked(page: Any) -> list[str]:
 
 
 def pictured(browser: Any, run: Path, out: Path, kind: str, options: dict[str, Any]) -> list[str]:
-    """Take one picture; what does not do what it should."""
+    """Take a screenshot, and test the page if `kind` is desktop; return the expectations that do not hold.
+
+    Args:
+        browser: the browser of Playwright.
+        run: the run directory.
+        out: the directory of the screenshots.
+        kind: desktop, phone, dark or print.
+        options: the options of the browser's page.
+    """
     faults: list[str] = []
     page: Any = browser.new_page(**options)
     page.on("pageerror", lambda error: faults.append(f"script: {error}"))
@@ -68,7 +76,7 @@ def pictured(browser: Any, run: Path, out: Path, kind: str, options: dict[str, A
 
 
 def main(run: Path, out: Path) -> int:
-    """Returns the exit code."""
+    """Test the page of a run and take all screenshots; return the exit code."""
     from playwright.sync_api import sync_playwright
 
     out.mkdir(parents=True, exist_ok=True)
@@ -80,7 +88,7 @@ def main(run: Path, out: Path) -> int:
         browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"])
         faults = [fault for kind, options in kinds.items() for fault in pictured(browser, run, out, kind, options)]
         browser.close()
-    print("\n".join(faults) or f"all that can be clicked does what it should; pictures in {out}")
+    print("\n".join(faults) or f"all elements work; screenshots in {out}")
     return int(bool(faults))
 
 

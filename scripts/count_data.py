@@ -1,4 +1,4 @@
-"""Count what is in the data sets under a directory: python scripts/count_data.py DIR."""
+"""Print the rows, features, non-zeros and labels of the data sets in a directory: python scripts/count_data.py DIR."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ def _nonzeros(source: Source) -> Iterator[int]:
 
 
 def describe(source: Source) -> str:
+    """Return a line with the size, sparsity and labels of a data set."""
     count = len(source.targets)
     classes, sizes = np.unique(source.targets, return_counts=True)
-    each = ", ".join(f"{value:g}: {size}" for value, size in zip(classes, sizes, strict=True))
+    labels = ", ".join(f"{value:g}: {size}" for value, size in zip(classes, sizes, strict=True))
     share = {None: "upstream unknown", count: "complete"}.get(source.upstream, f"subset, {count} of {source.upstream}")
     width = f"{source.dimension} features, {sum(_nonzeros(source)) / count:.2f} non-zeros a row"
-    return f"{count} rows ({share}), {width}; {each}"
+    return f"{count} rows ({share}), {width}; {labels}"
 
 
 if len(sys.argv) != 2:

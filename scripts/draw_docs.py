@@ -22,7 +22,7 @@ AGENTS = 7
 
 
 def page(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty sheet, measured in inches."""
+    """Return a figure without content, and axes whose unit is an inch."""
     figure = Figure((width, height), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(0, height))
@@ -43,7 +43,7 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, colour: str
 
 
 def overview() -> Figure:
-    """Who has what, and what travels."""
+    """Draw agents, the inside of one agent, and the logger, with the data that each holds and sends."""
     figure, axes = page(9.6, 3.9)
     middle, radius = np.array([2.0, 1.95]), 1.42
     angles = np.pi / 2 + 2 * np.pi * np.arange(AGENTS) / AGENTS
@@ -81,7 +81,7 @@ def overview() -> Figure:
 
 
 def numbers() -> Figure:
-    """The four numbers on one axis."""
+    """Draw the claimed, proven and demonstrated privacy losses on one axis."""
     figure, axes = page(9.6, 2.5)
     left, right, line = 0.5, 9.1, 1.35
     lower, upper = 3.1, 5.9
@@ -108,7 +108,12 @@ def numbers() -> Figure:
 
 
 def main(folder: Path) -> None:
-    mpl.rcParams["svg.hashsalt"] = "mpinodes"  # the same bytes every time
+    """Write both figures as SVG files.
+
+    Args:
+        folder: the directory of the files.
+    """
+    mpl.rcParams["svg.hashsalt"] = "mpinodes"  # makes the files the same in every run
     for name, figure in (("overview", overview()), ("numbers", numbers())):
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 

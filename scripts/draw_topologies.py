@@ -1,6 +1,6 @@
-"""Draw a picture of every file in topologies/ beside it, and of small generated graphs in topologies/generated/.
+"""Draw the topologies: python scripts/draw_topologies.py [DIR], topologies/ by default.
 
-python scripts/draw_topologies.py, or with another directory than topologies/: python scripts/draw_topologies.py DIR
+Beside every file of DIR, draw a figure of its graph. In DIR/generated/, draw a small example of every generated graph.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpinodes.presentation.graph import draw_topology
 from mpinodes.topology import graph_files as files
 from mpinodes.topology import stored
 
-SHOWN = 3  # rounds of a graph that never repeats
+SHOWN = 3  # the number of rounds drawn of a graph that never repeats
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "ring": {"agents": 8},

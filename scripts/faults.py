@@ -1,10 +1,10 @@
-"""Break runs in every way we know, and see how they end: python scripts/faults.py OUT [--python PYTHON] [--only WORD].
+"""Break runs in many ways, and report how they end: python scripts/faults.py OUT [--python PYTHON] [--only WORD].
 
-Each fault is put into a run of three agents and the logger, or into what it runs on. OUT/faults.md and OUT/faults.csv
-then say for each: what was seen, mpirun's exit code, seconds until every process was gone, the rounds that the record
-holds, and whether the run could be resumed. PYTHON is the one whose MPI is used, with the mpirun beside it. As root it
-also fills a disk. Exit code 1: a run hung, ended without a word, lost its record, could not be resumed, or succeeded
-where it cannot have.
+Each fault is planted into a run of three agents and the logger, or into its environment. OUT/faults.md and
+OUT/faults.csv list for each fault: the message, the exit code of mpirun, the seconds until all processes had ended, the
+number of recorded rounds, and whether the run could be resumed. PYTHON is the interpreter whose MPI and mpirun are
+used. Root also tests a full disk. Exit code 1: some run hung, ended without a message, lost its record, could not be
+resumed, or succeeded although it cannot have.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
 from mpinodes.runlog.reader import Reader, is_recorded
 
-RUNS = ("moved", "run", "small/run", "r\udcffn")  # where the record may be
-DONE = "had been done"
-LIMIT = 40.0  # seconds, after which a run counts as hung
+RUNS = ("moved", "run", "small/run", "r\udcffn")  # possible run directories
+DONE = "was complete"
+LIMIT = 40.0  # seconds after which a run counts as hung
 RANKS, LOGGER = 4, 3
 ROUNDS = 280
 PART = """
@@ -69,12 +69,12 @@ class Planted(DPSDAPS):
 
     def update(self, s, here, inbox, loss):
         time.sleep(0.01)
-        found = super().update(s, here, inbox, loss)
+        following = super().update(s, here, inbox, loss)
         if here.t == 200:
             note("in rounds")
-            here_if(f"agent {here.agent}", s=found)
-            here_if("agents", s=found)
-        return found
+            here_if(f"agent {here.agent}", s=following)
+            here_if("agents", s=following)
+        return following
 """
 )
 METRIC = (
@@ -102,19 +102,19 @@ class Told(Metric):
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to break a run.
+    """A fault that breaks a run.
 
     Attributes:
-        name: what is done.
-        place: where, or to whom; for a signal from outside, to which rank, or to mpirun.
-        code: Python that is done there; none for a signal.
-        signal: that is sent from outside.
-        when: a signal is sent: as the run begins, in its rounds, or after them.
-        words: for the command.
-        env: for its environment.
-        shell: the command, with {command} in it, where it is run by a shell.
-        codes: that are right; empty: any but 0.
-        quiet: nothing can be said, for there is nobody to say it to.
+        name: the name of the fault.
+        place: where the fault is planted; for a signal from outside, the rank, or "mpirun".
+        code: the Python code that runs there; "" for a signal from outside.
+        signal: the number of the signal from outside; 0 if there is none.
+        when: the file whose existence triggers the signal: as the run begins, in its rounds, or after them.
+        words: additional words of the command.
+        env: additional environment variables.
+        shell: a shell command with {command} in it; "" if the command runs without a shell.
+        codes: the exit codes that are right; empty if any but 0 is right.
+        quiet: whether no message can be expected, because no process is left that could print it.
     """
 
     name: str
@@ -130,8 +130,8 @@ class Fault:
 
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-STOPS = (0, 1, 5)  # what asks the run to stop: it has ended before; so Open MPI's mpirun; it may go on
-LAUNCHERS = (0, 255)  # MPICH's cannot write its output; Open MPI's does not mind
+STOPS = (0, 1, 5)  # after a signal that stops runs: the run had ended; as Open MPI's mpirun reports it; the run stopped
+LAUNCHERS = (0, 255)  # without stdout: 0 by Open MPI's mpirun, 255 by MPICH's
 KILL_SELF = "os.kill(os.getpid(), signal.SIGKILL)"
 STOP_SELF = "os.kill(os.getpid(), signal.SIGSTOP)"
 LOOP = "while True: pass"
@@ -203,15 +203,15 @@ FAULTS = [
 
 
 class Seen(NamedTuple):
-    """How a run ended.
+    """The end of a run with a fault.
 
     Attributes:
-        code: mpirun's; None: it hung.
-        seconds: from the fault until all processes were gone.
-        line: what was said last, to people.
-        logged: what log.txt says last.
-        rounds: in the record; None: it does not open; -1: there is none.
-        resumed: whether it could be.
+        code: the exit code of mpirun; None if the run hung.
+        seconds: the seconds from the fault until all processes had ended.
+        line: the first message of mpinodes on the terminal, or else the last line there.
+        logged: the last line of log.txt.
+        rounds: the number of recorded rounds; None if the record cannot be read; -1 if there is none.
+        resumed: whether the run could be resumed, in words.
     """
 
     code: int | None
@@ -223,7 +223,7 @@ class Seen(NamedTuple):
 
 
 def break_run(fault: Fault, place: Path, python: str) -> Seen:
-    """Run in `place`, which is made, with the fault."""
+    """Run with a fault in the new directory `place`, under the mpirun of `python`, and return how the run ended."""
     place.mkdir(parents=True)
     (place / "planted.py").write_text(ALGORITHM)
     (place / "told.py").write_text(METRIC)
@@ -248,11 +248,11 @@ def break_run(fault: Fault, place: Path, python: str) -> Seen:
 
 
 def _watched(fault: Fault, command: list[str], place: Path, env: dict[str, str]) -> tuple[int | None, float, str]:
-    """Exit code, seconds, and the last line that was said."""
+    """Run the command until it ends or hangs; return `code`, `seconds` and `line` of a `Seen`."""
     began = time.time()
-    with (place / "said").open("w+b") as said:
+    with (place / "output").open("w+b") as output:
         process = subprocess.Popen(
-            command, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            command, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         if fault.signal:
             planted = _send(fault, place, process)
@@ -267,8 +267,8 @@ def _watched(fault: Fault, command: list[str], place: Path, env: dict[str, str])
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         process.wait()
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     if not fault.signal:
         planted = float((place / "planted").read_text()) if (place / "planted").exists() else began
     ours = [line for line in text.splitlines() if line.startswith("mpinodes: ")]
@@ -277,6 +277,7 @@ def _watched(fault: Fault, command: list[str], place: Path, env: dict[str, str])
 
 
 def _send(fault: Fault, place: Path, process: subprocess.Popen[bytes]) -> float:
+    """Wait until it is time, send the fault's signal, and return the time of sending."""
     end = time.monotonic() + LIMIT
     while not (place / fault.when).exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
@@ -287,18 +288,18 @@ def _send(fault: Fault, place: Path, process: subprocess.Popen[bytes]) -> float:
 
 
 def _processes(place: Path) -> list[int]:
-    """That work in a directory and are no zombies."""
-    found = []
+    """Return the ids of all processes whose working directory is in `place`, except zombies."""
+    ids = []
     for process in Path("/proc").iterdir():
         with suppress(OSError):
             if process.name.isdigit() and os.readlink(process / "cwd").startswith(str(place)):
-                found.append(int(process.name))
-    return found
+                ids.append(int(process.name))
+    return ids
 
 
 @contextmanager
 def small_disk(place: Path, wanted: bool) -> Iterator[None]:
-    """A disk of 300 kB, where it is wanted."""
+    """Mount a file system of 300 kB at `place` in the context, if it is wanted."""
     if not wanted:
         yield
         return
@@ -321,12 +322,12 @@ def _rounds(run: Path) -> int | None:
 
 
 def _resumed(run: Path, place: Path, python: str) -> str:
-    """Whether it goes on without the fault, all agents in one process."""
+    """Resume a run without the fault in one process; return in words whether that worked."""
     if (run / "summary.json").exists():
         return DONE
     if not (run / "checkpoint").exists():
         return "nothing to resume"
-    if run.parent.is_mount():  # it gets the room that it lacked
+    if run.parent.is_mount():  # the small disk grows, as if the user had made room
         subprocess.run(["mount", "-o", "remount,size=30m", run.parent], check=True)
     command = [python, "-m", "mpinodes.run", "--lockstep", "--resume", str(run)]
     done = subprocess.run(command, cwd=place, capture_output=True, check=False)
@@ -344,39 +345,39 @@ def _last_line(log: Path) -> str:
 
 
 def wrong(fault: Fault, seen: Seen) -> str:
-    """What is wrong with how it ended; empty: nothing."""
+    """Return what is wrong with the end of a run; "" if nothing is."""
     if seen.code is None:
         return "hung"
     if seen.code not in fault.codes if fault.codes else seen.code == 0:
         return f"exit code {seen.code}"
     if seen.code == 0 and seen.resumed != DONE:
-        return "exit code 0, and it is not done"
+        return "exit code 0, but the run is not complete"
     if not (seen.line or seen.logged or fault.quiet):
-        return "nothing was said"
+        return "no message"
     if seen.rounds is None:
-        return "the record does not open"
-    return "is not resumed" if seen.resumed.startswith("no:") else ""
+        return "the record cannot be read"
+    return "cannot be resumed" if seen.resumed.startswith("no:") else ""
 
 
 def _columns(fault: Fault, seen: Seen) -> dict[str, str]:
     who = {"1": "agent 1", str(LOGGER): "logger"}.get(fault.place, fault.place)
     when = "" if not fault.signal else "as it begins" if fault.when.startswith("process") else fault.when
-    rounds = {None: "does not open", -1: "none"}.get(seen.rounds, str(seen.rounds))
+    rounds = {None: "cannot be read", -1: "none"}.get(seen.rounds, str(seen.rounds))
     return {
         "fault": ", ".join(word for word in (fault.name, when) if word),
         "where": who,
-        "seen": seen.line[:160].replace("|", "/"),
+        "message": seen.line[:160].replace("|", "/"),
         "in log.txt": seen.logged[:100].replace("|", "/"),
         "exit code": "hung" if seen.code is None else str(seen.code),
         "seconds": f"{seen.seconds:.1f}",
-        "rounds in the record": rounds,
+        "rounds recorded": rounds,
         "resumed": seen.resumed,
         "wrong": wrong(fault, seen),
     }
 
 
 def write(rows: list[dict[str, str]], out: Path) -> None:
-    """The table, for people and for programs."""
+    """Write the table to faults.csv and faults.md in the directory `out`."""
     with (out / "faults.csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         table = csv.DictWriter(file, rows[0])
         table.writeheader()
@@ -387,14 +388,14 @@ def write(rows: list[dict[str, str]], out: Path) -> None:
 
 
 def main() -> int:
-    """The whole command; returns its exit code."""
+    """Break a run with each fault, print and write the table, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("--python", default=sys.executable, help="the one whose MPI is used")
-    parser.add_argument("--only", default="", metavar="WORD", help="faults that have it in their name or place")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter whose MPI is used")
+    parser.add_argument("--only", default="", metavar="WORD", help="only faults with this word in their name or place")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would have the runs ignore it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under `nohup` the runs would inherit that SIGHUP is ignored
     rows = []
     for fault in FAULTS:
         if options.only not in f"{fault.name} {fault.place}" or ("small/run" in str(fault.words) and os.geteuid() != 0):

@@ -1,9 +1,9 @@
-"""A newcomer's first hour: a fresh clone, a fresh environment, and every command of the documentation as it is printed.
+"""Run every command of the documentation in a fresh clone and a fresh environment, as a newcomer would.
 
 python scripts/first_hour.py DIRECTORY [PAGE...] > transcript.txt
 
-PAGE: README.md, docs/tutorial.md and docs/own/algorithm.md, unless others are named. The directory is made, and holds
-the clone. Tests are left out. Exit code 1: some command failed.
+By default the pages are README.md, docs/tutorial.md and docs/own/algorithm.md. The script makes DIRECTORY and puts the
+clone there. It does not run the test suite. Exit code 1: a command failed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/tutorial.md", "docs/own/algorithm.md")
 FENCE = re.compile(r"^```(\w+)\n(?:# ([\w.-]+\.(?:py|toml|csv))\n)?(.*?)^```$", re.DOTALL | re.MULTILINE)
-LEFT_OUT = ".venv/bin/pip"  # the tests: a quarter of an hour
+LEFT_OUT = ".venv/bin/pip"  # begins the commands that install and run the tests, which take a quarter of an hour
 FIRST = "python3 -m venv"
-OURS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")  # a newcomer has none
+OURS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")  # variables that a newcomer has not set
 
 
 class Shell:
-    """Says and runs one command after the other, as whoever has activated the environment."""
+    """A shell with the environment activated; it prints and runs one command after the other.
+
+    Args:
+        clone: the working directory.
+
+    Attributes:
+        failed: the number of commands that failed.
+    """
 
     def __init__(self, clone: Path) -> None:
         self._clone = clone
@@ -34,7 +41,7 @@ class Shell:
         self.failed = 0
 
     def __call__(self, line: str, wait: bool = True) -> None:
-        if line in self._done:  # on an earlier page
+        if line in self._done:  # an earlier page has shown it
             return
         self._done.add(line)
         print(f"\n$ {line}", flush=True)
@@ -46,7 +53,7 @@ class Shell:
             start_new_session=True,
         )  # fmt: skip
         if not wait:
-            print("[goes on in another shell]", flush=True)
+            print("[runs on in another shell]", flush=True)
             time.sleep(5)
             return
         try:
@@ -59,7 +66,7 @@ class Shell:
 
 
 def page_of(text: str, clone: Path, shell: Shell) -> None:
-    """All that one page shows."""
+    """Write the files and run the commands and Python blocks that one page shows."""
     fences = [match.groups() for match in FENCE.finditer(text)]
     blocks: list[str] = []
     for _, file, content in fences:
@@ -79,7 +86,7 @@ def page_of(text: str, clone: Path, shell: Shell) -> None:
 
 
 def main(directory: Path, pages: list[str]) -> int:
-    """Returns the exit code."""
+    """Clone the checkout, run all pages, and return the exit code."""
     directory.mkdir(parents=True)
     clone = directory / "mpinodes"
     subprocess.run(["git", "clone", "-q", str(CHECKOUT), str(clone)], check=True)

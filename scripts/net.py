@@ -1,16 +1,17 @@
-"""Keep what short runs of all built-in algorithms give, and compare it: `python scripts/net.py OUT.json`.
+"""Record the results of short runs of all built-in algorithms, and compare them: `python scripts/net.py OUT.json`.
 
 Each of 57 configurations is a short run in lockstep with `noise.key` set: every algorithm by its shortened defaults,
 its variants with public points, and 36 others (faults, late and bandit feedback, sparse data, uneven shares, ...).
 OUT.json has hashes of decisions, frames, events and metrics, and the numbers of summary.json, ε, bounds and regrets.
 
-    python scripts/net.py OUT.json --only dola                       the small form: configurations with a word
-    python scripts/net.py NEW.json --compare OLD.json                list what differs; exit code 1 if something does
+    python scripts/net.py OUT.json --only dola                 run only the configurations with a word in their name
+    python scripts/net.py NEW.json --compare OLD.json          list differences; exit code 1 if there are any
 
 Hashes must be equal, and numbers to 1e-9 of their size. Values of the best decision in hindsight and regrets may differ
 by the sum of both certificates and 1e-9 of the losses. A certificate may grow to 1e-8 of the losses or to 20 times the
-old one. Errors of decisions and bounds may differ by what the distance of both best decisions explains. All take half a
-minute. Runs are read by `mpinodes.load` and summary.json alone: `PYTHONPATH=CHECKOUT` runs an older checkout.
+old one. Errors of decisions and bounds may differ by what the distance of both best decisions explains. All runs take
+half a minute on an idle machine. The script reads runs only by `mpinodes.load` and summary.json, so it also works with
+an older checkout: `PYTHONPATH=CHECKOUT`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from attack.tables import ALGORITHMS, POINTS, PUBLIC, Json, merged
 import mpinodes
 
 CHANGING = ("version", "versions", "timing", "seconds", "rounds_per_second")  # keys of summary.json
-# Words in the names of variables and numbers: what depends on the comparator's certificate, and all that is not hashed.
+# Words in names of variables: those that depend on the comparator's certificate, and all that are compared as numbers.
 HINDSIGHT = ("regret", "comparator", "optimality_gap", "measured")
 NUMBERS = ("epsilon", "bound_", "path_length", "decision_error", *HINDSIGHT)
 SPARSE: Json = {"file": "sparse.libsvm", "labels": [-1, 1], "columns": 9}
@@ -163,7 +164,7 @@ def differences(old: Json, new: Json) -> Iterator[str]:
 
 
 def main() -> int:
-    """Keep the outputs of all configurations."""
+    """Run all configurations, write their results, print the differences, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--compare", type=Path, metavar="OLD.json")
@@ -175,7 +176,7 @@ def main() -> int:
         for place, name in enumerate(trees):
             try:
                 new[name] = outputs(trees[name], Path(folder, str(place), "run"))
-            except Exception as error:  # refused, crashed, or not to be read
+            except Exception as error:  # the run is refused, fails, or cannot be read
                 new[name] = {**EMPTY, "hashes": {"error": f"{type(error).__name__}: {error}"}}
     words.out.write_text(json.dumps(new) + "\n")
     old = json.loads(words.compare.read_text()) if words.compare else new

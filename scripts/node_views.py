@@ -1,10 +1,12 @@
-"""What one node learns of another, proven and shown: python scripts/node_views.py FOLDER [--quick].
+"""Draw how much one node learns about another against their distance: python scripts/node_views.py FOLDER [--quick].
 
-Gossip averaging and the two-stage method on a ring of 16 and a grid of 5 × 5: ε toward one node against distance, as
-proven, and as audits from what that node receives show it from below (99.9 % confidence each). Every agent has one
-point, and the victim's is put from one end of the domain to the other: it moves by all that it may.
+The algorithms are gossip averaging and the two-stage method, on a ring of 16 agents and a grid of 5 × 5. The figures
+show the proven ε toward one node, and lower bounds from audits of the messages that this node receives, each with a
+confidence of 99.9 %. Every agent has one sample, a point. The audited change moves the victim's point from one end of
+the domain to the other, the largest change possible.
 
-The dotted line is no bound: it adds up what each message received tells by itself, as if its noise were its own.
+The dotted line is not a bound. It adds up the privacy losses of the received messages as if their noise were
+independent.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ DELTA, ALPHA = 1e-3, 1e-3
 GRAPHS = {"ring": (16, 0, 6), "grid": (25, 12, 8)}  # agents, the viewer, rounds
 GOSSIP = {"name": "gossip-averaging"}
 TWO = {"name": "two-stage-gaussian", "gradient_rounds": 2, "noise_scale": 1.0, "noise_shape": [3.0, 0.7]}
-BOX = {"set": "box", "radius": 1000.0}  # which is never met; without it both stages are linear, and less is lost
+BOX = {"set": "box", "radius": 1000.0}  # never active; but without a set both stages are linear, with a smaller loss
 
 
 def setup_of(kind: str, algorithm: dict[str, Any], folder: Path) -> Setup:
-    """All points at one end."""
+    """Return the set-up of an algorithm on a graph, with the points of all agents at one end of the domain."""
     agents, viewer, rounds = GRAPHS[kind]
     file = folder / f"{kind}.npz"
     np.savez(file, features=np.ones((agents, 1)), targets=np.zeros(agents))
@@ -51,18 +53,22 @@ def setup_of(kind: str, algorithm: dict[str, Any], folder: Path) -> Setup:
 
 
 def alone(relayed: Relayed, viewer: int, victim: int) -> float:
-    """Σ over messages received of the square of what each tells by itself, per that of the release."""
-    said, total = np.eye(len(relayed.scale)), 0.0
-    others = [k for k in range(len(said)) if k != viewer]
+    """Return Σ of the squared signal-to-noise ratios of the messages that the viewer receives.
+
+    Each ratio compares the victim's share in a message with the noise of all agents but the viewer in that message. A
+    direct release of the victim has ratio 1.
+    """
+    shares, total = np.eye(len(relayed.scale)), 0.0
+    others = [k for k in range(len(shares)) if k != viewer]
     for t, heard in enumerate(relayed.heard):
-        rows = said[[j for j in np.flatnonzero(heard[viewer]) if j != viewer]]
+        rows = shares[[j for j in np.flatnonzero(heard[viewer]) if j != viewer]]
         total += float((rows[:, victim] ** 2 / (rows[:, others] ** 2).sum(axis=1)).sum())
-        said = relayed.weights[t] @ said if t < len(relayed.weights) else said
+        shares = relayed.weights[t] @ shares if t < len(relayed.weights) else shares
     return total
 
 
 def shown(setup: Setup, victim: int, number: int) -> float:
-    """A lower bound on ε from what the viewer receives in so many pairs of runs."""
+    """Return a lower bound on ε from the messages that the viewer receives in `number` pairs of runs."""
     target = Canary((victim,), Change(1, int(setup.stream.samples(victim)(1)[0]), np.array([-1.0]), 0.0), 1.0)
     (sight,) = sights(setup, [target], range(60))
     ratios = pairs(setup, target._replace(sight=sight), range(number), victim)
@@ -70,7 +76,14 @@ def shown(setup: Setup, victim: int, number: int) -> float:
 
 
 def draw(kind: str, folder: Path, number: int, most: int) -> None:
-    """One figure for a graph, and a line for each distance."""
+    """Draw the figure of a graph, and print one line for each distance.
+
+    Args:
+        kind: a key of `GRAPHS`.
+        folder: the directory of the figure.
+        number: the number of pairs of runs in an audit.
+        most: the number of distances that are audited.
+    """
     figure, panels = drawing.pair()
     with tempfile.TemporaryDirectory() as data:
         for axes, algorithm in zip(panels, (GOSSIP, TWO), strict=True):
@@ -115,10 +128,10 @@ def draw(kind: str, folder: Path, number: int, most: int) -> None:
 
 
 def main() -> None:
-    """All figures."""
+    """Draw all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--quick", action="store_true", help="few runs, at two distances")
+    parser.add_argument("--quick", action="store_true", help="audit only two distances, with few runs")
     words = parser.parse_args()
     words.folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):

@@ -1,8 +1,8 @@
-"""What faults do to five algorithms: python scripts/simulated_faults.py FOLDER [--quick].
+"""Measure how message faults change the results of algorithms: python scripts/simulated_faults.py FOLDER [--quick].
 
-Regret per round and accuracy of each without faults, with 20 % of the messages lost, with messages up to 3 rounds late,
-with agents away a tenth of the time, and with all three. Means over seeds; the five runs of a seed share data, graph
-and noise, so that all that differs is due to the faults: such runs are rehearsals, and together hide nothing.
+Draw the regret per round and the accuracy without faults, with 20 % of the messages lost, with messages up to 3 rounds
+late, with agents away 10 % of the time, and with all three. The curves are means over seeds. The five runs of a seed
+share data, graph and noise, so differences are due to the faults. Runs that share their noise are not private.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpinodes.presentation.plots import AVERAGE, CLAIM, NETWORK, STYLE, log
 
 DIGRAPH = {"name": "random-digraph", "probability": 0.3}
 GRAPH = {"name": "erdos-renyi", "probability": 0.5}
-# ε as a label: such that something is learnt in so few rounds.
+# The nominal ε is so large that the algorithms learn something in so few rounds.
 ALGORITHMS: dict[str, Any] = {
     "dpsda-ps": {"topology": DIGRAPH, "privacy": {"epsilon": 40.0}},
     "dpsda-c": {"topology": GRAPH, "privacy": {"epsilon": 40.0}, "algorithm": {"mixing": "metropolis"}},
@@ -39,7 +39,15 @@ FAULTS: dict[str, tuple[dict[str, float], str]] = {
 
 
 def ran(algorithm: str, faults: dict[str, float], place: Path, rounds: int, seeds: int) -> dict[str, Any]:
-    """Curves by horizon, (seeds, h), of runs that are made where they are not there yet."""
+    """Return curves by horizon, each (seeds, horizons), from the runs of an algorithm with faults.
+
+    Args:
+        algorithm: the name of the algorithm.
+        faults: the keys of `faults`.
+        place: the directory of the runs; if they are there already, they are not run again.
+        rounds: the number of rounds.
+        seeds: the number of repeats.
+    """
     asked: dict[str, Any] = {
         "algorithm": {"name": algorithm}, "problem": {"preset": "unit-ball"}, "topology": {"agents": 8},
         "data": {"total": 40 * rounds}, "noise": {"key": "faults"}, "faults": faults,
@@ -48,16 +56,16 @@ def ran(algorithm: str, faults: dict[str, float], place: Path, rounds: int, seed
     if not (place / "summary.json").exists():
         mpinodes.run_lockstep(merge(asked, ALGORITHMS[algorithm]))
     record = mpinodes.load(place)
-    each = record if "repeat" in record.dims else record.expand_dims("repeat")
+    repeats = record if "repeat" in record.dims else record.expand_dims("repeat")
     return {
         "rounds": record.horizon.values,
-        "regret per round": each.network_regret.transpose("repeat", "horizon").values / record.horizon.values,
-        "accuracy": each.accuracy.transpose("repeat", "horizon").values,
+        "regret per round": repeats.network_regret.transpose("repeat", "horizon").values / record.horizon.values,
+        "accuracy": repeats.accuracy.transpose("repeat", "horizon").values,
     }
 
 
 def main() -> None:
-    """One figure, and a line for each algorithm and fault."""
+    """Draw the figure, and print one line for each algorithm and fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--quick", action="store_true", help="one of the algorithms, one seed, 12 rounds")
@@ -70,14 +78,14 @@ def main() -> None:
         for column, algorithm in zip(panels.T, algorithms, strict=True):
             for k, (case, (faults, colour)) in enumerate(FAULTS.items()):
                 place = words.folder / "runs" / f"{algorithm}-{k}"
-                found = ran(algorithm, faults, place, rounds, seeds)
-                for axes, what in zip(column, ("regret per round", "accuracy"), strict=True):
-                    t, values = found["rounds"], found[what]
+                curves = ran(algorithm, faults, place, rounds, seeds)
+                for axes, quantity in zip(column, ("regret per round", "accuracy"), strict=True):
+                    t, values = curves["rounds"], curves[quantity]
                     axes.fill_between(t, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, lw=0)
                     style = {"ls": "--", "zorder": 3} if not faults else {}
                     axes.plot(t, values.mean(axis=0), color=colour, label=case, **style)
-                last = {what: np.mean(found[what][:, -1]) for what in ("regret per round", "accuracy")}
-                print(f"{algorithm:15} {case:22} " + ", ".join(f"{what} {value:.4g}" for what, value in last.items()))
+                last = {name: np.mean(curves[name][:, -1]) for name in ("regret per round", "accuracy")}
+                print(f"{algorithm:15} {case:22} " + ", ".join(f"{name} {value:.4g}" for name, value in last.items()))
             column[0].set_title(algorithm)
             column[1].set_xlabel("round")
         panels[0, 0].set(ylabel="network regret per round")

@@ -1,13 +1,14 @@
-"""Try random small runs: python scripts/small_runs.py [--runs 600] [--seed 1] [--mpirun-every 100] [--only 17].
+"""Test random small runs: python scripts/small_runs.py [--runs 600] [--seed 1] [--mpirun-every 100] [--only 17].
 
-Each run has 1 to 4 agents, 1 to 8 rounds, and any algorithm, loss, data (made here, often degenerate: all zero, one
-feature, one sample, a constant column, duplicated rows), metric, budget, topology, set, batch and partition. A case is
-the seed and its number, so that --only does one case again. A case that is refused is drawn again, a few times. Runs
-are done in this process by lockstep, or every so many by mpirun. Without --runs there are few: 600 take some minutes.
+Each run has 1 to 4 agents, 1 to 8 rounds, and a random algorithm, loss, data set, metric, budget, topology, set, batch
+and partition. The script generates the data, often degenerate: all zero, one feature, one sample, a constant column, or
+duplicated rows. The seed and the number of a case determine the case, so --only repeats one case. If a case is refused,
+another case is drawn, a few times. Runs use lockstep in this process. With --mpirun-every K, every K-th run uses
+mpirun. 600 runs take some minutes; the default is fewer.
 
-A run is right if it ends with exit code 0 and leaves a readable summary.json and record.h5, or if it is refused before
-its first round: exit code 2, a short line, and no run directory. Whatever else happens is printed. The exit code is 1
-if a run is wrong.
+A run is right in two cases: it ends with exit code 0 and leaves a readable summary.json and record.h5; or it is refused
+before its first round, with exit code 2, a short message, and no run directory. All other runs are printed as wrong,
+and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
 
-SECONDS = 60  # of a case, at most
-LONGEST = 700  # characters of a refusal
+SECONDS = 60  # the longest time of a case
+LONGEST = 700  # characters: the longest message of a refused run
 FITTING = {
     "hinge": ("labels", "one-label"), "logistic": ("labels", "one-label"), "softmax": ("classes",),
     "absolute": ("real", "zero", "labels"), "least-squares": ("real", "zero", "labels"),
@@ -47,8 +48,8 @@ FORMATS = ("csv", "npz", "svm")
 TARGETS = ("labels", "one-label", "classes", "real", "zero")
 TOPOLOGIES = ("complete", "ring", "path", "star", "erdos-renyi", "random-digraph", "matchings", "b-connected")
 WHOLE = ("admm", "m-admm", "pp-admm", "dvp-admm", "pvp-admm", "two-stage-gaussian", "gossip-averaging", "huang-dp")
-ON_A_FILE = ("weight-balancing",)  # by default
-TRIES = 8  # of a case, until it is not refused
+ON_A_FILE = ("weight-balancing",)  # algorithms whose default topology is a file
+TRIES = 8  # how often a refused case is drawn again
 METRICS = ("", "comparator-distance", "disagreement", "comparator-distance,disagreement")
 
 
@@ -177,7 +178,7 @@ def by_mpirun(agents: int, words: list[str]) -> tuple[int, str]:
 
 
 def fault(code: int, stderr: str, place: Path) -> str:
-    """Return what is wrong with a run that has ended; empty: nothing."""
+    """Return what is wrong with a run that has ended; "" if nothing is."""
     if "Traceback" in stderr or "Warning" in stderr or "warning: " in stderr:
         return "a traceback or a warning"
     if code == 0:
@@ -197,12 +198,12 @@ def fault(code: int, stderr: str, place: Path) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Try the runs that are asked for; return 1 if one is wrong."""
+    """Do the runs, print the wrong ones, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=12)
-    parser.add_argument("--mpirun-every", type=int, default=0, metavar="K", help="every so many by mpirun; 0: none")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="do only this case, and print what it says")
+    parser.add_argument("--mpirun-every", type=int, default=0, metavar="K", help="use mpirun for every K-th case")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="run only this case, and print its messages")
     options = parser.parse_args(argv)
     counts, wrong = Counter[int](), 0
     with tempfile.TemporaryDirectory(prefix="small-runs-") as whole:

@@ -1,7 +1,7 @@
 """Write a generated topology to a file: python scripts/write_topology.py geometric agents=12 seed=3 graph.json.
 
-The keys are those of `topology.` in an experiment, and `seed` (default 0). A graph that never repeats needs `rounds=`:
-the file then repeats after so many.
+The keys are those of `topology.` in an experiment, and `seed` (default 0). A graph that never repeats also needs
+`rounds=`: the graph in the file repeats after this number of rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 def make(name: str, words: list[str]) -> tuple[Topology, int]:
-    """A topology found by its name, and the rounds of its file."""
+    """Return the topology of a name and key=value words, and the number of rounds to write.
+
+    Raises:
+        BadInput: the name or a key is wrong, or `rounds` is missing or not needed.
+    """
     kind = registry.find(registry.TOPOLOGIES, name)
     keys = parse(None, words)
     rounds = checked(keys.pop("rounds", None), Rounds | None, "rounds")
@@ -32,15 +36,15 @@ def make(name: str, words: list[str]) -> tuple[Topology, int]:
     made: Topology = kind(seed=seed, **registry.fill(registry.TOPOLOGIES, kind, keys, "topology"))
     if (made.period is None) == (rounds is None):
         raise BadInput(
-            f"{name} never repeats: say how many rounds to write, as in rounds=100"
+            f"{name} never repeats: add the number of rounds to write, as in rounds=100"
             if made.period is None
-            else f"rounds = {rounds}: {name} repeats after {made.period}, which are written; leave rounds out"
+            else f"rounds = {rounds}: {name} has period {made.period}, and one period is written; leave out rounds"
         )
     return made, made.period or rounds
 
 
 def node_link(graph: Topology, period: int, description: str) -> dict[str, Any]:
-    """Rounds 1 to `period` of a topology as networkx node-link JSON."""
+    """Return rounds 1 to `period` of a topology as networkx node-link JSON."""
     there: dict[tuple[int, int], list[int]] = {}
     for t in range(1, period + 1):
         for edge in graph.edges(t):
@@ -59,6 +63,7 @@ def node_link(graph: Topology, period: int, description: str) -> dict[str, Any]:
 
 
 def main(argv: list[str]) -> int:
+    """Write the file, or print an error; return the exit code."""
     try:
         if len(argv) < 2:
             raise BadInput("expected NAME key=value ... FILE, as in geometric agents=12 seed=3 graph.json")

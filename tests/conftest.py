@@ -1,9 +1,9 @@
-"""Serial and parallel tests by one command.
+"""Run serial and parallel tests by one command.
 
-A test marked `@pytest.mark.mpi(min_size=N)` (pytest-mpi's own form) runs on N ranks: under plain pytest this
-file starts `mpiexec -n N python -m pytest --with-mpi` for it, in a process group of its own and with a time
-limit, and the test counts as run. Inside an MPI world (`mpiexec -n 8 python -m pytest --with-mpi`) a rank
-that fails prints its report and ends the whole job, so that nothing hangs.
+A test marked `@pytest.mark.mpi(min_size=N)`, the marker of pytest-mpi, runs on N ranks. Under plain pytest, this file
+starts `mpirun -n N python -m pytest --with-mpi` for the test, in a process group of its own and with a time limit.
+Under `mpirun -n 8 python -m pytest --with-mpi`, a rank that fails prints its report and ends the whole job, so that no
+other rank waits forever.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def _in_world(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In an MPI world every rank has temporary directories of its own: pytest's clean-up is no collective call.
+    """Under MPI, give each rank its own temporary directory, because the ranks' pytests clean up independently.
 
-    Elsewhere hypothesis sets no deadlines, which a busy machine would miss.
+    Otherwise, switch off the deadlines of hypothesis, which a busy machine would miss.
     """
     if not _in_world(config):
-        from hypothesis import settings  # which every rank of a parallel test would pay for
+        from hypothesis import settings  # imported here so that ranks of parallel tests do not load it
 
         settings.register_profile("any machine", deadline=None)
         settings.load_profile("any machine")
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take back pytest-mpi's skips: under plain pytest the parallel tests run all the same."""
+    """Under plain pytest, remove pytest-mpi's skip marks, because `pytest_pyfunc_call` runs the parallel tests."""
     for item in items:
         if not _in_world(config):
             item.own_markers = [
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Under plain pytest, run a parallel test on its ranks."""
+    """Under plain pytest, run a parallel test under mpirun."""
     mark = pyfuncitem.get_closest_marker("mpi")
     if mark is None or _in_world(pyfuncitem.config):
         return None
@@ -67,7 +67,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
-    """In an MPI world, a rank that fails says why and ends the job."""
+    """Under MPI, print the report of a rank that fails, and end the job."""
     report = yield
     if _in_world(item.config) and report.failed:
         from mpi4py import MPI

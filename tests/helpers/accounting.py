@@ -1,4 +1,4 @@
-"""Events made by hand, and what they cost."""
+"""Make events by hand, and compute their privacy loss."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import open_ledger
 
 DELTA = 1e-5
-FEEDBACK = ("lipschitz", "largest", "linear")  # what an older change makes of a message: `core.messages.Feedback`
+FEEDBACK = (
+    "lipschitz",
+    "largest",
+    "linear",
+)  # fields that state how older changes act on a message: `core.messages.Feedback`
 
 
 def events(rounds: int, kind: Kind = Kind.LAPLACE, **fields: object) -> Events:
-    """One agent's, (rounds,): fields of an Event, and those of `FEEDBACK`, numbers or (rounds,).
+    """Return the events of one agent over some rounds.
 
-    By default public points, round t - 1 first carried by message t. With any of FEEDBACK each message leaks through
-    one hidden part that is the message itself.
+    By default, gradients are taken at public points, and message t is the first that carries the data of round t - 1.
+    With a field of `FEEDBACK`, each message leaks through one hidden part, which is the message itself.
+
+    Args:
+        rounds: the number of rounds.
+        kind: the kind of all events.
+        fields: fields of an `Event` or of `FEEDBACK`: a number for all rounds, or an array (rounds,).
     """
     hidden = ("x",) if set(FEEDBACK) & fields.keys() else ()
     data = np.zeros(rounds, Layout(1, ("x",), hidden).record)

@@ -1,4 +1,4 @@
-"""An experiment with the ADMM family, as mpinodes is asked for it and as the paper writes it."""
+"""State experiments with the ADMM family twice: as keys of mpinodes, and in the terms of the paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Each = float | tuple[float, ...]  # for all agents, or for each
 
 @dataclass(frozen=True)
 class Setting:
-    """One experiment, as mpinodes is asked for it and as the paper writes it."""
+    """An experiment, as keys of mpinodes (`asked`) and in the terms of the paper (all other members)."""
 
     name: str
     iterations: int = ITERATIONS
@@ -45,7 +45,7 @@ class Setting:
 
     @property
     def asked(self):
-        """Nested dictionaries, without an output directory."""
+        """Return the experiment as nested dictionaries, without an output directory."""
         algorithm = {"name": self.name, "tolerance": self.tolerance}
         algorithm |= {"dual_step": self.dual_step, "dual_growth": self.dual_growth}
         if self.name in ("m-admm", "pp-admm"):
@@ -103,7 +103,7 @@ class Setting:
         return np.minimum(np.ones(self.n) * self.penalty * np.array(self.penalty_growth) ** (t - 1), self.cap)
 
     def alpha(self, t):
-        """Of the noise e, privacy.epsilon included."""
+        """Return the rates α(t) of the noise e, (n,), multiplied by privacy.epsilon."""
         return self.epsilon * np.ones(self.n) * self.rate * np.array(self.rate_growth) ** (t - 1)
 
     def scale(self, t):
@@ -119,7 +119,7 @@ class Setting:
         )  # fmt: skip
 
     def proven(self, t):
-        """Of iteration t, by agent."""
+        """Return the proven loss of iteration t, (n,)."""
         modulus = self.regularizer + 2 * self.eta(t) * self.neighbours
         if self.name == "pvp-admm":
             return self.alpha(t) * (2 * self.share + 2 * self.tolerance) / modulus
@@ -127,14 +127,14 @@ class Setting:
         return noise + np.log1p(self.share * C1 / modulus)
 
     def claimed(self, t):
-        """Of iteration t, by agent: the summand of P_i(T)."""
+        """Return the claimed loss of iteration t, (n,): the summand of P_i(T) in the paper."""
         if self.name == "pvp-admm":
             return self.alpha(t) * 2 * self.share / (self.regularizer + 2 * self.eta(t) * self.neighbours)
         return self.share * (1.4 * C1 + self.alpha(t)) / (self.eta(t) * self.neighbours)
 
 
 def samples(parts):
-    """Of every agent, dense."""
+    """Return the features (B, d), dense, and the labels (B,) of every agent."""
     losses = [parts.stream.of(i)(1) for i in range(parts.topology.agents)]
     dense = [a if isinstance(a := loss.features, np.ndarray) else a.toarray() for loss in losses]
     return [(x, loss.targets) for x, loss in zip(dense, losses, strict=True)]

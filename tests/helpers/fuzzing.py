@@ -1,8 +1,8 @@
-"""Things as nobody would write them: experiments, graphs, data files, and run directories that were damaged.
+"""Run commands on random invalid input: experiments, graphs, data files, and damaged run directories.
 
     python -m tests.helpers.fuzzing SEED CASES [FOLDER]
 
-tries so many, and prints what a command made of those where it did anything but end with a result or one short line.
+A command must end with a result, or with one short error message. All other cases are printed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ FOUND_HERE = ("unit-ball", "olr", "mean", "digits")  # data that needs no files
 
 
 class TooSlow(BaseException):
-    """A case has taken its time."""
+    """A case took longer than `SECONDS`."""
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
-    """A file with some bits flipped, most often near its head; with some bytes written over; or cut short."""
+    """Damage the content of a file: flip some bits, mostly near the start; overwrite some bytes; or cut it short."""
     found = bytearray(content)
     if not found:
         return b"\0"
@@ -64,7 +64,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 def experiment(rng: random.Random) -> list[str]:
-    """Words for the command line: a few that fit, and one or more that hardly do."""
+    """Return words of a command: a few valid ones, and often some that are not."""
     words = {"topology.name": "ring", "topology.agents": 3, "data.name": "unit-ball", "rounds": rng.choice([1, 2, 5])}
     words["algorithm.name"] = rng.choice(registry.names(registry.ALGORITHMS))
     if rng.random() < 0.5:
@@ -84,7 +84,7 @@ def experiment(rng: random.Random) -> list[str]:
 
 
 def graph(rng: random.Random, folder: Path) -> list[str]:
-    """A graph's file, well made or not."""
+    """Write a graph file, valid or not, and return the words of a run with it."""
     n = rng.choice([1, 2, 3, 4])
     odd = [*range(-1, n + 1), "a", None, 1e308, 0.5, True, [], {}, "x" * 5000]
     nodes = [{"id": rng.choice(odd) if rng.random() < 0.1 else k} for k in range(n)]
@@ -104,7 +104,7 @@ def graph(rng: random.Random, folder: Path) -> list[str]:
 
 
 def samples(rng: random.Random, folder: Path) -> list[str]:
-    """A data file, well made or not."""
+    """Write a data file, valid or not, and return the words of a run with it."""
     kind = rng.choice(["csv", "csv", "npz", "npz", "libsvm", "svm"])
     path, rows, columns = folder / f"data.{kind}", rng.choice([0, 1, 3, 9]), rng.choice([1, 2, 3])
     cells = [
@@ -150,7 +150,7 @@ def samples(rng: random.Random, folder: Path) -> list[str]:
 
 
 def _npz(rng: random.Random, rows: int, columns: int) -> bytes:
-    """Arrays of any kind, or what says it is one."""
+    """Return the content of an .npz file with arrays of random types, some with an invalid header."""
     made, random_numbers = io.BytesIO(), np.random.default_rng(rng.randrange(1000))
     kinds: list[Any] = [float, float, np.float32, np.int8, bool, complex, "U3", object, "M8[s]"]
     arrays = {
@@ -172,7 +172,7 @@ def _npz(rng: random.Random, rows: int, columns: int) -> bytes:
 
 
 def of_a_run(rng: random.Random, folder: Path, intact: Path) -> list[Callable[[], int]]:
-    """A run directory of which a file is damaged or doctored, and what may be done with it."""
+    """Copy a run directory, damage or change one of its files, and return commands that use the directory."""
     place = folder / "run"
     shutil.copytree(intact, place)
     path = rng.choice(sorted(path for path in place.rglob("*") if path.is_file()))
@@ -197,7 +197,7 @@ def of_a_run(rng: random.Random, folder: Path, intact: Path) -> list[Callable[[]
 
 
 def _doctor(tree: Any, rng: random.Random) -> None:
-    """Something else at some place of a summary."""
+    """Delete or replace a random value in a summary."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else range(len(tree))
         if not keys:
@@ -214,7 +214,7 @@ def _doctor(tree: Any, rng: random.Random) -> None:
 
 
 def cases(seed: int, count: int, folder: Path) -> Iterator[tuple[str, list[Callable[[], int]]]]:
-    """What is tried, in words, and the commands; each leaves its exit code."""
+    """Yield cases: a description, and commands that return their exit codes."""
     rng, intact = random.Random(seed), folder / "intact"
     words = ["data.dimension=3", "rounds=6", "checkpoint.every=2", "report=false", f"output.dir={intact}"]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -232,7 +232,7 @@ def cases(seed: int, count: int, folder: Path) -> Iterator[tuple[str, list[Calla
 
 
 def _whole(words: list[str], here: Path) -> int:
-    """A dry run, and the run if that says it can be done and it is short."""
+    """Do a dry run and, if it succeeds, the run; return the exit code."""
     code = run.main(["--lockstep", "--dry-run", *words])
     if code != DONE:
         return code
@@ -240,7 +240,7 @@ def _whole(words: list[str], here: Path) -> int:
 
 
 def found_wrong(what: str, commands: list[Callable[[], int]]) -> Iterator[str]:
-    """Of a case, all that is no result, and no short lines, one for each mistake."""
+    """Yield a description of each command of a case that ended neither with a result nor with short error messages."""
     for command in commands:
         code, fault, text = _tried(command)
         diverged = code == FAILED and "diverges" in text
@@ -251,7 +251,7 @@ def found_wrong(what: str, commands: list[Callable[[], int]]) -> Iterator[str]:
 
 
 def _tried(command: Callable[[], int]) -> tuple[int, str, str]:
-    """Exit code, what was raised, and what was said of errors."""
+    """Return the exit code of a command, the exception that it raised, and its error messages."""
     code, fault, said, kept = BAD_INPUT, "", io.StringIO(), os.dup(2)
     with tempfile.TemporaryFile("w+b") as below:  # what does not go through Python's stderr
         os.dup2(below.fileno(), 2)
@@ -281,6 +281,7 @@ def _too_slow(*_: object) -> None:
 
 
 def main() -> int:
+    """Run all cases, print the wrong ones, and return the exit code."""
     seed, count, *rest = sys.argv[1:]
     folder = Path(rest[0]) if rest else Path(tempfile.mkdtemp(prefix="fuzzing-"))
     faulthandler.dump_traceback_later(36_000, exit=True)

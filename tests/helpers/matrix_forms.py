@@ -1,4 +1,4 @@
-"""What runs with settings of the package ought to be, by `reference`: the papers' equations in matrix form."""
+"""Compute the expected runs of set-ups of the package by `reference`, the papers' equations in matrix form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHODS = ["weight-balancing", "dola", "dola-minibatch", "dpps", "dpsr"]
 
 
 def sample_gradients(parts: Setup):
-    """The unclipped gradients of the samples of round t, from features and targets alone."""
+    """Return a function of t and y that computes the samples' unclipped gradients from features and targets."""
     losses = parts.stream.of(0)
 
     def gradients(t: int, y: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def slope(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def gradients(parts: Setup, regularizer: float) -> reference.Gradients:
-    """Every agent's gradient at a point of its own, from features and targets alone."""
+    """Return a function that computes every agent's clipped gradient at its own point, from features and targets."""
     e = parts.experiment
     n = parts.topology.agents
     streams = [parts.stream.of(i) for i in range(n)]
@@ -83,7 +83,7 @@ def step(parts: Setup) -> reference.Step:
 
 
 def doubly_stochastic(parts: Setup):
-    """Weights by round, and what agents say of them."""
+    """Return two functions of the round: the weights (n, n), and the scalars that agents send about their weights."""
     n, edges = parts.topology.agents, parts.topology.edges
     name = parts.experiment.algorithm["mixing"]
     if name == "laplacian":
@@ -95,7 +95,7 @@ def doubly_stochastic(parts: Setup):
 
 
 def decomposable(parts: Setup) -> reference.Run:
-    """The same run in matrices."""
+    """Return the run of a method with private losses (`METHODS`), computed in matrices."""
     e, d, n, edges = parts.experiment, parts.dimension, parts.topology.agents, parts.topology.edges
     radius = e.problem.radius
     project = {"ball": reference.ball(radius), "box": reference.box(radius), "none": lambda x: x}[e.problem.set]
@@ -136,10 +136,10 @@ def value(loss: str, m: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class TwoPoints:
-    """Every agent's estimate from the losses at two points, from features and targets alone.
+    """Two-point gradient estimates of all agents, computed from features and targets.
 
     Attributes:
-        centers: (rounds, n, d) between the points, as far as estimates were asked for.
+        centers: (rounds, n, d) the midpoints between the two points, for the rounds computed so far.
     """
 
     def __init__(self, parts: Setup, regularizer: float) -> None:
@@ -177,7 +177,7 @@ class TwoPoints:
 
 
 class Late:
-    """Every agent's gradient (or estimate) of `delay` rounds before, and a regularizer's of now."""
+    """Delayed gradients (or estimates) of all agents, plus the regularizer's gradients without delay."""
 
     def __init__(self, data: reference.Gradients, delay: int, regularizer: float) -> None:
         self._data, self._delay, self._lam, self._told = data, delay, regularizer, []

@@ -1,4 +1,4 @@
-"""From what is asked for, in words or in sections, to a set-up, rows and runs: the tests' one way into the package."""
+"""Make set-ups, rows and runs from words or sections: the tests' common way into the package."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def setup_of(asked: Asked, ranks: int | None = None) -> Setup:
 
 
 def run_of(where: Path, asked: Asked) -> Path:
-    """The directory `where`, with a run in lockstep in it, without a report unless it is asked for."""
+    """Run in lockstep in the directory `where`, by default without a report; return the directory."""
     return mpinodes.run_lockstep({"report": False} | sections(asked) | {"output": {"dir": str(where)}})
 
 
 def rows_of(setup: Setup) -> np.ndarray:
-    """All that a run in lockstep sends the logger: (rounds, n, width)."""
+    """Return the rows that a run in lockstep sends to the logger, (rounds, n, row width)."""
     return np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
 
 
 def decisions(setup: Setup) -> np.ndarray:
-    """(rounds, n, d)."""
+    """Return the decisions of a run in lockstep, (rounds, n, d)."""
     return rows_of(setup)[:, :, : setup.dimension]
 
 
 def told(setup: Setup) -> dict[str, np.ndarray]:
-    """What the package's agents did: the fields of a `reference.Run`. Needs record.transcript=true."""
+    """Return the fields of a `reference.Run` from a run in lockstep; needs record.transcript=true."""
     d = setup.dimension
     x, events, frames = setup.layout.open(rows_of(setup))
     assert (frames[:, :, 0] == np.arange(1, len(frames) + 1)[:, None]).all()
@@ -61,7 +61,7 @@ def told(setup: Setup) -> dict[str, np.ndarray]:
 
 
 def metered(setup: Setup, horizons: np.ndarray) -> Meter:
-    """The meter after a whole run in lockstep."""
+    """Return a meter that has taken all rounds of a run in lockstep."""
     meter = regret.make_meter(setup, horizons)
     for rows in simulate(setup):
         meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
@@ -69,10 +69,11 @@ def metered(setup: Setup, horizons: np.ndarray) -> Meter:
 
 
 class Lockstep:
-    """All agents of an experiment, round by round, each by its own step.
+    """The agents of an experiment, run round by round with their own steps.
 
     Attributes:
-        steps, states: of the agents; a state before an agent has spoken is of the round before.
+        steps: the steps of the agents.
+        states: the states of the agents, after the newest call of `speak` or `hear`.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -83,7 +84,7 @@ class Lockstep:
         self._arrivals = [None] * len(self.steps)
 
     def speak(self) -> list[np.ndarray]:
-        """Every agent hears what arrived in the round before, and speaks; their frames."""
+        """Let all agents process the arrivals of the round before and send; return the frames that they send."""
         frames = {i: np.zeros(self.setup.frame_width) for i in range(len(self.steps))}
         self.states = [
             step(state, arrived, frames[i], self._row)
@@ -93,7 +94,7 @@ class Lockstep:
         return list(frames.values())
 
     def hear(self) -> None:
-        """Every agent hears what was said last, without speaking: its state is then that of the next round."""
+        """Let all agents process the newest frames without sending; the states are then those of the next round."""
         self.states = [
             step.receive(state, arrived, step.losses(state.here.t))
             for step, state, arrived in zip(self.steps, self.states, self._arrivals, strict=True)

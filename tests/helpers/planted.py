@@ -1,4 +1,4 @@
-"""Bugs for the audit to find, as a user would write them: files of mechanisms, algorithms and mixings."""
+"""Plant bugs for the audit to find: files of mechanisms, algorithms and mixings, as a user would write them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Bug({base}):
 
 
 def own_class(name: str) -> tuple[str, str]:
-    """What imports one of the users' algorithms from its file, and its class: to be extended in another file."""
+    """Return code that imports a user's algorithm from its file, and the name of its class, for subclasses."""
     path = FILES / f"{name}.py"
     lines = (
         "import importlib.util, sys\n"

@@ -1,4 +1,4 @@
-"""Finished runs, read back."""
+"""Read finished runs."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ def summary_of(run: Path) -> dict:
 
 
 def typed(tree: dict) -> Summary:
-    """The summary with the content of a summary.json."""
+    """Return the `Summary` with the content of a summary.json."""
     return Summary.of_tree(tree, Path("run"))
 
 
 def privacy_of(tree: dict) -> PrivacySummary:
-    """The section `privacy` of a summary.json."""
+    """Return the section `privacy` of a summary.json as its class."""
     return msgspec.convert(tree, PrivacySummary)
 
 
 def read(run, name):
-    """A variable of the record: xarray takes longer to open one than most runs here."""
+    """Return a variable of the record, by h5py: xarray takes longer to open a record than most test runs take."""
     with h5py.File(run / "record.h5") as file:
         return file[name][:]
 
 
 def released(run, dimension):
-    """(rounds, n, d)."""
+    """Return the releases of all agents, (rounds, n, dimension); needs record.transcript=true."""
     return read(run, "transcript")[:, :, HEADER : HEADER + dimension]
 
 
 def same_bits(one, other) -> list[str]:
-    """The variables in which two records differ."""
+    """Return the names of the variables whose bits differ between two records."""
     a, b = mpinodes.load(one), mpinodes.load(other)
     assert set(a) == set(b)
     return [name for name in a if not np.array_equal(a[name], b[name], equal_nan=True)]
 
 
 def frames_foretold(run: Path, stages: int, stop: float) -> None:
-    """From T + 2 on, each frame is computed from the frames before it."""
+    """Assert that, from round T + 2 on (T = `stages`), the frames of a two-stage run follow from the frames before."""
     record = mpinodes.load(run)
     frames, d = record.transcript.values, record.sizes["coordinate"]
     body, hops = slice(HEADER, HEADER + d), max(1, nx.diameter(nx.from_numpy_array(record.receiver.values[0])))

@@ -1,7 +1,7 @@
-"""The algorithms written once more, from the papers' equations, with all agents in matrices.
+"""Compute the runs of the algorithms again, from the papers' equations, with the vectors of all agents in matrices.
 
-Shares no code with mpinodes but its data: it draws from Philox by the documented addressing, builds the
-weights from edges, and keeps the whole network in arrays.
+This module shares only data with mpinodes, no code. It draws from Philox by the documented addressing, builds the
+weights from the edges, and keeps the whole network in arrays.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def column_stochastic(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
 
 
 def adjacency(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
-    """At [i, j] 1 where j sends to i, the agents themselves left out."""
+    """Return the matrix (n, n) with 1 at [i, j] if j sends to i, and zeros on the diagonal."""
     hears = np.zeros((n, n))
     for j, i in edges:
         hears[i, j] = 1
@@ -59,7 +59,7 @@ def lazy_metropolis(n: int, edges: set[tuple[int, int]]) -> np.ndarray:
 
 
 def laplacian(n: int, edges: set[tuple[int, int]], largest: float) -> np.ndarray:
-    """I − 2/(3 λ_max) L."""
+    """Return the weights I − 2/(3 λ_max) L, with λ_max = `largest`."""
     hears = adjacency(n, edges)
     return np.eye(n) - 2 / (3 * largest) * (np.diag(hears.sum(axis=1)) - hears) if largest else np.eye(n)
 
@@ -86,7 +86,7 @@ def box(radius: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def clipped(gradients: np.ndarray, clip: float) -> np.ndarray:
-    """Σ over samples of each sample's gradient, scaled to norm `clip` where it is longer."""
+    """Return the sum of the samples' gradients, each scaled to norm `clip` if it is longer."""
     norms = np.linalg.norm(gradients, axis=1)
     return (gradients * np.where(norms > clip, clip / np.maximum(norms, 1e-300), 1.0)[:, None]).sum(axis=0)
 
@@ -107,11 +107,11 @@ def dpsda(
     xi: float = 0.0,
     public: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Algorithms 1 and 2 with ψ = ½‖·‖² and α(t) = 1/√t.
+    """Run DPSDA, algorithms 1 and 2 of the paper, with ψ = ½‖·‖² and α(t) = 1/√t.
 
-    With `public` the gradient is taken at Π(mixed/w, α), which the agent's own gradient is not part of.
-    `gradients(t, y)` are the samples' gradients of round t at y, (k, d). Returns y, the releases h (both
-    (rounds, n, d)) and the push-sum weights w (rounds + 1, n).
+    With `public`, gradients are taken at Π(mixed/w, α), a point that leaves out the agent's newest gradient.
+    `gradients(t, y)` returns the gradients (k, d) of the k samples of round t at y. Return the decisions y and the
+    releases h, both (rounds, n, d), and the push-sum weights w (rounds + 1, n).
     """
     owned = blocks(d, n)
     z, w = np.zeros((n, d)), np.ones(n)
@@ -144,12 +144,12 @@ Step = Callable[[int], float]
 
 
 class Run:
-    """What a run of n agents that have losses of their own did, round by round.
+    """The decisions and messages of a run of n agents with private losses, round by round.
 
     Attributes:
-        x, h: decisions and releases, (rounds, n, d).
-        scale: of the noise on h, (rounds, n).
-        said: the scalars that went out with h, (rounds, n, width).
+        x, h: the decisions and the releases, (rounds, n, d).
+        scale: the scales of the noise on h, (rounds, n).
+        said: the scalars that were sent with h, (rounds, n, width).
     """
 
     def __init__(self, key: bytes) -> None:
@@ -194,7 +194,7 @@ def weight_balancing(
     public: bool,
     corrected: bool,
 ) -> Run:
-    """(6) to (9): x(t + 1) = W(t) y(t) − α(t) g(t), W(t) = I − diag(w d) + H(t) diag(w); `unit` is 2L√d/ε."""
+    """Run (6) to (9): x(t + 1) = W(t) y(t) − α(t) g(t), W(t) = I − diag(w d) + H(t) diag(w); `unit` is 2L√d/ε."""
     n = len(hears(1))
     x, w = np.zeros((n, d)), np.full(n, start)
     for t in range(1, rounds + 1):
@@ -222,7 +222,7 @@ def dola(
     phi: float,
     public: bool,
 ) -> Run:
-    """Algorithms 1 and 2: w(t + 1) = Pro[b − α(t)(φ·(w(t) or b) + g(b))], b = A(w(t) + σ(t)); `unit` is 2L√d/ε."""
+    """Run DOLA: w(t + 1) = Pro[b − α(t)(φ·(w(t) or b) + g(b))], b = A(w(t) + σ(t)); `unit` is 2L√d/ε."""
     n = len(matrices(1))
     x = np.stack([project(np.zeros(d))] * n)
     for t in range(1, rounds + 1):
@@ -243,7 +243,7 @@ def dpps(
     alpha: Step,
     unit: float,
 ) -> Run:
-    """z(t + 1) = A(z + η) + g(x), w(t + 1) = A w, x(t + 1) = P(−α(t) z(t + 1)/w(t + 1)); `unit` is 2L√d/ε."""
+    """Run DPPS: z(t + 1) = A(z + η) + g(x), w(t + 1) = A w, x(t + 1) = P(−α(t) z(t + 1)/w(t + 1)); `unit` is 2L√d/ε."""
     n = len(matrices(1))
     z, w = np.zeros((n, d)), np.ones(n)
     x = np.stack([project(np.zeros(d))] * n)
@@ -266,7 +266,7 @@ def dpsr(
     alpha: Step,
     unit: float,
 ) -> Run:
-    """x(t + 1) = P(A(x + η) − α(t) diag(R)⁻¹ g(x)), R(t + 1) = A R(t), R(1) = I; `unit` is 2L√d/ε."""
+    """Run DPSR: x(t + 1) = P(A(x + η) − α(t) diag(R)⁻¹ g(x)), R(t + 1) = A R(t), R(1) = I; `unit` is 2L√d/ε."""
     n = len(a)
     x, r = np.stack([project(np.zeros(d))] * n), np.eye(n)
     made = np.zeros(n)
@@ -283,7 +283,7 @@ ByAgent = Callable[[int], np.ndarray]  # iteration t from 1 -> (n,)
 
 
 def erm_gradient(x: np.ndarray, y: np.ndarray, f: np.ndarray, weight: float, regularizer: float) -> np.ndarray:
-    """∇O(f), O(f) = (C/B) Σ log(1 + exp(−y f·x)) + (ρ/N) ‖f‖²/2."""
+    """Return ∇O(f) of O(f) = (C/B) Σ log(1 + exp(−y f·x)) + (ρ/N) ‖f‖²/2."""
     return regularizer * f - weight / len(y) * (y * expit(-y * (x @ f))) @ x
 
 
@@ -293,7 +293,7 @@ def erm_hessian(x: np.ndarray, y: np.ndarray, f: np.ndarray, weight: float, regu
 
 
 def root(gradient: Callable[[np.ndarray], np.ndarray], hessian: Callable[[np.ndarray], np.ndarray], f: np.ndarray):
-    """Where the gradient of a strongly convex function is 0, to rounding: Newton's method, the gradient to fall."""
+    """Return the minimizer of a strongly convex function up to rounding, by Newton's method from f with line search."""
     g = gradient(f)
     for _ in range(200):
         move, length = np.linalg.solve(hessian(f), g), 1.0
@@ -309,7 +309,7 @@ def root(gradient: Callable[[np.ndarray], np.ndarray], hessian: Callable[[np.nda
 
 
 def erm_minimizer(data: Data, weight: float, regularizer: float) -> np.ndarray:
-    """Argmin Σ_i O_i."""
+    """Return argmin Σ_i O_i(f), the minimizer of the objective of all agents."""
     return root(
         lambda f: sum(erm_gradient(x, y, f, weight, regularizer) for x, y in data),
         lambda f: sum(erm_hessian(x, y, f, weight, regularizer) for x, y in data),
@@ -326,7 +326,7 @@ def erm_prox(
     square: float,
     near: np.ndarray,
 ) -> np.ndarray:
-    """Argmin O(f) + linear·f + square ‖f‖²/2."""
+    """Return argmin O(f) + linear·f + square ‖f‖²/2 of one agent."""
     return root(
         lambda f: erm_gradient(x, y, f, weight, regularizer) + linear + square * f,
         lambda f: erm_hessian(x, y, f, weight, regularizer) + square * np.eye(len(f)),
@@ -335,7 +335,7 @@ def erm_prox(
 
 
 def gamma_noise(key: bytes, agent: int, t: int, d: int, scale: float) -> np.ndarray:
-    """Of density ∝ exp(−‖e‖/scale), as drawn in round t."""
+    """Return the noise e (d,) of an agent in round t, of density ∝ exp(−‖e‖/scale)."""
     draw = draws(key, NOISE, agent, t)
     direction = draw.standard_normal(d)
     return draw.gamma(d, scale) * direction / np.linalg.norm(direction)
@@ -356,10 +356,10 @@ def admm(
     primal: bool = False,
     grid: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(13) and (14), W(t) = diag(η(t)), θ one for each agent, and −ε(t) of (24) where `scale` is not 0.
+    """Run ADMM, (13) and (14), with W(t) = diag(η(t)), a θ for each agent, and the noise −ε(t) of (24).
 
-    The noise is inside the argmin, or with `primal` on what is sent of it. Returns minimizers and what was sent, f̂(0),
-    ..., f̂(iterations) each: (iterations + 1, n, d).
+    There is no noise if `scale` is 0. The noise is inside the argmin; with `primal` it is added to the sent minimizer
+    instead. Return the minimizers and the sent vectors f̂(0), ..., f̂(iterations), both (iterations + 1, n, d).
     """
     n, d = len(data), data[0][0].shape[1]
     degrees = np.diag(a.sum(axis=1))
@@ -400,9 +400,9 @@ def two_stage(
     *,
     clean: bool,
 ) -> dict[str, np.ndarray]:
-    """(8) to (12) with T = `stages`: x(t − 1), y(t) and the std of y(t)'s noise, (rounds, n, d) and (rounds,).
+    """Run the two-stage method, (8) to (12), with T = `stages`; y(T + 1) is (12)'s with `clean`, else (11)'s.
 
-    With `clean` y(T + 1) is (12)'s, else (11)'s.
+    Return x(t − 1) and y(t), both (rounds, n, d), and the standard deviation of the noise on y(t), (rounds,).
     """
     n = len(w)
     x = np.zeros((n, d))
@@ -429,7 +429,7 @@ def huang(
     gamma: Step,
     scale: Step,
 ) -> Run:
-    """y(t) = x(t − 1) + Lap(b(t − 1)), z = A y, x(t) = P(z − γ(t) g(z)); x(0) = 0 goes out without noise."""
+    """Run y(t) = x(t − 1) + Lap(b(t − 1)), z = A y, x(t) = P(z − γ(t) g(z)); x(0) = 0 is sent without noise."""
     n = len(a)
     x = np.zeros((n, d))
     for t in range(1, rounds + 1):

@@ -1,4 +1,4 @@
-"""Commands of the package and mpirun, started in process groups of their own."""
+"""Run commands of the package, alone or under mpirun, each in a process group of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = 300.0  # seconds, after which a command counts as hung: far above what a
 
 @dataclass(frozen=True)
 class Done:
-    """A finished command."""
+    """The exit code and the output of a finished command."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ class Done:
 
 
 def command(words: list[str], cwd: Path, limit: float = LIMIT, env: dict[str, str] | None = None) -> Done:
-    """Run a command in a process group of its own, which is gone afterwards whatever happened."""
+    """Run a command in a process group of its own; fail the test, and kill the group, if it takes too long."""
     process = subprocess.Popen(
         words, cwd=cwd, env=os.environ | ONE_THREAD | (env or {}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
@@ -43,10 +43,10 @@ def command(words: list[str], cwd: Path, limit: float = LIMIT, env: dict[str, st
 
 
 def run_mpi(ranks: int, *words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
-    """mpirun -n RANKS python -m MODULE WORDS."""
+    """Run `mpirun -n RANKS python -m MODULE WORDS`."""
     return command([*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
 
 
 def run_alone(*words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
-    """Python -m MODULE WORDS."""
+    """Run `python -m MODULE WORDS`."""
     return command([sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""An algorithm of a user's whose rounds take as long as a test wants."""
+"""Make a user's algorithm whose rounds take as long as a test needs."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Slow(DOLA):
 
 
 def slow(seconds: str) -> str:
-    """The source of DOLA that sleeps in every round, for so many seconds: a Python expression, which may ask `os`."""
+    """Return the source of a DOLA that sleeps in every round; `seconds` is a Python expression that may use `os`."""
     return _SOURCE.format(seconds=seconds)

@@ -40,14 +40,14 @@ def test_what_the_table_calls_wrong(faults, tmp_path):
     bad = {
         "hung": good._replace(code=None),
         "exit code 0": good._replace(code=0),
-        "nothing was said": good._replace(line="", logged=""),
-        "the record does not open": good._replace(rounds=None),
-        "is not resumed": good._replace(resumed="no: it is another"),
+        "no message": good._replace(line="", logged=""),
+        "the record cannot be read": good._replace(rounds=None),
+        "cannot be resumed": good._replace(resumed="no: it is another"),
     }
     assert faults.wrong(fault, good) == ""
     done = good._replace(code=0, resumed=faults.DONE)
     assert faults.wrong(closed, done) == ""
-    assert faults.wrong(closed, done._replace(resumed="yes")) == "exit code 0, and it is not done"
+    assert faults.wrong(closed, done._replace(resumed="yes")) == "exit code 0, but the run is not complete"
     assert {faults.wrong(fault, seen) for seen in bad.values()} == bad.keys()
     faults.write([faults._columns(fault, seen) for seen in bad.values()], tmp_path)
     assert (tmp_path / "faults.md").read_text().count("\n") == 7

@@ -774,8 +774,8 @@ def test_a_generated_graph_written_to_a_file_reads_back_with_the_same_edges(name
     ("words", "message"),
     [
         ("rign agents=3 FILE", "topology.name = 'rign': there is no such name; did you mean ring?"),
-        ("ring agents=3 rounds=7 FILE", "rounds = 7: ring repeats after 1, which are written; leave rounds out"),
-        ("matchings agents=4 FILE", "matchings never repeats: say how many rounds to write, as in rounds=100"),
+        ("ring agents=3 rounds=7 FILE", "rounds = 7: ring has period 1"),
+        ("matchings agents=4 FILE", "matchings never repeats: add the number of rounds to write, as in rounds=100"),
         ("matchings agents=4 rounds=0 FILE", "rounds = 0: expected int >= 1"),
         ("ring FILE", "topology.agents is missing"),
         ("geometric agents=3 seed=-1 FILE", "seed = -1: expected int >= 0"),
