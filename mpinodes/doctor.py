@@ -77,10 +77,9 @@ def main(argv: list[str]) -> int:
     """Run the command `mpinodes doctor` and return its exit code. Rank 0 prints and fails for all ranks."""
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
-    rank = started.rank if started else 0
+    rank, limit = (started.rank, LIMIT + started.size) if started else (0, LIMIT)
     parser = Parser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
-    limit = LIMIT + (started.size if started else 0)
     options = parser.parse_args(argv)
     # MPI can hang when it starts and when it ends. mpi4py holds the lock of Python meanwhile, so a thread of Python
     # could not end the process. This timer can, and it stays active until the process has ended.

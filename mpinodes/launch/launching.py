@@ -72,10 +72,10 @@ def launcher() -> Launcher | None:
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Wrap the main function of a command, so that all commands treat streams and errors alike.
 
-    If `main` raises `BadInput`, rank 0 prints one line, and the exit code is 2. The same holds if the output cannot be
-    written. If the reader of stdout has closed it, the command ends silently with exit code 141. Characters that the
-    output's encoding lacks are escaped. Closed standard streams are opened on /dev/null at once, before a file of the
-    command can receive the number of a stream.
+    If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. If the output cannot be
+    written, the exit code is 2, too. If the reader of stdout has closed it, the command ends silently with exit code
+    141. Characters that the output's encoding lacks are escaped. Closed standard streams are opened on /dev/null at
+    once, before a file of the command can receive the number of a stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
@@ -97,8 +97,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
             if (started := launcher()) and started.rank > 0:
                 time.sleep(2)  # rank 0 prints first: some launchers end all ranks when the first one fails
             else:
-                with suppress(OSError):
-                    print(in_lines(error), file=sys.stderr, flush=True)
+                refuse(error)
             return BAD_INPUT
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -173,11 +172,6 @@ def in_words(error: BaseException) -> str:
     return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or [])])
 
 
-def in_lines(error: object) -> str:
-    """Return an error as it is printed: a line for each mistake."""
-    return "\n".join(plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n"))
-
-
 def say(message: str) -> None:
     """Write one line to stderr in a single write, so that lines of ranks do not mix; ignore a closed stderr."""
     with suppress(OSError):
@@ -185,9 +179,10 @@ def say(message: str) -> None:
 
 
 def refuse(error: object) -> None:
-    """Write a line to stderr for each mistake that an error names, as `say` does."""
+    """Print one line to stderr for each mistake that an error names; ignore a closed stderr."""
+    lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
     with suppress(OSError):
-        os.write(2, f"{in_lines(error)}\n".encode(errors="backslashreplace"))
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:

@@ -25,7 +25,6 @@ OVER = -1  # sent instead of a chunk's end: no chunk follows
 SLACK = 2.0  # a wait on a channel may take so many limits, so that the neighbors of a late agent report the agent first
 
 
-Ranks: TypeAlias = "tuple[int, ...]"
 Chunks: TypeAlias = "Generator[Chunk, None, Vector]"
 
 
@@ -50,10 +49,9 @@ class Network:
         self._sends: dict[int, MPI.Prequest] = {}
 
         @lru_cache(1024)  # bounded, because random graphs may never repeat
-        def pattern(senders: Ranks, receivers: Ranks) -> tuple[list[MPI.Prequest], Arrivals, Ranks]:
+        def pattern(senders: tuple[int, ...], receivers: tuple[int, ...]) -> tuple[list[MPI.Prequest], Arrivals]:
             requests = [*map(self._receive, senders), *map(self._send, receivers)]
-            arrivals = Arrivals.of(setup, self._agent, tuple(sorted((*senders, self._agent))), self._frames)
-            return requests, arrivals, senders + receivers
+            return requests, Arrivals.of(setup, self._agent, tuple(sorted((*senders, self._agent))), self._frames)
 
         self._pattern = pattern
 
@@ -63,11 +61,11 @@ class Network:
         Raises:
             RoundMismatch: a frame is not of this round; the error names both agents and both rounds.
         """
-        requests, arrivals, ranks = self._pattern(here.in_neighbors, here.out_neighbors)
+        requests, arrivals = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
         if requests:
             MPI.Prequest.Startall(requests)
-            self._waits.in_round(requests, ranks)
+            self._waits.in_round(requests, here.in_neighbors + here.out_neighbors)
         for k, frame in enumerate(arrivals.frames):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
                 raise RoundMismatch(
