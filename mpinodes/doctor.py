@@ -150,13 +150,22 @@ def shared_memory() -> Line:
 
 
 def name_of(started: launching.Launcher) -> str:
-    """Return the name of the launcher: under srun with its --mpi, which MPICH's variables do not tell from mpirun."""
+    """Return the name of the launcher; under srun, with the value of its option --mpi.
+
+    MPICH's variables are the same under mpirun and under srun, so other variables decide.
+    """
     by_srun = "SLURM_STEP_ID" in os.environ and not {"HYDI_CONTROL_FD", "OMPI_TOOL_NAME"} & os.environ.keys()
     return f"srun --mpi={os.environ.get('SLURM_MPI_TYPE', '?')}" if by_srun else started.name
 
 
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
-    """Check that launcher and MPI library fit: then `size`, MPI's number of ranks, is what the launcher started."""
+    """Check that launcher and MPI library fit, which shows in the number of ranks.
+
+    Args:
+        started: the launcher; None if the environment names none.
+        size: the number of ranks that MPI reports.
+        library: the name and version of the MPI library.
+    """
     name = name_of(started) if started else "a launcher that mpinodes does not know"
     if started and started.size > 1 == size:
         text = f"{name} started {started.size} processes, but each believes it is alone, for mpi4py uses another MPI"
@@ -169,7 +178,7 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 
 
 def how_to_start(library: str, ranks: int) -> str:
-    """Return the advice that starts `ranks` processes under a launcher that fits the MPI library of this Python."""
+    """Return advice that names the command for `ranks` processes, by a launcher that fits this Python's MPI library."""
     command, vendor = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and vendor in PMI:
         return f"start it with srun -K1 --mpi={PMI[vendor]} {command}"

@@ -101,7 +101,7 @@ def configurations() -> dict[str, Json]:
 
 
 def flat(value: object, name: str) -> Iterator[tuple[str, float | str]]:
-    """Yield the numbers and rules in nested values by dotted names; items of a list by their variable or place."""
+    """Yield numbers and rules in nested values with dotted names; a list item is named by its variable or its index."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from flat(item, f"{name}.{key}")

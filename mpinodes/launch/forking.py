@@ -42,13 +42,21 @@ PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signa
 
 
 class _Fork(NamedTuple):
-    """Hold a fork, as the server knows it."""
+    """Hold what the server knows about a fork.
+
+    Attributes:
+        process: the process id of the fork.
+        rank: the rank of the fork.
+        handle: the pidfd of the fork, which becomes readable when the fork ends.
+        original: the process id of the original.
+        line: the socket to the original.
+    """
 
     process: int
     rank: str
-    handle: int  # pidfd
-    original: int  # process
-    line: socket  # to the original
+    handle: int
+    original: int
+    line: socket
 
 
 def fork_with_others(words: list[str]) -> list[str]:

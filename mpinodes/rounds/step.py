@@ -216,10 +216,10 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Take the loss in at once under bandit feedback (`plays`), and record the point between those played.
+        """Under bandit feedback (`plays`), update with the loss in the same round, and record the round's decision.
 
-        An algorithm may ask for the loss at a point that depends on the arrivals of this round. The next call of the
-        step goes on from the state computed here.
+        The decision is the midpoint of the two points at which the loss was revealed. It may depend on the arrivals of
+        this round, so the row is complete only after this call. The next call of the step uses the state computed here.
 
         Args:
             s: the state of the round.

@@ -80,7 +80,7 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
 
 def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) -> Result:
-    """Run the `Setup` that a function makes, as `run` does. A failure to make it is handled like one of the run."""
+    """Make a `Setup` by a function and run it, like `run`; return the run directory and the summary."""
     with Job(signals=signals or Signals(())) as job:
         return job.alone(lambda: job.begin(make_setup))
 
@@ -175,7 +175,12 @@ class Job(ExitStack):
         launching.say(f"error: {message} {where}".strip())
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Write a text to log.txt; return a hint at the log, or, if writing failed, the reason and mostly the text."""
+        """Append a text about an error to log.txt.
+
+        Returns:
+            A hint at log.txt, to be printed. If log.txt cannot be written, the reason, followed by the text itself; the
+            text is left out if the error is of the same kind.
+        """
         log = f"{self._directory}/log.txt"
         try:
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:

@@ -106,7 +106,7 @@ class Logger:
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """Save a checkpoint of the logger after the current round, whose rounds are in the log already."""
+        """Save a checkpoint of the logger after the newest round. The log holds all rounds already."""
         if order.stops:
             self._log.sync()
         self._keeper.forget_before(order.forget)
@@ -117,7 +117,7 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return the stamps of the files of data and graph, which must not change until the run is resumed."""
+        """Return the stamps by which a resumed run checks that the files of data and graph have not changed."""
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:

@@ -88,7 +88,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         return summary
 
     def read_again(run: Setup, place: Path) -> Summary:
-        """Return the summary of a repeat that was complete before the run was resumed."""
+        """Return the summary of a repeat that was complete before the run was resumed, and add its privacy loss."""
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)

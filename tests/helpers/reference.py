@@ -194,7 +194,7 @@ def weight_balancing(
     public: bool,
     corrected: bool,
 ) -> Run:
-    """Run (6) to (9): x(t + 1) = W(t) y(t) − α(t) g(t), W(t) = I − diag(w d) + H(t) diag(w); `unit` is 2L√d/ε."""
+    """Run weight balancing: x(t + 1) = W(t) y(t) − α(t) g(t), W(t) = I − diag(w d) + H(t) diag(w); `unit` is 2L√d/ε."""
     n = len(hears(1))
     x, w = np.zeros((n, d)), np.full(n, start)
     for t in range(1, rounds + 1):
@@ -356,8 +356,9 @@ def admm(
     primal: bool = False,
     grid: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run ADMM, (13) and (14), with W(t) = diag(η(t)), a θ for each agent, and the noise −ε(t) of (24).
+    """Run ADMM by (13) and (14) of Zhang, Khalili and Liu, with the noise −ε(t) of (24).
 
+    W(t) is diag(η(t)), and each agent has a θ of its own.
     There is no noise if `scale` is 0. The noise is inside the argmin; with `primal` it is added to the sent minimizer
     instead. Return the minimizers and the sent vectors f̂(0), ..., f̂(iterations), both (iterations + 1, n, d).
     """
@@ -400,8 +401,9 @@ def two_stage(
     *,
     clean: bool,
 ) -> dict[str, np.ndarray]:
-    """Run the two-stage method, (8) to (12), with T = `stages`; y(T + 1) is (12)'s with `clean`, else (11)'s.
+    """Run the two-stage method, (8) to (12) of its paper, with T = `stages`.
 
+    With `clean`, y(T + 1) is that of (12), otherwise that of (11).
     Return x(t − 1) and y(t), both (rounds, n, d), and the standard deviation of the noise on y(t), (rounds,).
     """
     n = len(w)
@@ -429,7 +431,7 @@ def huang(
     gamma: Step,
     scale: Step,
 ) -> Run:
-    """Run y(t) = x(t − 1) + Lap(b(t − 1)), z = A y, x(t) = P(z − γ(t) g(z)); x(0) = 0 is sent without noise."""
+    """Run Huang: y(t) = x(t − 1) + Lap(b(t − 1)), z = A y, x(t) = P(z − γ(t) g(z)); x(0) = 0 is sent without noise."""
     n = len(a)
     x = np.zeros((n, d))
     for t in range(1, rounds + 1):
