@@ -69,9 +69,8 @@ class Signals:
         if self.run is None:
             return
         ends = self.are_recorded and number != signal.SIGUSR1
-        text = (
-            f"{name}: all rounds are recorded; to sum them up: mpinodes report {self.run}" if ends else f"{name} came"
-        )
+        advice = f": all rounds are recorded; for summary and page: mpinodes report {self.run}" if ends else ""
+        text = f"received {name}{advice}"
         with suppress(OSError), (self.run / "log.txt").open("a", encoding="utf-8", errors="replace") as log:
             log.write(text + "\n")
         if ends:

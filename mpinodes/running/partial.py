@@ -40,7 +40,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
         with Reader(run) as record:
             if not (rounds := record.rounds):
                 raise BadInput(
-                    f"{run}: not a finished run, and no round of it is recorded; to go on with it: "
+                    f"{run}: the run is not finished, and none of its rounds is recorded; to resume it: "
                     f"python -m mpinodes.run --resume {run}"
                 )
             evaluator, made_with = Evaluator(setup), json.loads(record.attrs["versions"])
@@ -62,7 +62,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
             is_partial=True,
         )
     except OSError as error:
-        raise BadInput(f"{run}: its record cannot be read, or record.h5 not be written: {error}") from error
+        raise BadInput(f"{run}: its record cannot be read, or record.h5 cannot be written: {error}") from error
 
 
 def _seconds(run: Path, rounds: int) -> float:
