@@ -81,7 +81,9 @@ def rehearse(setup: Setup) -> None:
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:
-        raise BadInput(f"bounds() of {setup.experiment.name} fails: {type(error).__name__}: {error}") from error
+        from mpinodes.launch.launching import in_words
+
+        raise BadInput(f"bounds() of {setup.experiment.name} fails: {in_words(error)}") from error
 
 
 def _rehearse_losses(setup: Setup) -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,7 @@ PACKAGE = str(Path(__file__).parents[3])
 def without_noise(run: TriedRun) -> Iterator[Fault]:
     """Run without noise; find a release that differs from its value, and a decision that is not finite."""
     e = run.setup.experiment
-    privacy = msgspec.structs.replace(e.privacy, epsilon="inf")
+    privacy = msgspec.structs.replace(e.privacy, epsilon=inf)
     clean = made(f"{run.what}, no noise", rebuilt(run.setup, msgspec.structs.replace(e, privacy=privacy)))
     if faults := finite(clean):
         yield from faults

@@ -72,7 +72,8 @@ def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
         if any(x @ q > feasible.support(x) + slack for q in inside):
             yield Fault("a support that is too small", where, "support(g) is at least <g, v> for all v of the set")
         far = FAR * x / np.linalg.norm(x)
-        if feasible.bounded and x @ feasible.project(far) < feasible.support(x) * (1 - 1e-3) - slack:
+        support = feasible.support(x)
+        if feasible.bounded and x @ feasible.project(far) < support - 1e-3 * abs(support) - slack:
             yield Fault("a support that is too large", where, "support(g) is <g, v> of some v of the set")
         for block in feasible.blocks if feasible.by_blocks else ():
             alone = feasible.project(np.where((coordinates >= block.start) & (coordinates < block.stop), x, 0.0))
