@@ -14,7 +14,7 @@ import gc
 import os
 
 if __name__ == "__main__":
-    gc.disable()  # until all is set up: nothing that is imported or built is garbage
+    gc.disable()  # until `Job.run`: nothing that is imported is garbage
 
 from mpinodes.launch.threads import ONE_THREAD
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import command, deadline_of, find_world, launcher, leave, take_turns
+from mpinodes.launch.launching import command, deadline_of, find_world, launcher, leave, has_more_ranks_than_cores
 
 if TYPE_CHECKING:
     import argparse
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    if take_turns():
+    if has_more_ranks_than_cores():
         from mpinodes.launch.forking import fork_with_others
 
         words = fork_with_others(words)

@@ -1,4 +1,4 @@
-"""The one exception of ours that somebody catches: the entry points print it and exit with code 2."""
+"""The exceptions of mpinodes that the entry points catch and print in one line."""
 
 
 class BadInput(ValueError):

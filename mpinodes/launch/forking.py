@@ -60,7 +60,7 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Continue this rank in a fork of this host's server; to be called if `launching.take_turns`.
+    """Continue this rank in a fork of this host's server; to be called if `launching.has_more_ranks_than_cores`.
 
     A debugger, a profiler or coverage would observe only the original. If such a tool is active, nothing is forked.
 

@@ -30,7 +30,9 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds: to end MPI; to start it, by default; to start it, at least
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-NOT_STARTED = f"MPI did not start, or end, in time: does a rank hang (ps: state T or R)? {LONGER}"
+NOT_STARTED = (
+    f"MPI did not start, or end, in time, or a file system hangs: is a rank stuck (ps: state T or R)? {LONGER}"
+)
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
 MANY = 100  # ranks of one host from which on MPICH uses libfabric: see `find_world`
 HALF = 240  # characters: of a longer line, so many are printed from each end
@@ -293,7 +295,7 @@ def shared_memory_lacks() -> str:
     )
 
 
-def take_turns() -> bool:
+def has_more_ranks_than_cores() -> bool:
     """Return whether MPICH's mpirun started more ranks on this host than there are cores (see `forking`)."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))

@@ -106,7 +106,7 @@ class Job(ExitStack):
         self._setup: Setup  # the set-up of the run, or of its first repeat
         self._directory = Path()  # the run directory, as soon as it exists
         self._done = 0  # the number of complete repeats
-        self._is_new = True  # whether no round of the run has been recorded
+        self._is_new = True  # whether no repeat has ended, and the run was not reopened: its directory may be removed
         self._checkpoints = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
         self._begin, self._saved = 0, list[Kept]()  # where a resumed repeat begins: round; agents' states in lockstep
         self.times: list[list[float]] | None = None
@@ -126,7 +126,12 @@ class Job(ExitStack):
     # Errors.
 
     def guarded(self, work: Callable[[], int]) -> int:
-        """Call `work` and return its exit code. If it raises, print one line, write to log.txt, and end all ranks."""
+        """Call `work` and return its exit code; an error of `work` ends all ranks.
+
+        The rank writes the error and its traceback to log.txt. If several ranks fail at once, the first one in log.txt
+        prints the line. A signal that was handled, or a closed pipe, prints nothing. Without MPI there are no other
+        ranks to end, and the error is only printed.
+        """
         try:
             return work()
         except BaseException as error:

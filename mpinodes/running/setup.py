@@ -21,7 +21,7 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
     """Return the set-up of the experiment that the user asked for.
 
     Args:
-        asked: nested dictionaries, as `core.experiment.parse` returns them.
+        asked: nested dictionaries, as `core.asked.parse` returns them.
         ranks: the number of MPI processes, including the logger; None in lockstep.
 
     Raises:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import sys
 
-from mpinodes.launch.launching import find_world, launcher, leave, take_turns
+from mpinodes.launch.launching import find_world, launcher, leave, has_more_ranks_than_cores
 from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported
-if __name__ == "__main__" and take_turns() and "--apart" not in sys.argv:  # before MPI is
+if __name__ == "__main__" and has_more_ranks_than_cores() and "--apart" not in sys.argv:  # before MPI is
     from mpinodes.launch.forking import fork_with_others
 
     sys.argv[1:] = fork_with_others(sys.argv[1:])

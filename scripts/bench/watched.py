@@ -121,9 +121,9 @@ def by_round(spent: Spent) -> dict[str, float]:
 
 
 def main() -> int:
-    from mpinodes.launch.launching import launcher, take_turns
+    from mpinodes.launch.launching import launcher, has_more_ranks_than_cores
 
-    if take_turns():  # as `mpinodes.run` does
+    if has_more_ranks_than_cores():  # as `mpinodes.run` does
         from mpinodes.launch.forking import fork_with_others
 
         sys.argv[1:] = fork_with_others(sys.argv[1:])
