@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import command, deadline_of, find_world, launcher, leave, has_more_ranks_than_cores
+from mpinodes.launch.launching import command, deadline_of, find_world, has_more_ranks_than_cores, launcher, leave
 
 if TYPE_CHECKING:
     import argparse

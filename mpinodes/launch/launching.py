@@ -30,9 +30,7 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds: to end MPI; to start it, by default; to start it, at least
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-NOT_STARTED = (
-    f"MPI did not start, or end, in time, or a file system hangs: is a rank stuck (ps: state T or R)? {LONGER}"
-)
+NOT_STARTED = f"MPI did not start or end in time, or a file system hangs (see ps: state T, R or D); {LONGER}"
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
 MANY = 100  # ranks of one host from which on MPICH uses libfabric: see `find_world`
 HALF = 240  # characters: of a longer line, so many are printed from each end

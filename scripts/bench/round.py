@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mpinodes.launch.launching import find_world, launcher, leave, has_more_ranks_than_cores
+from mpinodes.launch.launching import find_world, has_more_ranks_than_cores, launcher, leave
 from mpinodes.launch.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before numpy is imported

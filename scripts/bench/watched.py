@@ -121,7 +121,7 @@ def by_round(spent: Spent) -> dict[str, float]:
 
 
 def main() -> int:
-    from mpinodes.launch.launching import launcher, has_more_ranks_than_cores
+    from mpinodes.launch.launching import has_more_ranks_than_cores, launcher
 
     if has_more_ranks_than_cores():  # as `mpinodes.run` does
         from mpinodes.launch.forking import fork_with_others
