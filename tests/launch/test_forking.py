@@ -139,7 +139,7 @@ runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
 def test_a_rank_that_is_stopped_as_mpi_starts_is_named(tmp_path: Path):
     done = command(on_one_core(*WORDS, "deadline.seconds=1", by=("-c", STOPPING)), tmp_path)
     assert done.code  # of mpirun, which kills the rank that was stopped
-    assert "MPI did not start, or end, in time" in done.err
+    assert "MPI did not start" in done.err
     assert "rank 1 (process " in done.err
 
 

@@ -119,7 +119,7 @@ def test_a_mistake_on_the_command_line_is_said(word):
 
 
 def test_a_study_is_no_experiment():
-    with pytest.raises(BadInput, match=r"mpinodes\.sweep"):
+    with pytest.raises(BadInput, match=r"mpinodes.sweep"):
         resolved({"study": {"seeds": 3}})
 
 
