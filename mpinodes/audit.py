@@ -225,9 +225,9 @@ def report(
     name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
     again = "" if read.setup.experiment.reproducible else ", with noise that no seed reproduces"
     view = read.setup.experiment.audit.view
-    told = Summary.read(directory).privacy.network
+    loss = Summary.read(directory).privacy.network
     print(
-        table(f"audit of {name}, seed {seed}{again}", [of_summary(told), *own, *left_out], rows, alpha, view),
+        table(f"audit of {name}, seed {seed}{again}", [of_summary(loss), *own, *left_out], rows, alpha, view),
         flush=True,
     )
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0

@@ -34,13 +34,13 @@ def main(argv: list[str]) -> int:
         raise BadInput("--seed must be at least 0")
     file = Path(options.part).absolute() if is_file(options.part) else None
     digest = sources.digest_of(file) if file and file.is_file() else ""
-    found = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
-    for result in found:
+    outcomes = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
+    for result in outcomes:
         print("\n".join(result.lines()))
-    if any(result.faults for result in found):
+    if any(result.faults for result in outcomes):
         return 1
     if file:
-        tested = {key: count for result in found for key, count in result.tested.items()}
+        tested = {key: count for result in outcomes for key, count in result.tested.items()}
         try:
             sources.stamp(file, digest, tested)
             print(f"its runs will now say: {sources.TESTED.format(digest[: sources.SHORT])}")

@@ -122,17 +122,17 @@ def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) ->
     return Finding(replayed.agent, int(carried.any()), direct, hidden, where, int((l2 > 0).any(axis=1).sum()), public)
 
 
-def _worse(one: Finding, other: Finding) -> Finding:
+def _worse(first: Finding, second: Finding) -> Finding:
     """Merge two findings on the same agent."""
-    worst = max(one, other, key=lambda f: max(f.direct, f.hidden))
+    worst = max(first, second, key=lambda f: max(f.direct, f.hidden))
     return Finding(
-        one.agent,
-        one.changes + other.changes,
-        max(one.direct, other.direct),
-        max(one.hidden, other.hidden),
+        first.agent,
+        first.changes + second.changes,
+        max(first.direct, second.direct),
+        max(first.hidden, second.hidden),
         worst.round,
-        max(one.touched, other.touched),
-        one.public and other.public,
+        max(first.touched, second.touched),
+        first.public and second.public,
     )
 
 

@@ -93,9 +93,9 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
     """Return variants of a change: samples as large and as small as doubles and their domain allow, and exactly 0."""
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
     alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
-    one = np.where(np.arange(len(change.feature)), 0.0, 1.0)
+    first = np.where(np.arange(len(change.feature)), 0.0, 1.0)
     sizes = [size for size in SIZES if size <= bound] + [bound] * bool(np.isfinite(bound))
-    features = [size * signs for size in sizes for signs in (alike, one)]
+    features = [size * signs for size in sizes for signs in (alike, first)]
     classes = tuple(map(float, range(setup.stream.classes)))
     targets = classes or (-1.0, 1.0) if loss.needs_labels or classes else (*SIZES, *(-size for size in SIZES))
     return [change._replace(feature=feature, target=target) for feature in features for target in targets]

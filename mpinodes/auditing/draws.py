@@ -83,15 +83,15 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
     lattice = run.events.event("rounding_l1") / d
     for i, agent in enumerate(agents):
         for t in range(1, rounds + 1):
-            for part, found in enumerate(agent.drawn(t)):
-                if found is None:
+            for part, drawn in enumerate(agent.drawn(t)):
+                if drawn is None:
                     kind[0, t - 1, i, part] = Kind.CLEAN
                     continue
-                said, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
-                noise[0, t - 1, i, part] = found
+                release, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
+                noise[0, t - 1, i, part] = drawn
                 # A minimizer depends on its center's noise, so the center is the value noised.
-                value[0, t - 1, i, part] = message.center if isinstance(message, Solve) else said - found
-                lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(said) + np.abs(said - found))
+                value[0, t - 1, i, part] = message.center if isinstance(message, Solve) else release - drawn
+                lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(release) + np.abs(release - drawn))
                 if isinstance(message, Solve):
                     lost = lost + message.step * message.tolerance
                 rounding[0, t - 1, i, part] = lost

@@ -125,7 +125,7 @@ def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator
     def power(target: Canary) -> float:
         """Return how many standard deviations a canary's statistic is above 0 on average, on the run's own data."""
         assert target.sight
-        values = np.array([target.sight(said) for said in frames])
+        values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
 
     best = max(seen, key=power)
@@ -140,8 +140,8 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 
     worlds = [_worlds(setup, target) for target in targets]
     own, others, first = of(worlds[0][0]), [of(world) for _, world in worlds], seeds[0]
-    said = own(first)
-    best = [best_test(said, other(first), target.agents[0]) for target, other in zip(targets, others, strict=True)]
+    own_run = own(first)
+    best = [best_test(own_run, other(first), target.agents[0]) for target, other in zip(targets, others, strict=True)]
     exact = [sight for sight in best if sight]
     return exact if len(exact) == len(best) else learn(setup, own, others, seeds)
 
@@ -175,8 +175,8 @@ def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
         changed(loss, setup.stream.samples(agent), target.change) if agent in target.agents else loss
         for agent, loss in enumerate(own)
     ]
-    one, two = ([[loss(t) for t in rounds] for loss in losses] for losses in (own, other))
-    return one, two
+    own_world, other_world = ([[loss(t) for t in rounds] for loss in losses] for losses in (own, other))
+    return own_world, other_world
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
@@ -197,13 +197,13 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     for k, pair in enumerate(which):
         for place, world in enumerate(worlds):
             fresh = int(np.random.SeedSequence((seed, pair, place)).generate_state(1, np.uint64)[0] >> 2)
-            said = simulate(_in_world(setup, world, fresh))
+            sent = simulate(_in_world(setup, world, fresh))
             if target.sight:
-                ratios[k, place] = target.sight(said.frames)
+                ratios[k, place] = target.sight(sent.frames)
                 continue
-            heard = Transcript(_in_world(setup, worlds[0], fresh), said.frames, said.events)
+            heard = Transcript(_in_world(setup, worlds[0], fresh), sent.frames, sent.events)
             ratios[k, place] = sum(
-                Replayed(heard, agent).log_ratio(target.change, len(said.frames)) for agent in target.agents
+                Replayed(heard, agent).log_ratio(target.change, len(sent.frames)) for agent in target.agents
             )
     return ratios
 

@@ -53,9 +53,9 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
     to the viewers. If a run stops early, the missing messages are read as 0, because the viewers see when it stops.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
-    found = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
-    found[:, viewers] = True
-    return found
+    mask = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
+    mask[:, viewers] = True
+    return mask
 
 
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
@@ -81,18 +81,18 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
     runs = [own(seed).frames for seed in seeds]
     mask = received(setup, setup.experiment.rounds)
     count = int(mask.sum()) * len(setup.algorithm.vectors) * setup.dimension
-    said = np.array([_numbers(mask, frames, count) for frames in runs])
-    mean = said.mean(axis=0)
-    spread = (said - mean) / np.sqrt(len(said) - 1)
+    numbers = np.array([_numbers(mask, frames, count) for frames in runs])
+    mean = numbers.mean(axis=0)
+    spread = (numbers - mean) / np.sqrt(len(numbers) - 1)
     ridge = max(RIDGE * float((spread**2).sum()) / count, 1e-300)
-    inner = np.linalg.inv(np.eye(len(said)) + spread @ spread.T / ridge)
-    found = []
+    inner = np.linalg.inv(np.eye(len(numbers)) + spread @ spread.T / ridge)
+    sights = []
     for other in others:
         there = np.array([_numbers(mask, other(seed).frames, count) for seed in seeds[:MOVED]])
-        moved = (said[:MOVED] - there).mean(axis=0)
+        moved = (numbers[:MOVED] - there).mean(axis=0)
         weights = moved / ridge - spread.T @ (inner @ (spread @ moved)) / ridge**2
-        found.append(Sight(mask, weights, float(weights @ (mean - moved / 2))))
-    return found
+        sights.append(Sight(mask, weights, float(weights @ (mean - moved / 2))))
+    return sights
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
@@ -111,10 +111,10 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     if relayed is None or own.events.uses[: relayed.start - 1].any() or not (own.events.uses > 0).any(axis=0).all():
         return None
     mask, n, first = received(setup, len(own.frames)), setup.topology.agents, relayed.start - 1
-    said, rows = np.eye(n), []
+    mixes, rows = np.eye(n), []
     for t in range(first, len(own.frames)):
-        rows.append(said[mask[t]])
-        said = relayed.weights[t - first] @ said if t - first < len(relayed.weights) else said
+        rows.append(mixes[mask[t]])
+        mixes = relayed.weights[t - first] @ mixes if t - first < len(relayed.weights) else mixes
     a = np.concatenate(rows)
     others = np.setdiff1d(np.arange(n), viewers)
     scaled = a[:, others] * relayed.scale[others]
@@ -145,7 +145,7 @@ def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
 
     None is returned if no more is proven than for an adversary who sees all links.
     """
-    found = coalition(setup, run.events, setup.experiment.audit.viewers)
-    if found is None or not np.isfinite(found[victim]):
+    losses = coalition(setup, run.events, setup.experiment.audit.viewers)
+    if losses is None or not np.isfinite(losses[victim]):
         return None
-    return gdp_epsilon(float(found[victim]), setup.experiment.privacy.delta)
+    return gdp_epsilon(float(losses[victim]), setup.experiment.privacy.delta)

@@ -63,13 +63,13 @@ def examine(drawn: NoiseDraws) -> NoiseTests:
     return NoiseTests(drawn.number, drawn.ratio, checks)
 
 
-def _sums(one: Vector, other: Vector) -> Iterator[tuple[str, Vector, Vector]]:
+def _sums(first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
     """Yield the sums of two arrays over all draws, and over the draws of each round, agent, ..., each with a label."""
-    yield "", one.sum(keepdims=True).ravel(), other.sum(keepdims=True).ravel()
-    for axis in range(1, one.ndim):
-        if one.shape[axis] > 1:
-            rest = tuple(k for k in range(one.ndim) if k != axis)
-            yield f" of each {AXES[axis]}", one.sum(axis=rest), other.sum(axis=rest)
+    yield "", first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
+    for axis in range(1, first.ndim):
+        if first.shape[axis] > 1:
+            rest = tuple(k for k in range(first.ndim) if k != axis)
+            yield f" of each {AXES[axis]}", first.sum(axis=rest), second.sum(axis=rest)
 
 
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
@@ -106,9 +106,9 @@ def _signs(drawn: NoiseDraws) -> Iterator[Check]:
 
     The values were fixed before the noise was drawn, so the number of agreements is binomial too.
     """
-    for what, coin in (("signs", drawn.signs), ("signs and what is noised", drawn.signs * drawn.clean)):
+    for label, coin in (("signs", drawn.signs), ("signs and what is noised", drawn.signs * drawn.clean)):
         for words, total, tosses in _sums(coin, np.abs(coin)):
-            yield Check(f"{what}{words}", _fair(total, tosses))
+            yield Check(f"{label}{words}", _fair(total, tosses))
 
 
 def _fair(total: Vector, tosses: Vector) -> float:
@@ -160,13 +160,13 @@ def _neighbors(drawn: NoiseDraws) -> Iterator[Check]:
     """
     off = drawn.sizes - log(2)  # ln 2 is the median
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
-    for what, coin in (("signs", drawn.signs), ("sizes", large)):
+    for label, coin in (("signs", drawn.signs), ("sizes", large)):
         for axis, name in AXES.items():
             lines = np.moveaxis(coin, axis, 0)
             products = lines[1:] * lines[:-1]
             if products.size:
                 p = _fair(products.sum(keepdims=True).ravel(), np.abs(products).sum(keepdims=True).ravel())
-                yield Check(f"{what} of each {name} and the next", p)
+                yield Check(f"{label} of each {name} and the next", p)
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:

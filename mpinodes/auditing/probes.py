@@ -67,11 +67,11 @@ def _probes(algorithm: Any, words: Tree, seed: int, folder: Path, of_agents: boo
         numbers = {key: value for key, value in first.get("algorithm", {}).items() if not isinstance(value, str)}
         stated = {"as asked": {**first, "algorithm": numbers}}
     asked = {
-        what: merge({key: value for key, value in fits.items() if key != "step" or key not in keys}, keys)
-        for what, keys in stated.items()
+        label: merge({key: value for key, value in fits.items() if key != "step" or key not in keys}, keys)
+        for label, keys in stated.items()
     }
-    asked = {what: merge(tree, {"algorithm": words}) for what, tree in asked.items()}
-    yield from (Probe(what, tree) for what, tree in asked.items())
+    asked = {label: merge(tree, {"algorithm": words}) for label, tree in asked.items()}
+    yield from (Probe(label, tree) for label, tree in asked.items())
     if not algorithm.whole_data:
         first = next(iter(asked.values()))
         yield Probe("every sample, one run", merge(first, secrets(algorithm, seed, folder)), secret=True)

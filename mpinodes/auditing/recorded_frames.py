@@ -62,18 +62,18 @@ class RemadeFrames(NamedTuple):
 def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
     """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
     due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
-    slips = [slip for slip in (_differ(run.frames, *one) for one in due) if slip]
+    slips = [slip for slip in (_differ(run.frames, *part) for part in due) if slip]
     return RemadeFrames(sum(len(row) for *_, row in due), slips)
 
 
 _Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
 
 
-def _differ(frames: Vector, what: str, agent: int, t: int, place: int, due: Vector) -> Slip | None:
+def _differ(frames: Vector, name: str, agent: int, t: int, place: int, due: Vector) -> Slip | None:
     """Return a slip if a part of a recorded frame differs from the rebuilt one."""
-    said = np.ascontiguousarray(frames[t - 1, agent, place : place + len(due)])
-    off = np.flatnonzero(said.view(np.uint64) != np.ascontiguousarray(due).view(np.uint64))
-    return Slip(what, agent, t, float(said[off[0]]), float(due[off[0]])) if len(off) else None
+    sent = np.ascontiguousarray(frames[t - 1, agent, place : place + len(due)])
+    off = np.flatnonzero(sent.view(np.uint64) != np.ascontiguousarray(due).view(np.uint64))
+    return Slip(name, agent, t, float(sent[off[0]]), float(due[off[0]])) if len(off) else None
 
 
 def _bits(word: float) -> str:
@@ -112,8 +112,8 @@ def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
         for t, message in enumerate(agent.messages, 1):
             bare = isinstance(message, (Start, Relay))
             if bare or reproducible:
-                what = f"the {type(message).__name__}" if bare else "the release"
-                yield what, agent.agent, t, HEADER, agent.released(t)[0]
+                name = f"the {type(message).__name__}" if bare else "the release"
+                yield name, agent.agent, t, HEADER, agent.released(t)[0]
 
 
 def _scalars(run: Transcript) -> Iterator[_Due]:
@@ -121,5 +121,5 @@ def _scalars(run: Transcript) -> Iterator[_Due]:
     alone = build(run.setup.experiment)
     place = run.frames.shape[2] - alone.mixing.width
     rounds = mixed(alone.mixing, alone.reached, range(alone.topology.agents))
-    for t, said in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
-        yield from (("the mixing's scalars", i, t, place, scalars) for i, scalars in said.items())
+    for t, sent in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
+        yield from (("the mixing's scalars", i, t, place, scalars) for i, scalars in sent.items())

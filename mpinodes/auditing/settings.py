@@ -44,25 +44,25 @@ class Tried(NamedTuple):
 def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
     """Replay all experiments; small ones that do not fit the algorithm are left out silently."""
     try:
-        for what, asked in own_sizes(own, folder, seed):
-            yield Tried(what, _replayed(asked, seed))
+        for label, asked in own_sizes(own, folder, seed):
+            yield Tried(label, _replayed(asked, seed))
     except (BadInput, Diverged) as error:
         yield Tried("its own sizes", [], str(error))
-    for what, asked in _small(own, folder, seed):
+    for label, asked in _small(own, folder, seed):
         try:
-            yield Tried(what, _replayed(asked, seed))
+            yield Tried(label, _replayed(asked, seed))
         except (BadInput, Diverged):  # the experiment does not fit the algorithm
             continue
         except Exception as error:  # raised by the user's part, which need not handle such an experiment
-            yield Tried(what, [], f"{type(error).__name__}: {error}")
+            yield Tried(label, [], f"{type(error).__name__}: {error}")
 
 
 def _replayed(asked: Tree, seed: int) -> list[Finding]:
     """Run an experiment, and replay some of its agents on adjacent data."""
     run = simulate(compose(asked, ranks=None))
     agents = np.unique(np.linspace(0, run.setup.topology.agents - 1, AGENTS).round().astype(int))
-    found = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
-    return [finding._replace(hidden=finding.hidden / (1 + ROUNDING)) for finding in found]
+    findings = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
+    return [finding._replace(hidden=finding.hidden / (1 + ROUNDING)) for finding in findings]
 
 
 def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
@@ -72,11 +72,11 @@ def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     chosen = {key: value for key, value in section.items() if isinstance(value, str)}
     privacy = {"path": own.experiment.privacy.path} if own.experiment.privacy.path else {}
     path = str(inspect.getsourcefile(algorithm))
-    for what, asked in experiments(algorithm, path, folder, seed):
-        if asked["rounds"] <= LONG and "=" not in what:
+    for label, asked in experiments(algorithm, path, folder, seed):
+        if asked["rounds"] <= LONG and "=" not in label:
             asked["algorithm"].pop("path", None)
             asked = merge(asked, {"rounds": min(asked["rounds"], BRIEF)}, {"algorithm": chosen, "privacy": privacy})
-            yield what, asked
-            if what == "batches":  # these have averages of weight 2
+            yield label, asked
+            if label == "batches":  # these have averages of weight 2
                 weighted = {"average": False, "weight": 3.0}
                 yield "sums, weighted", merge(asked, {"data": {"batch": 2}, "problem": weighted})

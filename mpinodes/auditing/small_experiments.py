@@ -61,8 +61,8 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
         bases = list(whole_data(algorithm, folder, seed))
     else:
         bases = list(streamed(algorithm, folder, seed))
-    for what, tree in bases:
-        yield what, merge(always, tree)
+    for label, tree in bases:
+        yield label, merge(always, tree)
     first = merge(always, bases[0][1])
     again = merge(always, bases[min(3, len(bases) - 1)][1])
     for key, value in variants(algorithm):
@@ -176,9 +176,9 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
             ("all samples of an agent", [data["quiet"], real, step("inverse-sqrt", 0.5),
              noise(1.0, 1.0), one_agent(), {"rounds": 12, "data": {"batch": 2}}]),
         )  # fmt: skip
-    for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        crowd = CROWDS.get(what, {}) if not algorithm.only_agents else {}
-        yield what, merge({}, *trees, graph, crowd)
+    for (label, trees), graph in zip(recipes, graphs(algorithm), strict=False):
+        crowd = CROWDS.get(label, {}) if not algorithm.only_agents else {}
+        yield label, merge({}, *trees, graph, crowd)
 
 
 def one_agent(**privacy: Any) -> Tree:
@@ -207,15 +207,15 @@ def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, T
     ]
     if algorithm.decomposable:
         recipes.append(("all samples of an agent", [own, logistic, {"rounds": 12}, one_agent(clip=1.0)]))
-    for (what, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield what, merge({}, *trees, graph)
-        yield f"{what}, complete graph", merge({}, *trees, next(graphs(algorithm)))
+    for (label, trees), graph in zip(recipes, graphs(algorithm), strict=False):
+        yield label, merge({}, *trees, graph)
+        yield f"{label}, complete graph", merge({}, *trees, next(graphs(algorithm)))
 
 
 def solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield experiments for algorithms of local minimizations."""
     rng = np.random.default_rng([seed, 9])
-    one = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
+    single = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
     many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))
 
     def of(file: str, rounds: int, graph: str, **problem: Any) -> Tree:
@@ -228,10 +228,10 @@ def solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
             "privacy": {"clip": "inf"},
         }
 
-    yield "one coordinate", of(one, 6, "complete")
+    yield "one coordinate", of(single, 6, "complete")
     yield "three coordinates", of(many, 8, "ring", regularizer=0.5)
     yield "a sum of losses", of(many, 6, "complete", average=False, weight=0.3)
-    yield "long", of(one, 25, "complete", regularizer=0.3)
+    yield "long", of(single, 25, "complete", regularizer=0.3)
     yield "all samples of an agent", merge(of(many, 6, "complete"), one_agent())
 
 

@@ -50,12 +50,12 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     half = len(own) // 2
     if gaussian:
         hits, alarms = int((own[half:] >= 0).sum()), int((other[half:] >= 0).sum())
-        found = _bound(hits, alarms, len(own) - half, 0.0, alpha)
+        pure = _bound(hits, alarms, len(own) - half, 0.0, alpha)
         low, high = _shares(hits, alarms, len(own) - half, alpha)
         mu = float(stats.norm.ppf(low) - stats.norm.ppf(high))
-        return Shown(found, gdp_epsilon(mu, delta) if mu > 0 else 0.0)
-    one, two = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
-    choices = [(tau, side) for side in (one, two) for tau in _thresholds(side[0][:half])]
+        return Shown(pure, gdp_epsilon(mu, delta) if mu > 0 else 0.0)
+    usual, swapped = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
+    choices = [(tau, side) for side in (usual, swapped) for tau in _thresholds(side[0][:half])]
     tau, side = max(choices, key=lambda c: _bound(*_counts(c, 0, half), half, 0.0, alpha))
     counts, rest = _counts((tau, side), half, len(own)), len(own) - half
     return Shown(_bound(*counts, rest, 0.0, alpha), _bound(*counts, rest, delta, alpha))
@@ -64,8 +64,8 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 def _thresholds(ratios: Vector) -> list[float]:
     """Return 50 candidate thresholds among the ratios."""
     chosen = np.linspace(0, len(ratios) - 1, 50).astype(int)
-    found: list[float] = np.unique(np.sort(ratios)[chosen]).tolist()
-    return found
+    thresholds: list[float] = np.unique(np.sort(ratios)[chosen]).tolist()
+    return thresholds
 
 
 def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:

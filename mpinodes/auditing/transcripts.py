@@ -141,15 +141,17 @@ class Replayed:
         reproducible = self._setup.experiment.reproducible
         for t in range(1, len(self.messages) + 1):
             out, events = self.released(t)
-            said = self.said(t)
+            recorded_release = self.said(t)
             rounding = max(event.rounding_l1 for event in events) / self._setup.dimension
-            near = np.allclose(out, said, rtol=1e-9, atol=1e-9 * (1 + np.abs(said).max()) + rounding)
+            near = np.allclose(
+                out, recorded_release, rtol=1e-9, atol=1e-9 * (1 + np.abs(recorded_release).max()) + rounding
+            )
             if not reproducible and any(event.scale > 0 for event in events):
                 near = True  # the noise differs, so releases cannot be compared
-            told = recorded.events[t - 1, self.agent]
+            recorded_events = recorded.events[t - 1, self.agent]
             names = PRICED if not reproducible else Event._fields
             now = [[event._asdict()[name] for event in events] for name in names]
-            if not (near and np.allclose(now, [told.event(name) for name in names], 1e-9, equal_nan=True)):
+            if not (near and np.allclose(now, [recorded_events.event(name) for name in names], 1e-9, equal_nan=True)):
                 raise NotThatRun(
                     f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
                     "experiment, data and code give now"
@@ -202,10 +204,12 @@ class Replayed:
         """Return the L1 and L2 change of each vector of a message."""
         if isinstance(own, Solve) and isinstance(other, Solve):
             return [self._diverged(t, other, losses(other.uses))]
-        one, two = clean_vectors(own), clean_vectors(other)
-        if len(one) != len(two):
+        own_vectors, other_vectors = clean_vectors(own), clean_vectors(other)
+        if len(own_vectors) != len(other_vectors):
             return [[np.inf, np.inf]] * self._vectors
-        return [sizes(b - a, a) for a, b in zip(one, two, strict=True)] or [[0.0, 0.0]] * self._vectors
+        return [sizes(b - a, a) for a, b in zip(own_vectors, other_vectors, strict=True)] or [
+            [0.0, 0.0]
+        ] * self._vectors
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
         """Return the difference of the log densities of the release of round t, times the scale, as L1 and L2 change.
@@ -215,8 +219,8 @@ class Replayed:
         x, scale, own = self.said(t), float(self.scale[t - 1, 0]), self._own(ask.uses)
         if scale == 0:
             return sizes(ask.step * (adjacent.grad(x) - own.grad(x)), x)
-        one, other = (log_density(x, ask, loss, scale) for loss in (own, adjacent))  # type: ignore[arg-type]
-        return [scale * abs(one - other)] * 2
+        own_density, other_density = (log_density(x, ask, loss, scale) for loss in (own, adjacent))  # type: ignore[arg-type]
+        return [scale * abs(own_density - other_density)] * 2
 
     def log_ratio(self, change: Change, last: int) -> float:
         """Compute the log-likelihood ratio of the transcript up to round `last`: own data over adjacent data.
@@ -240,7 +244,7 @@ class Replayed:
             hidden = self.scale[t - 1, 0] == 0 or message.grid
             return [None if hidden else self._off(t, message, self._own)]
         pairs = zip(clean_vectors(message), self._said(t), self.scale[t - 1], strict=False)
-        return [None if scale == 0 else said - value for value, said, scale in pairs] or [None] * self._vectors
+        return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _said(self, t: int) -> list[Vector]:
         return np.split(self.said(t), self._vectors)
@@ -259,7 +263,7 @@ class Replayed:
                 return 0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf
             return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
         vectors = zip(clean_vectors(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
-        return sum(_density(said - value, said, kind, float(scale)) for value, said, kind, scale in vectors)
+        return sum(_density(release - value, release, kind, float(scale)) for value, release, kind, scale in vectors)
 
 
 def reseeded(setup: Setup, seed: int) -> Setup:
@@ -267,10 +271,10 @@ def reseeded(setup: Setup, seed: int) -> Setup:
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
-def _density(off: Vector, said: Vector, kind: float, scale: float) -> float:
+def _density(off: Vector, release: Vector, kind: float, scale: float) -> float:
     """Compute the log density of noise of a law at a point, up to a constant."""
     if scale == 0:
-        return 0.0 if sizes(off, said)[1] == 0 else -np.inf
+        return 0.0 if sizes(off, release)[1] == 0 else -np.inf
     if kind == Kind.LAPLACE:
         return -float(np.abs(off).sum()) / scale
     return -float(off @ off) / (2 * scale**2) if kind == Kind.GAUSSIAN else -float(np.linalg.norm(off)) / scale
@@ -289,8 +293,8 @@ def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
         facts = (message.l1, message.l2, message.uses, message.calibration, message.value.shape)
         return (*facts, message.leaks.numbers(hidden, vectors))
     if isinstance(message, Queries):
-        each = [(n, p.l1, p.l2, p.calibration, p.value.shape) for n, p in message.vectors.items()]
-        return (*each, message.uses, message.leaks.numbers(hidden, vectors))
+        payloads = [(n, p.l1, p.l2, p.calibration, p.value.shape) for n, p in message.vectors.items()]
+        return (*payloads, message.uses, message.leaks.numbers(hidden, vectors))
     if isinstance(message, Solve):
         return (
             message.center.tobytes(), message.step, message.near.tobytes(), message.uses, message.l2,

@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return the outcome as lines for the terminal."""
-        counts = ", ".join(f"{count} {what}" for what, count in self.tested.items() if what and count)
+        counts = ", ".join(f"{count} {tests}" for tests, count in self.tested.items() if tests and count)
         head = f"{self.what}: {len(self.faults) or 'no'} fault{'s' * (len(self.faults) != 1)} found"
         left = [f"  left out: {note}" for note in self.notes]
         return [
@@ -74,11 +74,11 @@ def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
     """
     if is_file(word):
         return [_in_file(str(Path(word).absolute()))]
-    found = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
-    if not found:
+    parts = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
+    if not parts:
         every = sorted({name for kind in registry.KINDS for name in registry.names(kind)})
         raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
-    return found
+    return parts
 
 
 def _in_file(path: str) -> tuple[registry.PartKind, Any]:

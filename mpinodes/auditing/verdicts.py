@@ -66,58 +66,60 @@ def of_replay(findings: list[Finding]) -> Verdict:
     return Verdict("replay", shown if over else f"{tried}: no message with a bound moved", "holds", False)
 
 
-def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, what: str) -> Verdict:
+def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, label: str) -> Verdict:
     """Judge whether the noise is as the events state, and say how small a shortfall would be detected."""
     if not noise.checks:
-        return Verdict(what, "no noise to test", "no noise, no privacy", False)
+        return Verdict(label, "no noise to test", "no noise, no privacy", False)
     worst = min(noise.checks, key=lambda check: check.p)
     failed = ", ".join(check.name for check in noise.fails(alpha))
     if drawn.broken:
-        return Verdict(what, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
+        return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
     shown = (
         f"{noise.draws:,} draws, {noise.ratio:.4f} times the stated scale; p ≥ {worst.p:.2g} in "
         f"{len(noise.checks)} tests ({worst.name})\n{'':23}{_power(drawn, alpha / len(noise.checks))}"
     )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
-    return Verdict(what, shown, verdict, bool(failed))
+    return Verdict(label, shown, verdict, bool(failed))
 
 
 def _power(drawn: NoiseDraws, alpha: float) -> str:
     """Say in words how small a shortfall of the scale the test detects."""
-    found = least_found(drawn.number, drawn.linear, alpha, FOUND)
-    words = f"a scale {found:.1%} too small is detected with probability {FOUND}"
-    if found <= OFF:
+    shortfall = least_found(drawn.number, drawn.linear, alpha, FOUND)
+    words = f"a scale {shortfall:.1%} too small is detected with probability {FOUND}"
+    if shortfall <= OFF:
         return words
     return f"{words}; {OFF:.0%} would need {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
 
 
-def of_frames(found: frames.RemadeFrames) -> Verdict:
+def of_frames(remade: frames.RemadeFrames) -> Verdict:
     """Judge whether all parts of frames without noise follow from public facts and releases."""
-    if not found.slips:
+    if not remade.slips:
         return Verdict(
-            "frames", f"{found.words:,} words follow, to the bit, from public facts and releases", "holds", False
+            "frames", f"{remade.words:,} words follow, to the bit, from public facts and releases", "holds", False
         )
-    shown = f"{len(found.slips)} of {found.words:,} words do not follow from public facts and releases"
+    shown = f"{len(remade.slips)} of {remade.words:,} words do not follow from public facts and releases"
     verdict = f"{REFUTED}: something travels without noise"
-    return Verdict("frames", f"{shown}: {found.slips[0].line}", verdict, True)
+    return Verdict("frames", f"{shown}: {remade.slips[0].line}", verdict, True)
 
 
-def of_settings(found: list[Tried]) -> list[Verdict]:
+def of_settings(experiments: list[Tried]) -> list[Verdict]:
     """Judge replays on other data and under other settings: one row if all hold, else a row for each that does not."""
-    what = "other settings"
-    replayed = [one for one in found if one.findings]
-    rows = [(one, of_replay(one.findings)) for one in replayed]
-    if bad := [row._replace(what=what, shown=f"{one.what}: {row.shown}") for one, row in rows if row.refuted]:
+    label = "other settings"
+    replayed = [experiment for experiment in experiments if experiment.findings]
+    rows = [(experiment, of_replay(experiment.findings)) for experiment in replayed]
+    if bad := [
+        row._replace(what=label, shown=f"{experiment.what}: {row.shown}") for experiment, row in rows if row.refuted
+    ]:
         return bad
-    left = "".join(f"; left out, {one.what}: {one.why}" for one in found if one.why)
+    left = "".join(f"; left out, {experiment.what}: {experiment.why}" for experiment in experiments if experiment.why)
     if not replayed:
-        return [Verdict(what, f"none could be tried{left}", "not tested", False)]
-    every = [finding for one in replayed for finding in one.findings]
+        return [Verdict(label, f"none could be tried{left}", "not tested", False)]
+    every = [finding for experiment in replayed for finding in experiment.findings]
     over = max(max(finding.direct, finding.hidden) for finding in every)
-    names = ", ".join(one.what for one in replayed)
+    names = ", ".join(experiment.what for experiment in replayed)
     count = sum(finding.changes for finding in every)
     shown = f"{count} adjacent data sets: moved by {over:.4f} of the accounted change ({names}{left})"
-    return [Verdict(what, shown, "holds", False)]
+    return [Verdict(label, shown, "holds", False)]
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
@@ -147,11 +149,11 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 def of_probes(ready: list[Ready]) -> list[Verdict]:
     """Test the noise and the frames of the probes' own runs; return the rows that refute."""
     rows = []
-    for one in ready:
-        agents = [Replayed(one.run, agent) for agent in range(one.run.setup.topology.agents)]
-        drawn, what = drawn_in(one.run, agents), one.probe.what or "adjacent data, many runs"
-        rows.append(of_noise(drawn, examine(drawn), FALSE_ALARM * OF_NOISE / SETS / len(ready), f"{what}: noise"))
-        rows.append(of_frames(frames.compare(one.run, agents))._replace(what=f"{what}: frames"))
+    for probe in ready:
+        agents = [Replayed(probe.run, agent) for agent in range(probe.run.setup.topology.agents)]
+        drawn, label = drawn_in(probe.run, agents), probe.probe.what or "adjacent data, many runs"
+        rows.append(of_noise(drawn, examine(drawn), FALSE_ALARM * OF_NOISE / SETS / len(ready), f"{label}: noise"))
+        rows.append(of_frames(frames.compare(probe.run, agents))._replace(what=f"{label}: frames"))
     return [row for row in rows if row.refuted]
 
 
@@ -179,22 +181,22 @@ def _limit(epsilon: float | None) -> float:
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Verdict]:
     """Judge the game of one probe, and its replay if that fails."""
-    what, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
+    label, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
     values = loss.claimed, loss.proven_pure, loss.proven
     if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
         values = loss.claimed, None, toward
     if target is None:
-        found: Guesses = guess(ready)
-        shown = found.shown(alpha)
-        words = f"{number(shown.pure)}   ({found.right} of {found.made} guesses right, {found.secrets} secrets)"
+        guesses: Guesses = guess(ready)
+        shown = guesses.shown(alpha)
+        words = f"{number(shown.pure)}   ({guesses.right} of {guesses.made} guesses right, {guesses.secrets} secrets)"
     else:
         shown = apart(ready, target, ratios, alpha)
         words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
     verdict, refuted = judge(shown, *values)
-    rows = [Verdict(what, words, verdict, refuted, *values)]
+    rows = [Verdict(label, words, verdict, refuted, *values)]
     moved = of_replay(replays(ready.run, seed)) if target else None
     if moved and moved.refuted:
-        rows.append(moved._replace(what=f"{what}: replay"))
+        rows.append(moved._replace(what=f"{label}: replay"))
     return rows
 
 

@@ -37,10 +37,10 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems
 
 
-def _feedback(told: Revealed) -> str:
+def _feedback(feedback: Revealed) -> str:
     """Return why the theorems do not cover the run's feedback; an empty string if they do."""
-    estimated = "gradients are estimated from two values, and the theorem has exact ones" if told.points else ""
-    late = "gradients arrive late, and the theorem applies each in its own round" if told.delay else ""
+    estimated = "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else ""
+    late = "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else ""
     return first_broken(estimated, late)
 
 

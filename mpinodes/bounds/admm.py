@@ -105,10 +105,10 @@ def sharp_contraction(
     _strongly_convex(modulus, smoothness)
     eta = _common(penalty, dual_step)
     n, mean = len(laplacian), sqrt(modulus * smoothness)
-    one, none = np.eye(n), np.zeros((n, n))
+    identity, zero = np.eye(n), np.zeros((n, n))
     moved, dual = _root(eta * signless), _root(_inverse(laplacian) / dual_step)
     # ‖Z(t) − Z*‖²_J is the squared norm of `distances` applied to (g, h, √(ηQ)p)
-    distances = np.block([[(eta - dual_step) * dual @ laplacian, dual, dual @ moved], [moved, none, none]])
+    distances = np.block([[(eta - dual_step) * dual @ laplacian, dual, dual @ moved], [moved, zero, zero]])
 
     def largest_share(c: float) -> float:
         """Compute 1/δ for the condition on h with multiplier τ(c).
@@ -116,9 +116,9 @@ def sharp_contraction(
         The condition |c| < 1 covers all τ that give a positive definite form.
         """
         tau = 2 / (modulus + smoothness + 2 * mean * c)
-        own = (2 * eta - dual_step) * laplacian + tau * modulus * smoothness * one
-        cross = tau * mean * c * one
-        difference = np.block([[own, cross, none], [cross, tau * one, none], [none, none, one]])
+        own = (2 * eta - dual_step) * laplacian + tau * modulus * smoothness * identity
+        cross = tau * mean * c * identity
+        difference = np.block([[own, cross, zero], [cross, tau * identity, zero], [zero, zero, identity]])
         return float(np.linalg.eigvalsh(distances @ np.linalg.solve(difference, distances.T))[-1])
 
     # δ is concave in τ, and any τ gives a valid δ

@@ -56,11 +56,11 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
     printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
-    own, one = regrets(setup, weights, at)
+    network, agent = regrets(setup, weights, at)
     return [
         bound("Theorem 2, as printed", "agent_regret", printed, printed_broken_by(setup, broken)),
-        bound("Theorem 2, checked", "network_regret", own, broken),
-        bound("Theorem 2, checked", "agent_regret", one, broken),
+        bound("Theorem 2, checked", "network_regret", network, broken),
+        bound("Theorem 2, checked", "agent_regret", agent, broken),
     ]
 
 

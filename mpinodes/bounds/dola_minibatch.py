@@ -84,9 +84,9 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     """Compute the checked bound: (h,)."""
-    _, one = dola.regrets(setup, weights, at)
+    _, agent = dola.regrets(setup, weights, at)
     shifts = upto(_moved(setup, int(at[-1])), at) / setup.experiment.rounds
-    return np.asarray((one / setup.topology.agents + largest_gradient(setup) * shifts) / at)
+    return np.asarray((agent / setup.topology.agents + largest_gradient(setup) * shifts) / at)
 
 
 def _moved(setup: Setup, rounds: int) -> Vector:
@@ -96,6 +96,6 @@ def _moved(setup: Setup, rounds: int) -> Vector:
     kinks = 2 * largest_gradient(setup) * (alpha := steps(setup, rounds))
     for r, (a, kink) in enumerate(zip(alpha.tolist(), kinks.tolist(), strict=True), start=1):
         shifts[r - 1] = sqrt(r - 1) * root
-        kept, more = 1 - a * phi, sqrt(r) * kink
-        root = min(hypot(kept * root, more) if kept >= 0 else -kept * root + more, sqrt(r) * across)
+        shrink, pushed = 1 - a * phi, sqrt(r) * kink
+        root = min(hypot(shrink * root, pushed) if shrink >= 0 else -shrink * root + pushed, sqrt(r) * across)
     return shifts

@@ -68,9 +68,9 @@ class Course(NamedTuple):
 class Shares(NamedTuple):
     """The factors of one penalty: how much B shrinks in a round, and how far a decision can be off, given B."""
 
-    kept: float  # 1/(1 + δ)
+    shrink: float  # 1/(1 + δ)
     mean: float  # 1ᵀM⁻¹1/n²: of the mean decision, per unit of B
-    one: Vector  # (n,) (M⁻¹)_ii: of each decision, per unit of B
+    agents: Vector  # (n,) (M⁻¹)_ii: of each decision, per unit of B
     short: Vector  # (n,) s_i, from inexact local solves
     moved: float  # e
 
@@ -143,21 +143,21 @@ def _printed(course: Course, eta: float) -> Shares:
     values = np.linalg.eigvalsh(form)
     if values[0] <= ZERO * values[-1]:
         raise ValueError("the graph is bipartite: the norm of Theorem 3.2 leaves decisions free, for D + A is singular")
-    kept = 1 / (1 + _contraction(course, eta, printed=True))
-    inverse = kept * np.linalg.inv(form)
-    return Shares(kept, float(inverse.mean()), np.diag(inverse), np.zeros(len(form)), 0.0)
+    shrink = 1 / (1 + _contraction(course, eta, printed=True))
+    inverse = shrink * np.linalg.inv(form)
+    return Shares(shrink, float(inverse.mean()), np.diag(inverse), np.zeros(len(form)), 0.0)
 
 
 def _checked(course: Course, eta: float) -> Shares:
     """Compute the factors of a penalty by the checked proof."""
     (laplacian, signless), theta = laplacians(course.adjacency), course.dual_step
-    kept = 1 / (1 + _contraction(course, eta, printed=False))
+    shrink = 1 / (1 + _contraction(course, eta, printed=False))
     inverse = np.linalg.inv(
         eta * signless + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(len(laplacian))
     )
     short = course.tolerance / (course.modulus + 2 * eta * course.adjacency.sum(axis=1))
     moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + eta * signless)[-1]) ** 0.5
-    return Shares(kept, float(inverse.mean()), np.diag(inverse), short, moved)
+    return Shares(shrink, float(inverse.mean()), np.diag(inverse), short, moved)
 
 
 def _contraction(course: Course, eta: float, *, printed: bool) -> float:
@@ -168,12 +168,12 @@ def _contraction(course: Course, eta: float, *, printed: bool) -> float:
 def _decisions(course: Course, at: Rounds, shares: dict[float, Shares]) -> tuple[Vector, Vector]:
     """Bound the squared error of the mean decision and of the farthest agent's, at horizons; round 1 decides f(0)."""
     mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
-    one = [float(np.sum(course.away**2, axis=1).max())]
+    worst = [float(np.sum(course.away**2, axis=1).max())]
     reach, before = course.start**0.5, inf  # √B
     for eta in course.penalty.tolist():
         reach *= max(1.0, eta / before) ** 0.5
         share, before = shares[eta], eta
         mean.append((share.mean**0.5 * reach + float(share.short.mean())) ** 2)
-        one.append(float((np.sqrt(share.one) * reach + share.short).max()) ** 2)
-        reach = share.kept**0.5 * reach + share.moved
-    return np.array(mean)[at - 1], np.array(one)[at - 1]
+        worst.append(float((np.sqrt(share.agents) * reach + share.short).max()) ** 2)
+        reach = share.shrink**0.5 * reach + share.moved
+    return np.array(mean)[at - 1], np.array(worst)[at - 1]

@@ -86,11 +86,11 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         bound("Theorem 2, as printed", "decision_error", theorem, first_broken(assumed, later)),
         bound("Corollary 2, as printed", "agent_decision_error", corollary, first_broken(assumed, noised)),
     ]
-    mean, one = _checked(setup, weights, c, at)
+    mean, agents = _checked(setup, weights, c, at)
     return [
         *(b._replace(values=np.where(at > last + k, b.values, inf)) for k, b in enumerate(printed)),
         bound("Theorem 2, checked", "decision_error", mean, broken),
-        bound("Corollary 2, checked", "agent_decision_error", one, broken),
+        bound("Corollary 2, checked", "agent_decision_error", agents, broken),
     ]
 
 
@@ -148,8 +148,8 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
         + 2 * sqrt(2 * p) * c.gradient * root * (4 + 3 * mixing) * k**2 / last**0.25
         + 2 * p * (k * root) ** 2
     )
-    one = 4 * n * c.reach**2 * beta ** (2.0 * (at - 1 - last)) + 2 * mean
-    return np.full(len(at), mean), np.asarray(one)
+    agents = 4 * n * c.reach**2 * beta ** (2.0 * (at - 1 - last)) + 2 * mean
+    return np.full(len(at), mean), np.asarray(agents)
 
 
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
@@ -179,9 +179,9 @@ def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
     moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))
     rows = (np.maximum(0.0, 1 - rate * eta), before(noise, 0.0), noise, moved, 2 * eta * c.gradient, rho)
     errors, apart = [c.start], 0.0
-    for kept, noise_before, noise_now, move, gradient_gain, mix in zip(*(row.tolist() for row in rows), strict=True):
+    for shrink, noise_before, noise_now, move, gradient_gain, mix in zip(*(row.tolist() for row in rows), strict=True):
         errors.append(
-            kept * (errors[-1] + noise_before * noise_before) + move * move + gradient_gain * (apart + noise_before)
+            shrink * (errors[-1] + noise_before * noise_before) + move * move + gradient_gain * (apart + noise_before)
         )
         apart = mix * (apart + noise_before + noise_now + move)
     return np.array(errors)

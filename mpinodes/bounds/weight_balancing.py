@@ -67,12 +67,12 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     broken, norm = _broken(setup, strong), np.linalg.norm(minimizer, axis=-1)
     region = _region(setup, weights, steps(setup, int(at[-1])))
     printed = _printed(setup, weights, region, at, norm)
-    own, one = _checked(setup, region, at, norm)
+    network, agent = _checked(setup, region, at, norm)
     noise = "" if _as_paper(setup) else "the noise is not of scale 2L sqrt(d) alpha(t)/epsilon"
     return [
         bound(f"{name}, as printed", "agent_regret", printed, first_broken(broken, noise)),
-        bound(f"{name}, checked", "network_regret", own, broken),
-        bound(f"{name}, checked", "agent_regret", one, broken),
+        bound(f"{name}, checked", "network_regret", network, broken),
+        bound(f"{name}, checked", "agent_regret", agent, broken),
     ]
 
 

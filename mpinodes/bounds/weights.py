@@ -61,13 +61,13 @@ class Weights:
     def of(cls, setup: Setup) -> Weights:
         """Compute the matrices of a run."""
         period, most = setup.topology.period, max(1, NUMBERS // setup.topology.agents**2)
-        kept: list[Vector] = []
+        first: list[Vector] = []
         with suppress(Diverged):  # matrices after the last round may be undefined
             for weights in matrices(setup, most if period else min(setup.experiment.rounds, most)):
-                if period and len(kept) >= period and np.abs(weights - kept[-period]).max() <= SETTLED:
+                if period and len(first) >= period and np.abs(weights - first[-period]).max() <= SETTLED:
                     break
-                kept.append(weights)
-        return cls(np.stack(kept), max(0, len(kept) - period) if period else 0)
+                first.append(weights)
+        return cls(np.stack(first), max(0, len(first) - period) if period else 0)
 
     def places(self, rounds: int) -> NDArray[np.int64]:
         """Return the indices in `first` of the matrices of rounds 1 to `rounds`: (rounds,)."""

@@ -42,5 +42,5 @@ class Absolute(PiecewiseLinearLoss):
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
         """Return the slopes −1 and 1 of the two branches, for each target."""
-        one = np.ones_like(target)
-        return -one, one
+        ones = np.ones_like(target)
+        return -ones, ones

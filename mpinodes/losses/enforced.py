@@ -48,11 +48,11 @@ class Reclipped(Around):
         shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
         if len(shares) == 1:
             return reclipped(loss.data_grad(x, block), most * float(shares[0]))
-        each = [
+        samples = [
             replace(loss, features=loss.features[[k]], targets=loss.targets[[k]], divisor=1.0)
             for k in range(len(shares))
         ]
-        gradient: Vector = shares @ np.stack([reclipped(one.data_grad(x, block), most) for one in each])
+        gradient: Vector = shares @ np.stack([reclipped(sample.data_grad(x, block), most) for sample in samples])
         return gradient
 
 

@@ -193,8 +193,8 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
     diagonal = type(features)(
         (features.data, features.indices + group, features.indptr), shape=(features.shape[0], groups * d)
     )
-    found = diagonal @ points.transpose(0, 2, 1).reshape(-1, p)
-    return np.ascontiguousarray(found.reshape(groups, k, p).transpose(0, 2, 1))
+    products = diagonal @ points.transpose(0, 2, 1).reshape(-1, p)
+    return np.ascontiguousarray(products.reshape(groups, k, p).transpose(0, 2, 1))
 
 
 @dataclass(slots=True, repr=False, eq=False)  # not frozen: made in every round, and a frozen one takes twice as long

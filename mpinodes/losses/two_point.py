@@ -69,11 +69,11 @@ class Directions:
 
     def offsets(self, first: int, rounds: int) -> Vector:
         """Compute r u on all coordinates for some rounds: (rounds, agents, d)."""
-        found = np.zeros((rounds, len(self._blocks), self._dimension))
+        displacements = np.zeros((rounds, len(self._blocks), self._dimension))
         for k in range(rounds):
             for i, block in enumerate(self._blocks):
-                found[k, i, block] = self.radius(first + k) * self.unit(i, first + k)
-        return found
+                displacements[k, i, block] = self.radius(first + k) * self.unit(i, first + k)
+        return displacements
 
 
 @dataclass(slots=True)

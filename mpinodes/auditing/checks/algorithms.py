@@ -52,56 +52,56 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
 
 
-def _take(report: Report, what: str, run: TriedRun, test: Callable[[], Iterable[Fault]], times: int) -> None:
+def _take(report: Report, name: str, run: TriedRun, test: Callable[[], Iterable[Fault]], times: int) -> None:
     """Run a test and report its faults; an exception of the part is a fault too."""
     try:
-        report.take(what, list(test()), times)
+        report.take(name, list(test()), times)
     except Exception as error:
-        report.take(what, [_failed(run.what, error)], times)
+        report.take(name, [_failed(run.what, error)], times)
 
 
-def _failed(what: str, error: Exception) -> Fault:
+def _failed(label: str, error: Exception) -> Fault:
     """Describe an exception of the part as a fault."""
     if "read-only" in str(error):
         return Fault(
             "inbox mutated",
-            f"{what}: {type(error).__name__}: {error}",
+            f"{label}: {type(error).__name__}: {error}",
             "the inbox is read-only in every run: make new arrays, as inbox.mix() does",
         )
     return Fault(
         "it fails where it is called by itself",
-        f"{what}: {type(error).__name__}: {error}",
+        f"{label}: {type(error).__name__}: {error}",
         "a method must work on its arguments, whenever it is called",
     )
 
 
 def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[TriedRun]:
     """Yield runs of the experiments that fit the algorithm."""
-    for what, asked in experiments(algorithm, path, folder, seed):
+    for label, asked in experiments(algorithm, path, folder, seed):
         try:
-            run = _on_some_graph(what, asked)
+            run = _on_some_graph(label, asked)
         except (BadInput, Diverged) as error:
-            report.notes.append(f"{what}: not tried: {error}")
+            report.notes.append(f"{label}: not tried: {error}")
             continue
         except Exception as error:
-            report.take("", [_failed(what, error)], 0)
+            report.take("", [_failed(label, error)], 0)
             continue
         report.take("experiments", finite(run))
         yield run
 
 
-def _on_some_graph(what: str, asked: Tree) -> TriedRun:
+def _on_some_graph(label: str, asked: Tree) -> TriedRun:
     """Run an experiment on its own graph, or on another graph if the algorithm cannot run on that.
 
     Raises:
         BadInput, Diverged: no graph fits; the error of the experiment's own graph.
     """
     try:
-        return made(what, compose(asked, ranks=None))
+        return made(label, compose(asked, ranks=None))
     except (BadInput, Diverged) as error:
         if isinstance(error, BadInput) and "topology" not in str(error):
             raise
         for other in others(asked):
             with suppress(BadInput, Diverged):
-                return made(what, compose(other, ranks=None))
+                return made(label, compose(other, ranks=None))
         raise

@@ -62,8 +62,8 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         x, y = rng.normal(size=(2, _length(loss))) * rng.choice([0.01, 0.1, 1.0, 100.0])
         if rng.random() < 0.5:  # measure the local curvature
             y = x + 1e-4 * np.resize(features[0], len(x))
-        one, other = (loss(features[[k]], targets[[k]]) for k in range(2))
-        g, h = one.data_grad(x), other.data_grad(x)
+        first, second = (loss(features[[k]], targets[[k]]) for k in range(2))
+        g, h = first.data_grad(x), second.data_grad(x)
         moved, size = float(np.linalg.norm(g - h)), float(np.linalg.norm(g))
         yield from _over("sample_sensitivity", moved, loss.sample_sensitivity(norm), f"norm {norm}, x = {shown(x)}")
         slope = loss.slope_bound()
@@ -71,11 +71,11 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         block = slice(0, 2)
         own, moving = float(np.linalg.norm(features[0, block])), y.copy()
         moving[2:] = x[2:]
-        bent = float(np.linalg.norm(one.data_grad(moving, block) - one.data_grad(x, block)))
+        bent = float(np.linalg.norm(first.data_grad(moving, block) - first.data_grad(x, block)))
         smooth = loss.sample_smoothness(own, own)
         most = smooth * float(np.linalg.norm(moving - x)) if isfinite(smooth) else inf
         yield from _over("sample_smoothness", bent, most, f"norms {own:.3g}, x = {shown(x)}")
-        inner, apart = float((one.data_grad(y) - g) @ (y - x)), float((y - x) @ (y - x))
+        inner, apart = float((first.data_grad(y) - g) @ (y - x)), float((y - x) @ (y - x))
         known = loss.convex or loss.sample_modulus > 0
         if known and inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
             yield Fault(
@@ -84,7 +84,7 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             )  # fmt: skip
         if (rank := loss.hessian_rank(len(x))) < len(x):
             curved, other_curved = (
-                [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(len(x))] for ell in (one, other)
+                [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(len(x))] for ell in (first, second)
             )
             sizes = np.linalg.svd(curved, compute_uv=False)
             most = inf if np.allclose(curved, other_curved, rtol=1e-3) else 1e-3 * sizes[0] + 1e-11 * (1 + size)
@@ -98,10 +98,10 @@ def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield from _over("value_rounding", float(abs(wide - near)), rounding, f"norm {norm}, x = {shown(x)}", 0.0)
 
 
-def _over(what: str, found: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
+def _over(name: str, measured: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
     """Yield a fault if a measured number exceeds its stated bound."""
-    if not found <= bound * (1 + SLACK) + slack:
-        yield Fault(f"{what} too small", f"{found:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
+    if not measured <= bound * (1 + SLACK) + slack:
+        yield Fault(f"{name} too small", f"{measured:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
 
 
 def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -113,10 +113,10 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         regularizer, divisor = float(rng.choice([0.0, 0.7])), float(rng.choice([1.0, k]))
         free = loss(features, targets, inf, False, divisor, regularizer)
         x, before = rng.normal(size=_length(loss)), image((features, targets))
-        kept = x.copy()
+        original = x.copy()
         g = free.grad(x)
         where = f"x = {shown(x.tolist())}"
-        if image((features, targets)) != before or not np.array_equal(x, kept):
+        if image((features, targets)) != before or not np.array_equal(x, original):
             yield Fault("a loss that changes what it is given", where, "value and grad change no argument")
             return
         if not np.array_equal(g, free.grad(x)) or np.shares_memory(g, x):
@@ -132,17 +132,17 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("data_grad and grad do not fit", where, "grad is data_grad + regularizer * x")
         if not np.allclose(free.grad(x, slice(1, 3)), g[1:3]):
             yield Fault("a block of the gradient is none of it", where, "unclipped, grad(x, block) is grad(x)[block]")
-        each = loss.values(features, targets[None], x[None, None])[0, 0]
-        if not np.isclose(float((each / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
+        values = loss.values(features, targets[None], x[None, None])[0, 0]
+        if not np.isclose(float((values / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
             yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
         clip = float(rng.choice([0.1, 0.5]))
         for block in (slice(None), slice(0, 2)):
             clipped = float(np.linalg.norm(_seen(loss(features[:1], targets[:1], clip)).data_grad(x, block)))
             whole = float(np.linalg.norm(_seen(loss(features, targets, clip, True)).data_grad(x, block)))
-            for what, size in (("a sample's", clipped), ("a round's", whole)):
+            for label, size in (("a sample's", clipped), ("a round's", whole)):
                 if not size <= clip * (1 + SLACK):
                     yield Fault(
-                        "clipping that does not hold", f"{what} gradient of norm {size:.4g}, {where}", f"{clip}"
+                        "clipping that does not hold", f"{label} gradient of norm {size:.4g}, {where}", f"{clip}"
                     )
         all_of = _seen(loss(features, targets, clip)).data_grad(x)
         summed = sum(_seen(loss(features[[j]], targets[[j]], clip)).data_grad(x) for j in range(k))
@@ -161,8 +161,8 @@ def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
         v, step, tolerance = rng.normal(size=_length(loss)), float(rng.choice([0.1, 1.0, 10.0])), 1e-9
-        found = free.prox(v, step, np.zeros(len(v)), tolerance)
-        residual = float(np.linalg.norm(free.grad(found.x) + (found.x - v) / step))
+        solved = free.prox(v, step, np.zeros(len(v)), tolerance)
+        residual = float(np.linalg.norm(free.grad(solved.x) + (solved.x - v) / step))
         if not residual <= 100 * tolerance:
             yield Fault("prox is no minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}")
 
@@ -186,12 +186,12 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 def _stream(setup: Any, other: Any) -> Iterator[Fault]:
     """Test the losses, samples and bounds of a stream against an equal second instance."""
-    one = setup.stream
-    last = min(ROUNDS, one.rounds or ROUNDS)
-    for i in range(one.agents):
+    stream = setup.stream
+    last = min(ROUNDS, stream.rounds or ROUNDS)
+    for i in range(stream.agents):
         rows: dict[int, bytes] = {}
         size = setup.samples[i]
-        losses, samples, groups = one.of(i), one.samples(i), one.groups(i)
+        losses, samples, groups = stream.of(i), stream.samples(i), stream.groups(i)
         again, backwards = other.of(i), {}
         for t in range(last, 0, -1):
             backwards[t] = image(again(t))
@@ -208,8 +208,8 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
                 yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
                 return
-            if one.makes_all_losses and not (
-                len(numbers) == size and image(one.make_loss(loss.features, loss.targets)) == image(loss)
+            if stream.makes_all_losses and not (
+                len(numbers) == size and image(stream.make_loss(loss.features, loss.targets)) == image(loss)
             ):
                 yield Fault(
                     "makes_all_losses is not so", f"{where}: another loss", f"make_loss's own, of {size} samples"
@@ -219,47 +219,47 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
                 if rows.setdefault(int(number), _row(features, loss, k)) != _row(features, loss, k):
                     yield Fault("one number for two samples", f"{where}: sample {number}", "a sample keeps its row")
                     return
-            if features.shape[1] != one.dimension or not np.isfinite(features).all():
-                yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {one.dimension}")
+            if features.shape[1] != stream.dimension or not np.isfinite(features).all():
+                yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {stream.dimension}")
                 return
-            if not np.isfinite(loss.targets).all() or (one.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
+            if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
                 return
             largest, norm = (
                 float(np.abs(features).max(initial=0)),
                 float(np.linalg.norm(features, axis=1).max(initial=0)),
             )
-            yield from _over("feature_bound", largest, one.feature_bound, where)
-            yield from _over("feature_norm", norm, one.feature_norm, where)
-        yield from _merged(one, i, last)
+            yield from _over("feature_bound", largest, stream.feature_bound, where)
+            yield from _over("feature_norm", norm, stream.feature_norm, where)
+        yield from _merged(stream, i, last)
 
 
 def _merged(stream: Any, agent: int, last: int) -> Iterator[Fault]:
     """Test that `merged`, on which a run's regret is computed, has the samples that the agents see."""
     losses, merged = stream.of(agent), stream.merged(agent)
     for first in (1, last // 2 + 1):
-        seen, found = [losses(t) for t in range(first, last + 1)], merged(first, last)
-        told = [np.concatenate([dense(loss.features) for loss in seen]), np.concatenate([x.targets for x in seen])]
-        if not all(map(np.array_equal, told, (dense(found.features), found.targets))):
+        seen, together = [losses(t) for t in range(first, last + 1)], merged(first, last)
+        expected = [np.concatenate([dense(loss.features) for loss in seen]), np.concatenate([x.targets for x in seen])]
+        if not all(map(np.array_equal, expected, (dense(together.features), together.targets))):
             yield Fault(
                 "merged() does not fit of()", f"agent {agent}, rounds {first} to {last}", "the samples of of(agent)(t)"
             )
             return
 
 
-def _seeds(one: Any, other: Any) -> Iterator[Fault]:
+def _seeds(stream: Any, other: Any) -> Iterator[Fault]:
     """Test what a stream states about its samples under another seed."""
-    if one.drawn_from_seed is None:
+    if stream.drawn_from_seed is None:
         return
-    mine, its = _by_row(one), _by_row(other)
+    mine, its = _by_row(stream), _by_row(other)
     both = mine.keys() & its.keys()
     same = [row for row in both if mine[row] == its[row]]
-    if one.drawn_from_seed is False and len(same) < len(both):
+    if stream.drawn_from_seed is False and len(same) < len(both):
         row = min(both - set(same))
         yield Fault(
             "drawn_from_seed = False", f"row {row}: another sample with another seed", "state it of equal samples only"
         )
-    if one.drawn_from_seed is True and both and len(same) == len(both):
+    if stream.drawn_from_seed is True and both and len(same) == len(both):
         yield Fault(
             "drawn_from_seed = True", f"{len(both)} rows are the same with another seed", "state it of others only"
         )
@@ -267,7 +267,7 @@ def _seeds(one: Any, other: Any) -> Iterator[Fault]:
 
 def _by_row(stream: Any) -> dict[int, bytes]:
     """Return the samples of the first rounds, keyed by their rows in the source."""
-    found: dict[int, bytes] = {}
+    samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):
         if (rows := stream.source_rows(i)) is None:
             continue
@@ -275,8 +275,8 @@ def _by_row(stream: Any) -> dict[int, bytes]:
         for t in range(1, min(ROUNDS, stream.rounds or ROUNDS) + 1):
             loss = losses(t)
             features = dense(loss.features)
-            found |= {int(rows[number]): _row(features, loss, k) for k, number in enumerate(samples(t))}
-    return found
+            samples_by_row |= {int(rows[number]): _row(features, loss, k) for k, number in enumerate(samples(t))}
+    return samples_by_row
 
 
 def _row(features: Any, loss: Any, k: int) -> bytes:

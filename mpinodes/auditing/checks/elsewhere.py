@@ -66,9 +66,9 @@ def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
             "an agent alone in a process of its own fails", tail[0], "an agent may use only its state and its inbox"
         )
         return
-    for (k, i), said in pickle.loads(out.read_bytes()).items():
+    for (k, i), sent in pickle.loads(out.read_bytes()).items():
         recorded = np.concatenate([runs[k].frames[:, i], runs[k].decisions[:, i]], axis=1)
-        for t in np.flatnonzero((said != recorded).any(axis=1))[:1].tolist():
+        for t in np.flatnonzero((sent != recorded).any(axis=1))[:1].tolist():
             yield Fault(
                 "an agent says something else in another process",
                 f"{runs[k].what}: agent {i}, round {t + 1}: with equal state and inbox, the message, a scalar or the "
@@ -79,13 +79,13 @@ def alone(runs: list[TriedRun], folder: Path) -> Iterator[Fault]:
 
 def main(job: str, out: str) -> None:
     """Run every agent by itself, as the other process of `alone`."""
-    said = {}
+    sent = {}
     for k, (packed, frames) in enumerate(pickle.loads(Path(job).read_bytes())):
         experiment = msgspec.msgpack.decode(packed, type=Experiment)
         for agent in reversed(range(frames.shape[1])):
             calls = walk(build(experiment), frames, agent)  # `build` imports the files anew
-            said[k, agent] = np.array([np.concatenate([call.frame, call.estimate]) for call in calls])
-    Path(out).write_bytes(pickle.dumps(said))
+            sent[k, agent] = np.array([np.concatenate([call.frame, call.estimate]) for call in calls])
+    Path(out).write_bytes(pickle.dumps(sent))
 
 
 def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
@@ -111,12 +111,14 @@ def over_mpi(run: TriedRun, folder: Path, report: Report) -> Iterator[Fault]:
     except subprocess.TimeoutExpired:
         report.notes.append("mpirun did not end within five minutes, so that no run over MPI was compared")
         return
-    said = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:150]
+    reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:150]
     if "mpinodes: error" in done.stderr:
-        yield Fault("it fails over MPI", f"{run.what}: {said}", "an algorithm must also run with one process per agent")
+        yield Fault(
+            "it fails over MPI", f"{run.what}: {reason}", "an algorithm must also run with one process per agent"
+        )
         return
     if done.returncode or not (out / "record.h5").exists():
-        report.notes.append(f"mpirun does not run here ({said}), so that no run over MPI was compared")
+        report.notes.append(f"mpirun does not run here ({reason}), so that no run over MPI was compared")
         return
     with Reader(out) as record:
         frames = record.read("transcript").values

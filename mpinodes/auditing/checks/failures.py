@@ -47,9 +47,9 @@ class Report:
         self.tested: dict[str, int] = {}
         self.notes: list[str] = []
 
-    def take(self, what: str, faults: Iterable[Fault], times: int = 1) -> None:
+    def take(self, name: str, faults: Iterable[Fault], times: int = 1) -> None:
         """Record the outcome of a test."""
-        self.tested[what] = self.tested.get(what, 0) + times
+        self.tested[name] = self.tested.get(name, 0) + times
         for fault in faults:
             self._found.setdefault(fault.name, []).append(fault)
 

@@ -46,14 +46,14 @@ class Strict:
 
     def outgoing(self, s: Any, here: Any) -> Any:
         """Return the mixing's scalars, after verifying them."""
-        said = np.asarray(self._mixing.outgoing(s, here), dtype=float)
-        if said.shape != (self._mixing.width,) or not np.isfinite(said).all():
+        scalars = np.asarray(self._mixing.outgoing(s, here), dtype=float)
+        if scalars.shape != (self._mixing.width,) or not np.isfinite(scalars).all():
             where, right = (
-                f"agent {here.agent}, round {here.t}: {said}",
+                f"agent {here.agent}, round {here.t}: {scalars}",
                 f"outgoing() must return {self._mixing.width} numbers",
             )
             raise Misfit(Fault("scalars of another width", where, right))
-        return said
+        return scalars
 
     def weights(self, s: Any, here: Any, incoming: Any) -> Any:
         """Return the mixing's weights, after verifying them and that a second call gives the same."""
@@ -103,13 +103,13 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
         report.take("", [Fault("no number of agents fits it", topology.__name__, "agents=2 to 16 were tried")], 0)
 
 
-def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
+def _graph(graph: Topology, other: Topology) -> Iterator[Fault]:
     """Test the edges of a graph against its other methods and an equal second instance."""
-    n, title = one.agents, f"{one.title}, {one.agents} agents"
+    n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}
     for t in range(1, ROUNDS + 1):
-        edges, where = one.edges(t), f"{title}, round {t}"
-        if edges != later[t] or edges != one.edges(t):
+        edges, where = graph.edges(t), f"{title}, round {t}"
+        if edges != later[t] or edges != graph.edges(t):
             yield Fault(
                 "two values for equal inputs",
                 f"{where}: edges() differs if rounds are requested in another order, or from another instance",
@@ -119,17 +119,17 @@ def _graph(one: Topology, other: Topology) -> Iterator[Fault]:
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
             yield Fault("an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "edges join two agents")
             return
-        if not np.array_equal(one.sends(t), _matrix(n, edges)):
+        if not np.array_equal(graph.sends(t), _matrix(n, edges)):
             yield Fault("sends() is not edges()", where, "sends(t)[j, i] says whether (j, i) is an edge")
             return
         for i in range(n):
-            here = one.neighborhood(t, i)
+            here = graph.neighborhood(t, i)
             inn, out = tuple(sorted(j for j, k in edges if k == i)), tuple(sorted(k for j, k in edges if j == i))
             if (here.t, here.agent, here.in_neighbors, here.out_neighbors) != (t, i, inn, out):
                 yield Fault("neighborhood() is not edges()", f"{where}: agent {i}: {here}", f"in {inn}, out {out}")
                 return
-        if one.period is not None and t > one.period and edges != one.edges(t - one.period):
-            yield Fault("a period that is none", f"{where}: period {one.period}", "the graph repeats after a period")
+        if graph.period is not None and t > graph.period and edges != graph.edges(t - graph.period):
+            yield Fault("a period that is none", f"{where}: period {graph.period}", "the graph repeats after a period")
             return
 
 

@@ -133,17 +133,17 @@ def _law(noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
     if (scaled == 0).all(axis=1).any() or len(np.unique(rounded, axis=0)) < len(rounded):
         yield Fault("noise that is left out or said again", where, "every release needs noise of its own")
     signs = np.sign(noises)
-    for what, trials in (("rounds", signs[1:] * signs[:-1]), ("coordinates", signs[:, 1:] * signs[:, :-1])):
+    for label, trials in (("rounds", signs[1:] * signs[:-1]), ("coordinates", signs[:, 1:] * signs[:, :-1])):
         if stats.binomtest(int((trials > 0).sum()), trials.size).pvalue < LEAST:
-            yield Fault("noise that is not independent", f"{where}: between {what}", "every number must be drawn anew")
+            yield Fault("noise that is not independent", f"{where}: between {label}", "every number must be drawn anew")
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a metric in two runs with it and one without it."""
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):
-        found = [_recorded(folder / f"{name}-{k}", asked, metrics * (k < 2)) for k in range(3)]
-        report.take("runs", list(_same(metric, found, name)), 3)
+        records = [_recorded(folder / f"{name}-{k}", asked, metrics * (k < 2)) for k in range(3)]
+        report.take("runs", list(_same(metric, records, name)), 3)
 
 
 def _recorded(place: Path, asked: Tree, metrics: list[str]) -> dict[str, Any]:
@@ -153,13 +153,13 @@ def _recorded(place: Path, asked: Tree, metrics: list[str]) -> dict[str, Any]:
         return {name: record.read(name).values for name in record.names}
 
 
-def _same(metric: Any, found: list[dict[str, Any]], name: str) -> Iterator[Fault]:
+def _same(metric: Any, records: list[dict[str, Any]], name: str) -> Iterator[Fault]:
     """Test that two runs with a metric agree, and that the metric changes nothing else."""
-    one, other, without = found
-    for key, values in one.items():
-        if key in other and not np.array_equal(values, other[key], equal_nan=True):
+    first, second, without = records
+    for key, values in first.items():
+        if key in second and not np.array_equal(values, second[key], equal_nan=True):
             yield Fault("two values for equal inputs", f"{name}: {key} differs between two runs", "no own randomness")
         if key in without and not np.array_equal(values, without[key], equal_nan=True):
             yield Fault("a metric that changes the run", f"{name}: {key} differs with it", "change no argument")
-    if metric.name in one and not np.isfinite(one[metric.name]).all():
+    if metric.name in first and not np.isfinite(first[metric.name]).all():
         yield Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers")

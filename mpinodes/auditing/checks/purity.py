@@ -43,7 +43,7 @@ def _as_in_lockstep(run: TriedRun, calls: dict[int, list[Any]]) -> Iterator[Faul
 
 def _again(run: TriedRun, setup: Setup, calls: dict[int, list[Any]], rng: np.random.Generator) -> Iterator[Fault]:
     """Repeat every call on copies, in random order; report the first call with faults."""
-    pairs = [(i, t) for i, each in calls.items() for t in range(len(each))]
+    pairs = [(i, t) for i, recorded in calls.items() for t in range(len(recorded))]
     for place in rng.permutation(len(pairs)):
         i, t = pairs[place]
         if faults := list(_once_more(setup.algorithm, calls[i][t], f"{run.what}: agent {i}, round {t + 1}")):
@@ -67,9 +67,9 @@ def _once_more(algorithm: Any, call: Any, where: str) -> Iterator[Fault]:
     state, inbox, loss = given = copy.deepcopy((call.state, call.inbox, call.loss))
     images = [image(value) for value in given]
     following = algorithm.update(state, here, inbox, loss)
-    for what, was, now in zip(("state", "inbox", "loss"), images, map(image, given), strict=True):
+    for argument, was, now in zip(("state", "inbox", "loss"), images, map(image, given), strict=True):
         if was != now:
-            yield Fault(f"{what} mutated", f"{where}: update() changed the {what} it was given", PURE)
+            yield Fault(f"{argument} mutated", f"{where}: update() changed the {argument} it was given", PURE)
             return
     if image(following) != call.following:
         yield Fault("two values for equal inputs", f"{where}: update() gives another state if called again", PURE)
@@ -124,8 +124,8 @@ def _scalars_alone(run: TriedRun) -> Iterator[Fault]:
     """Run the mixing of all agents without the algorithm, and find a scalar that changes."""
     setup, end = run.fresh(), scalars_at(run)
     rounds = mixed(setup.mixing, setup.reached, run.agents)
-    for t, said in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
-        for i, scalars in said.items():
+    for t, sent in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
+        for i, scalars in sent.items():
             recorded = run.frames[t - 1, i, end:]
             if scalars.tobytes() != recorded.tobytes():
                 yield Fault(

@@ -104,14 +104,16 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
     """Test that steps are positive, finite, and a pure function of the round."""
     given = {part.from_losses: MODULUS} if part.from_losses else {}
     settings = registry.fill(registry.SCHEDULES, part, given, registry.SCHEDULES.section)
-    one, other = part(**settings), part(**settings)
-    steps = {t: one(t) for t in ROUNDS}
+    schedule, equal = part(**settings), part(**settings)
+    steps = {t: schedule(t) for t in ROUNDS}
     faults = []
     bad = [t for t, alpha in steps.items() if not (isinstance(alpha, float) and 0 < alpha < np.inf)]
     if bad:
         right = "a step is a float above 0, and finite"
         faults.append(Fault("a step that is none", f"round {bad[0]}: {steps[bad[0]]!r}", right))
-    changed = [t for t in reversed(ROUNDS) if image(one(t)) != image(steps[t]) or image(other(t)) != image(steps[t])]
+    changed = [
+        t for t in reversed(ROUNDS) if image(schedule(t)) != image(steps[t]) or image(equal(t)) != image(steps[t])
+    ]
     if changed:
         right = "a step depends on the round and on the settings alone"
         faults.append(Fault("a schedule that is not pure", f"round {changed[0]}: another step if called again", right))

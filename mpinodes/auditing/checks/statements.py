@@ -129,11 +129,11 @@ def _agent(run: TriedRun, agent: int, rng: Generator) -> Iterator[Fault | None]:
 def _first(run: TriedRun, agent: int) -> dict[int, int]:
     """Return the first round in which each sample is used."""
     samples = run.setup.stream.samples(agent)
-    found: dict[int, int] = {}
+    rounds: dict[int, int] = {}
     for t in range(1, len(run.frames) + 1):
         for sample in samples(t):
-            found.setdefault(sample, t)
-    return found
+            rounds.setdefault(sample, t)
+    return rounds
 
 
 def extreme(run: TriedRun, losses: Any, agent: int, round: int, rng: Generator, many: int) -> Iterator[Change]:
@@ -200,7 +200,7 @@ def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change
     """Replay one adjacent data set; yield its fault, or None."""
     where = f"{run.what}: agent {replayed.agent}"
     try:
-        found = compared(recorded, replayed, change, last)
+        comparison = compared(recorded, replayed, change, last)
     except Exception as error:
         yield Fault(
             "it fails on other data",
@@ -208,28 +208,28 @@ def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change
             "everyone sees an exception, so it must not depend on data",
         )
         return
-    if not found.public:
+    if not comparison.public:
         yield _not_public(run, replayed, change, last)
         return
-    if not np.isfinite(found.l2[np.isfinite(found.bound)]).all():
-        t = change.round + int(np.argmax(~np.isfinite(found.l2).all(axis=1)))
+    if not np.isfinite(comparison.l2[np.isfinite(comparison.bound)]).all():
+        t = change.round + int(np.argmax(~np.isfinite(comparison.l2).all(axis=1)))
         yield Fault(
             "a message that moves without bound",
             f"{where}, round {t}: not finite, or of another kind, once a sample of round {change.round} is replaced",
             "a message stays a finite vector, and of its kind, whatever the data",
         )
         return
-    over = np.where(found.carried, found.over, found.over / (1 + RELATIVE))
+    over = np.where(comparison.carried, comparison.over, comparison.over / (1 + RELATIVE))
     if (over > SLACK).any():
-        yield _understated(run, replayed.agent, change, found, int(np.argmax(over > SLACK)))
+        yield _understated(run, replayed.agent, change, comparison, int(np.argmax(over > SLACK)))
         return
     yield None
 
 
 def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) -> Fault:
     """Describe the first public fact that differs on adjacent data."""
-    t, one, other = next((t, a, b) for t, a, b in replayed.stated(change, last) if a != b)
-    pairs = [(a, b) for a, b in zip(one, other, strict=False) if a != b] or [(one, other)]
+    t, own_facts, other_facts = next((t, a, b) for t, a, b in replayed.stated(change, last) if a != b)
+    pairs = [(a, b) for a, b in zip(own_facts, other_facts, strict=False) if a != b] or [(own_facts, other_facts)]
     a, b = pairs[0]
     return Fault(
         "what a message says of itself depends on data",
@@ -239,23 +239,23 @@ def _not_public(run: TriedRun, replayed: Replayed, change: Change, last: int) ->
     )
 
 
-def _understated(run: TriedRun, agent: int, change: Change, found: Compared, k: int) -> Fault:
+def _understated(run: TriedRun, agent: int, change: Change, comparison: Compared, k: int) -> Fault:
     """Describe a message that moves further than its statements allow."""
     t, events = change.round + k, run.events[change.round - 1 + k, agent]
-    moved, bound = float(found.l2[k].max()), float(found.bound[k].max())
+    moved, bound = float(comparison.l2[k].max()), float(comparison.bound[k].max())
     where = (
         f"{run.what}: message() of agent {agent}, round {t}, moves by {moved:.4g} in L2 when a sample of round "
         f"{change.round} is replaced"
     )
-    if found.carried[k]:
+    if comparison.carried[k]:
         return Fault(
             "a sensitivity too small",
             f"{where}; {bound:.4g} is claimed (l2={float(events.l2.max()):.4g}, l1={float(events.l1.max()):.4g}): "
-            f"{found.over[k]:.4g} times too little, in L1 or L2",
+            f"{comparison.over[k]:.4g} times too little, in L1 or L2",
             "l1 and l2 must bound the change of the message by any sample there could be",
         )
     uses, kind = int(events.uses), float(events.leakage("kind"))
-    if not found.carried[: k + 1].any():
+    if not comparison.carried[: k + 1].any():
         return Fault(
             "`uses` leaves a sample out",
             f"{where}; it states uses={uses}, and no earlier message states that it carries that sample",
@@ -287,16 +287,16 @@ def at_many_points(
     for t, ask in enumerate(messages, 1):
         if not isinstance(ask, Solve) or not ask.uses or not ask.step < np.inf:
             continue
-        one, two = own(ask.uses), other(ask.uses)
+        own_loss, other_loss = own(ask.uses), other(ask.uses)
         for _ in range(POINTS):
             x = rng.normal(size=run.setup.dimension) * rng.choice([0.0, 0.1, 1.0, 10.0, 1000.0])
-            moved = float(np.linalg.norm(ask.step * (one.grad(x) - two.grad(x))))
-            volume = abs(_log_volume(one, ask.step, x) - _log_volume(two, ask.step, x))
-            for what, found, bound in (("l2", moved, ask.l2), ("log_volume", volume, ask.log_volume)):
-                if found > bound * (1 + RELATIVE) + 1e-9:
+            moved = float(np.linalg.norm(ask.step * (own_loss.grad(x) - other_loss.grad(x))))
+            volume = abs(_log_volume(own_loss, ask.step, x) - _log_volume(other_loss, ask.step, x))
+            for name, difference, bound in (("l2", moved, ask.l2), ("log_volume", volume, ask.log_volume)):
+                if difference > bound * (1 + RELATIVE) + 1e-9:
                     yield Fault(
-                        f"a {what} of a Solve too small",
-                        f"{run.what}: message() of agent {agent}, round {t}: {found:.4g} at a point of norm "
+                        f"a {name} of a Solve too small",
+                        f"{run.what}: message() of agent {agent}, round {t}: {difference:.4g} at a point of norm "
                         f"{np.linalg.norm(x):.3g}, with a sample replaced; {bound:.4g} is claimed",
                         "l2 and log_volume must hold at every point, for any sample there could be",
                     )

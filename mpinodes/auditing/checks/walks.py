@@ -46,11 +46,11 @@ class TriedRun(NamedTuple):
         return build(self.setup.experiment)
 
 
-def made(what: str, setup: Setup) -> TriedRun:
+def made(label: str, setup: Setup) -> TriedRun:
     """Run an experiment in lockstep."""
     rows = np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
-    return TriedRun(what, setup, decisions, frames, events)
+    return TriedRun(label, setup, decisions, frames, events)
 
 
 def finite(run: TriedRun) -> list[Fault]:
