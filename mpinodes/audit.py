@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from mpinodes import run  # noqa: F401 (the import limits BLAS threads)
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.arguments import Parser
-from mpinodes.launch.launching import BAD_INPUT, FAILED, Launcher, command, find_world, launcher, refuse, say
+from mpinodes.launch.launching import BAD_INPUT, FAILED, command, find_world, launcher, refuse, say
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -54,7 +54,12 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # a crash is no verdict
         say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
         return FAILED
-    return _together(words, started)
+    world = find_world(started)
+    from mpinodes.running.job import Job
+
+    with tempfile.TemporaryDirectory() as folder:
+        audit = AuditJob(world, Job(world), Path(folder))
+        return audit.job.guarded(lambda: audit.run(words))
 
 
 def _alone(words: list[str]) -> int:
@@ -80,16 +85,6 @@ def _alone(words: list[str]) -> int:
             return pairs(compose(probe.asked, None), target, range(PAIRS), seed_of(asked))
 
         return report(asked, directory, folder, lambda games: [play(*game) for game in games])
-
-
-def _together(words: list[str], started: Launcher) -> int:
-    """Run the audit on all ranks."""
-    world = find_world(started)
-    from mpinodes.running.job import Job
-
-    with tempfile.TemporaryDirectory() as folder:
-        audit = AuditJob(world, Job(world), Path(folder))
-        return audit.job.guarded(lambda: audit.run(words))
 
 
 class AuditJob:
@@ -183,17 +178,13 @@ def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
 
     if asked.get("audit", {}).get("view", "links") != "links":
         return [of_view(compose(asked, None).experiment)]
-    return probes(asked.get("algorithm", {}), seed_of(asked), folder, adjacency_of(asked), asked.get("feedback"))
+    adjacency = asked.get("privacy", {}).get("adjacency", "one-sample")
+    return probes(asked.get("algorithm", {}), seed_of(asked), folder, adjacency, asked.get("feedback"))
 
 
 def seed_of(asked: dict[str, Any]) -> int:
     """Return the audit's seed."""
     return int(asked.get("seed", 0))
-
-
-def adjacency_of(asked: dict[str, Any]) -> str:
-    """Return the adjacency of the run, which its probes share if it is one-agent."""
-    return str(asked.get("privacy", {}).get("adjacency", "one-sample"))
 
 
 def into(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -208,28 +199,30 @@ def report(
     asked: dict[str, Any], directory: Path, folder: Path, play: Callable[[list[tuple[Probe, Canary]]], list[Vector]]
 ) -> int:
     """Test the run, have the games played, and print the table; return the exit code."""
+    from mpinodes.auditing import verdicts
     from mpinodes.auditing.settings import tried
     from mpinodes.auditing.transcripts import Recorded, Transcript
-    from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, of_probes, of_run, of_settings, of_summary, table
     from mpinodes.summary.summary import Summary
 
     seed = seed_of(asked)
     read = Recorded(directory)
-    own = of_run(Transcript(read.setup, read.frames, read.events), seed)
+    own = verdicts.of_run(Transcript(read.setup, read.frames, read.events), seed)
     if read.setup.experiment.private:
-        own += of_settings(list(tried(read.setup, folder, seed)))
+        own += verdicts.of_settings(list(tried(read.setup, folder, seed)))
     ready, left_out = prepared(games_of(asked, folder), folder, seed)
     ratios = play([(r.probe, target) for r, target in ready if target])
-    alpha = FALSE_ALARM * (1 - OF_NOISE) / max(1, len(ready))
-    rows = [*judged(ready, ratios, alpha, seed), *of_probes([r for r, _ in ready])]
+    alpha = verdicts.FALSE_ALARM * (1 - verdicts.OF_NOISE) / max(1, len(ready))
+    left = iter(ratios)
+    rows = [
+        row for r, target in ready for row in verdicts.of_probe(r, target, next(left) if target else None, alpha, seed)
+    ]
+    rows += verdicts.of_probes([r for r, _ in ready])
     name = read.setup.experiment.algorithm.get("name") or read.setup.experiment.algorithm["path"]
     again = "" if read.setup.experiment.reproducible else ", with noise that no seed reproduces"
     view = read.setup.experiment.audit.view
     loss = Summary.read(directory).privacy.network
-    print(
-        table(f"audit of {name}, seed {seed}{again}", [of_summary(loss), *own, *left_out], rows, alpha, view),
-        flush=True,
-    )
+    title, own_rows = f"audit of {name}, seed {seed}{again}", [verdicts.of_summary(loss), *own, *left_out]
+    print(verdicts.table(title, own_rows, rows, alpha, view), flush=True)
     return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
 
 
@@ -252,20 +245,6 @@ def prepared(probes: list[Probe], folder: Path, seed: int) -> tuple[list[tuple[R
             why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
             left_out.append(Verdict(probe.what, why, "not tested", False))
     return ready, left_out
-
-
-def judged(ready: list[tuple[Ready, Canary | None]], ratios: list[Vector], alpha: float, seed: int) -> list[Verdict]:
-    """Judge the games of all probes."""
-    import numpy as np
-
-    from mpinodes.auditing.verdicts import of_probe
-
-    left = iter(ratios)
-    return [
-        row
-        for r, target in ready
-        for row in of_probe(r, target, next(left) if target else np.empty((0, 2)), alpha, seed)
-    ]
 
 
 if __name__ == "__main__":

@@ -64,22 +64,29 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     carries.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
-    total = len(recorded.frames)
+    setup, total = recorded.setup, len(recorded.frames)
     followed = set(log_spaced(max(total - 1, 1), rounds).tolist())
     worst = Finding(agent, 0, 0.0, 0.0, 0, 0, True)
     for round in range(1, total):
-        for change in adjacent(recorded.setup, recorded.losses(agent), agent, round, rng):
-            last = total if round in followed else _carrier(recorded, agent, change)
-            worst = _worse(worst, _try(recorded, replayed, change, last))
+        for change in adjacent(setup, recorded.losses(agent), agent, round, rng):
+            last = total
+            if round not in followed:
+                uses = enumerate(recorded.events.uses[round - 1 :, agent].tolist(), round)
+                carriers = (t for t, used in uses if used and carries(setup, agent, used, change))
+                last = max(next(carriers, total), round + 1)
+            over, carried, l2, _, public = compared(recorded, replayed, change, last)
+            direct, hidden = (float(over[which].max(initial=0.0)) for which in (carried, ~carried))
+            is_worse = max(direct, hidden) > max(worst.direct, worst.hidden)
+            worst = Finding(
+                agent,
+                worst.changes + int(carried.any()),
+                max(worst.direct, direct),
+                max(worst.hidden, hidden),
+                round + int(np.argmax(over)) if is_worse else worst.round,
+                max(worst.touched, int((l2 > 0).any(axis=1).sum())),
+                worst.public and public,
+            )
     return worst
-
-
-def _carrier(recorded: Transcript, agent: int, change: Change) -> int:
-    """Return the round of the first message that carries a change, or the last round if no message does."""
-    for round, uses in enumerate(recorded.events.uses[change.round - 1 :, agent].tolist(), change.round):
-        if uses and carries(recorded.setup, agent, uses, change):
-            return max(round, change.round + 1)
-    return len(recorded.frames)
 
 
 class Compared(NamedTuple):
@@ -112,28 +119,6 @@ def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int
     by_norm = np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM))
     over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * events.l1_per_l2))).max(axis=1)
     return Compared(over, carried, l2, bound, public)
-
-
-def _try(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Finding:
-    """Replay one adjacent data set."""
-    over, carried, l2, _, public = compared(recorded, replayed, change, last)
-    where = change.round + int(np.argmax(over))
-    direct, hidden = float(over[carried].max(initial=0.0)), float(over[~carried].max(initial=0.0))
-    return Finding(replayed.agent, int(carried.any()), direct, hidden, where, int((l2 > 0).any(axis=1).sum()), public)
-
-
-def _worse(first: Finding, second: Finding) -> Finding:
-    """Merge two findings on the same agent."""
-    worst = max(first, second, key=lambda f: max(f.direct, f.hidden))
-    return Finding(
-        first.agent,
-        first.changes + second.changes,
-        max(first.direct, second.direct),
-        max(first.hidden, second.hidden),
-        worst.round,
-        max(first.touched, second.touched),
-        first.public and second.public,
-    )
 
 
 def _over(realised: Vector, bound: Vector) -> Vector:

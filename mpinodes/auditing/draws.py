@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, reseeded
+from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, fresh_seed, reseeded
 from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
 from mpinodes.rounds.step import Releaser
 
@@ -120,7 +120,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
                 value[0, place, i] = clean_vectors(message)
     out = np.empty(k * d)
     for r in range(runs):
-        setup = reseeded(run.setup, _fresh(seed, r))
+        setup = reseeded(run.setup, fresh_seed(seed, r, 3))
         for i, agent in enumerate(agents):
             releaser = Releaser(setup, agent.agent, run.setup.losses(agent.agent))
             for place, (t, message) in enumerate(zip(chosen.tolist(), asked[i], strict=True)):
@@ -134,11 +134,6 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
     rounding += EPSILON * (np.abs(noise) + np.abs(value))
     noise -= value
     return standardized(Raw(noise, rounding, value, scale, kind))
-
-
-def _fresh(seed: int, run: int) -> int:
-    """Return a seed that no other part of the audit uses."""
-    return int(np.random.SeedSequence((seed, run, 3)).generate_state(1, np.uint64)[0] >> 2)
 
 
 def _asked(message: Message) -> Query | Queries | None:

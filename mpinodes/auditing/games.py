@@ -14,7 +14,7 @@ from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.node_views import LEARNT, Sight, best_test, learn
 from mpinodes.auditing.probes import Probe
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, reseeded
+from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, fresh_seed, reseeded
 from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.asked import merge
@@ -196,7 +196,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     ratios = np.empty((len(which), 2))
     for k, pair in enumerate(which):
         for place, world in enumerate(worlds):
-            fresh = int(np.random.SeedSequence((seed, pair, place)).generate_state(1, np.uint64)[0] >> 2)
+            fresh = fresh_seed(seed, pair, place)
             sent = simulate(_in_world(setup, world, fresh))
             if target.sight:
                 ratios[k, place] = target.sight(sent.frames)

@@ -59,21 +59,19 @@ class RemadeFrames(NamedTuple):
     slips: list[Slip]
 
 
-def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
-    """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
-    due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
-    slips = [slip for slip in (_differ(run.frames, *part) for part in due) if slip]
-    return RemadeFrames(sum(len(row) for *_, row in due), slips)
-
-
 _Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
 
 
-def _differ(frames: Vector, name: str, agent: int, t: int, place: int, due: Vector) -> Slip | None:
-    """Return a slip if a part of a recorded frame differs from the rebuilt one."""
-    sent = np.ascontiguousarray(frames[t - 1, agent, place : place + len(due)])
-    off = np.flatnonzero(sent.view(np.uint64) != np.ascontiguousarray(due).view(np.uint64))
-    return Slip(name, agent, t, float(sent[off[0]]), float(due[off[0]])) if len(off) else None
+def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
+    """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
+    due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
+    slips = []
+    for name, agent, t, place, words in due:
+        sent = np.ascontiguousarray(run.frames[t - 1, agent, place : place + len(words)])
+        off = np.flatnonzero(sent.view(np.uint64) != np.ascontiguousarray(words).view(np.uint64))
+        if len(off):
+            slips.append(Slip(name, agent, t, float(sent[off[0]]), float(words[off[0]])))
+    return RemadeFrames(sum(len(row) for *_, row in due), slips)
 
 
 def _bits(word: float) -> str:

@@ -55,17 +55,11 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
         mu = float(stats.norm.ppf(low) - stats.norm.ppf(high))
         return Shown(pure, gdp_epsilon(mu, delta) if mu > 0 else 0.0)
     usual, swapped = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
-    choices = [(tau, side) for side in (usual, swapped) for tau in _thresholds(side[0][:half])]
+    chosen = np.linspace(0, half - 1, 50).astype(int)
+    choices = [(tau, side) for side in (usual, swapped) for tau in np.unique(np.sort(side[0][:half])[chosen]).tolist()]
     tau, side = max(choices, key=lambda c: _bound(*_counts(c, 0, half), half, 0.0, alpha))
     counts, rest = _counts((tau, side), half, len(own)), len(own) - half
     return Shown(_bound(*counts, rest, 0.0, alpha), _bound(*counts, rest, delta, alpha))
-
-
-def _thresholds(ratios: Vector) -> list[float]:
-    """Return 50 candidate thresholds among the ratios."""
-    chosen = np.linspace(0, len(ratios) - 1, 50).astype(int)
-    thresholds: list[float] = np.unique(np.sort(ratios)[chosen]).tolist()
-    return thresholds
 
 
 def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:

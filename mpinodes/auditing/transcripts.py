@@ -102,7 +102,12 @@ class Replayed:
         self._end = HEADER + self._vectors * recorded.setup.dimension
         self.kind, self.scale = recorded.events.kind[:, agent], recorded.events.scale[:, agent]
         self._states: list[State] = []
-        self.messages = list(self._original())
+        self.messages: list[Message] = []
+        state = self._step.start()
+        for _ in range(len(self._frames)):
+            self._states.append(state)
+            self.messages.append(self._step.message(state))
+            state = self._step.receive(state, self._arrivals(state), self._own(state.here.t))
         if isinstance(recorded, Recorded):
             self.require_same_run(recorded)
 
@@ -160,19 +165,12 @@ class Replayed:
     def _arrivals(self, state: State) -> Arrivals:
         return Arrivals.of_round(self._setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
 
-    def _original(self) -> Iterator[Message]:
-        """Yield the messages on the agent's own data, and store the state before every round."""
-        state = self._step.start()
-        for _ in range(len(self._frames)):
-            self._states.append(state)
-            yield self._step.message(state)
-            state = self._step.receive(state, self._arrivals(state), self._own(state.here.t))
-
-    def _adjacent(self, change: Change, last: int, losses: Callable[[int], Loss]) -> Iterator[tuple[int, Message]]:
-        """Yield the rounds and messages on adjacent losses, from the changed round on."""
+    def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
+        """Yield round, own message, message on adjacent data, and the adjacent losses, from the changed round on."""
+        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         state = self._states[change.round - 1]
         for t in range(change.round, last + 1):
-            yield t, self._step.message(state)
+            yield t, self.messages[t - 1], self._step.message(state), losses
             if t < last:
                 state = self._step.receive(state, self._arrivals(state), losses(t))
 
@@ -183,22 +181,31 @@ class Replayed:
             The change by message, vector and norm (L1, L2): (r, vectors, 2). And whether all that the messages state of
             their sensitivity is the same on both, as required, because it is public.
         """
-        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
-        hidden = len(self._setup.algorithm.hidden)
         moved, public = [], True
-        for t, message in self._adjacent(change, last, losses):
-            own = self.messages[t - 1]
-            public &= _public(message, hidden, self._vectors) == _public(own, hidden, self._vectors)
-            moved.append(self._apart(t, own, message, losses))
+        for t, own, other, losses in self._adjacent(change, last):
+            public &= self._public(own) == self._public(other)
+            moved.append(self._apart(t, own, other, losses))
         return np.array(moved), public
 
     def stated(self, change: Change, last: int) -> Iterator[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
         """Yield for each message the round, and its public facts on the agent's own data and on adjacent data."""
-        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
-        hidden = len(self._setup.algorithm.hidden)
-        for t, message in self._adjacent(change, last, losses):
-            own = self.messages[t - 1]
-            yield t, _public(own, hidden, self._vectors), _public(message, hidden, self._vectors)
+        for t, own, other, _ in self._adjacent(change, last):
+            yield t, self._public(own), self._public(other)
+
+    def _public(self, message: Message) -> tuple[Any, ...]:
+        """Return everything that a message states of itself, which must not depend on data."""
+        if isinstance(message, Solve):
+            return (
+                message.center.tobytes(), message.step, message.near.tobytes(), message.uses, message.l2,
+                message.log_volume, message.calibration, message.tolerance, message.stretch,
+                message.leaks, message.grid,
+            )  # fmt: skip
+        if not isinstance(message, (Query, Queries)):
+            return (type(message),)
+        named = {"": message} if isinstance(message, Query) else message.vectors
+        payloads = [(name, p.l1, p.l2, p.calibration, p.value.shape) for name, p in named.items()]
+        leaks = message.leaks.numbers(len(self._setup.algorithm.hidden), self._vectors)
+        return (*payloads, message.uses, leaks)
 
     def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
         """Return the L1 and L2 change of each vector of a message."""
@@ -227,10 +234,9 @@ class Replayed:
 
         A ratio of ±inf means certainty.
         """
-        losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         total = 0.0
-        for t, message in self._adjacent(change, last, losses):
-            own, other = self._log_density(t, self.messages[t - 1], self._own), self._log_density(t, message, losses)
+        for t, message, adjacent_message, losses in self._adjacent(change, last):
+            own, other = self._log_density(t, message, self._own), self._log_density(t, adjacent_message, losses)
             total += 0.0 if own == other else own - other  # rounding may make both −inf
         return total
 
@@ -266,6 +272,11 @@ class Replayed:
         return sum(_density(release - value, release, kind, float(scale)) for value, release, kind, scale in vectors)
 
 
+def fresh_seed(*words: int) -> int:
+    """Return a seed of a run that follows from some numbers; other numbers give an independent run."""
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 2)
+
+
 def reseeded(setup: Setup, seed: int) -> Setup:
     """Return the setup of the same run with fresh noise."""
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
@@ -285,22 +296,6 @@ def clean_vectors(message: Message) -> list[Vector]:
     if isinstance(message, Query):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []
-
-
-def _public(message: Message, hidden: int, vectors: int) -> tuple[Any, ...]:
-    """Return everything that a message states of itself, which must not depend on data."""
-    if isinstance(message, Query):
-        facts = (message.l1, message.l2, message.uses, message.calibration, message.value.shape)
-        return (*facts, message.leaks.numbers(hidden, vectors))
-    if isinstance(message, Queries):
-        payloads = [(n, p.l1, p.l2, p.calibration, p.value.shape) for n, p in message.vectors.items()]
-        return (*payloads, message.uses, message.leaks.numbers(hidden, vectors))
-    if isinstance(message, Solve):
-        return (
-            message.center.tobytes(), message.step, message.near.tobytes(), message.uses, message.l2,
-            message.log_volume, message.calibration, message.tolerance, message.stretch, message.leaks, message.grid,
-        )  # fmt: skip
-    return (type(message),)
 
 
 def sizes(moved: Vector, message: Vector) -> list[float]:

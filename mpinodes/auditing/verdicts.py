@@ -74,21 +74,17 @@ def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, label: str) -> 
     failed = ", ".join(check.name for check in noise.fails(alpha))
     if drawn.broken:
         return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
+    least = alpha / len(noise.checks)
+    shortfall = least_found(drawn.number, drawn.linear, least, FOUND)
+    power = f"a scale {shortfall:.1%} too small is detected with probability {FOUND}"
+    if shortfall > OFF:
+        power += f"; {OFF:.0%} would need {draws_needed(OFF, drawn.linear, least, FOUND):,} draws"
     shown = (
         f"{noise.draws:,} draws, {noise.ratio:.4f} times the stated scale; p ≥ {worst.p:.2g} in "
-        f"{len(noise.checks)} tests ({worst.name})\n{'':23}{_power(drawn, alpha / len(noise.checks))}"
+        f"{len(noise.checks)} tests ({worst.name})\n{'':23}{power}"
     )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
     return Verdict(label, shown, verdict, bool(failed))
-
-
-def _power(drawn: NoiseDraws, alpha: float) -> str:
-    """Say in words how small a shortfall of the scale the test detects."""
-    shortfall = least_found(drawn.number, drawn.linear, alpha, FOUND)
-    words = f"a scale {shortfall:.1%} too small is detected with probability {FOUND}"
-    if shortfall <= OFF:
-        return words
-    return f"{words}; {OFF:.0%} would need {draws_needed(OFF, drawn.linear, alpha, FOUND):,} draws"
 
 
 def of_frames(remade: frames.RemadeFrames) -> Verdict:
@@ -179,13 +175,13 @@ def _limit(epsilon: float | None) -> float:
     return inf if epsilon is None else epsilon * SLACK
 
 
-def of_probe(ready: Ready, target: Canary | None, ratios: Vector, alpha: float, seed: int) -> list[Verdict]:
+def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
     """Judge the game of one probe, and its replay if that fails."""
     label, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
     values = loss.claimed, loss.proven_pure, loss.proven
     if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
         values = loss.claimed, None, toward
-    if target is None:
+    if target is None or ratios is None:
         guesses: Guesses = guess(ready)
         shown = guesses.shown(alpha)
         words = f"{number(shown.pure)}   ({guesses.right} of {guesses.made} guesses right, {guesses.secrets} secrets)"

@@ -89,32 +89,25 @@ def _inside(value: Any, depth: int) -> Any:
     if isinstance(value, (set, frozenset)):
         return (name, *sorted((image(inner, depth) for inner in value), key=repr))
     held = attributes(value)
-    return (name, *((key, image(inner, depth)) for key, inner in held.items())) if held else (name, _reduced(value))
-
-
-def _reduced(value: Any) -> Any:
-    """Return the image of an object that has no attributes, such as an iterator, by its pickled form."""
-    try:
-        return image(value.__reduce_ex__(2)[1:], 6)
+    if held:
+        return (name, *((key, image(inner, depth)) for key, inner in held.items()))
+    try:  # an object without attributes, such as an iterator, is compared by its pickled form
+        return (name, image(value.__reduce_ex__(2)[1:], 6))
     except Exception:  # the object cannot be pickled
-        return None
+        return (name, None)
 
 
 def attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object, without the cached values of its `cached_property`s."""
     held = dict(vars(value)) if hasattr(value, "__dict__") else {}
-    for kind in type(value).__mro__:
+    kinds = type(value).__mro__
+    for kind in kinds:
         slots = vars(kind).get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else slots:
             if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
                 held[slot] = getattr(value, slot)
-    cached = {k for kind in type(value).__mro__ for k, v in vars(kind).items() if _is_cached(v)}
+    cached = {k for kind in kinds for k, v in vars(kind).items() if isinstance(v, functools.cached_property)}
     return {key: inner for key, inner in held.items() if key not in cached}
-
-
-def _is_cached(member: Any) -> bool:
-    """Return whether a class member is a `cached_property`."""
-    return isinstance(member, functools.cached_property)
 
 
 def shown(value: Any) -> str:

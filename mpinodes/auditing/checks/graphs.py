@@ -119,7 +119,8 @@ def _graph(graph: Topology, other: Topology) -> Iterator[Fault]:
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
             yield Fault("an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "edges join two agents")
             return
-        if not np.array_equal(graph.sends(t), _matrix(n, edges)):
+        sends = [[(j, i) in edges for i in range(n)] for j in range(n)]
+        if not np.array_equal(graph.sends(t), sends):
             yield Fault("sends() is not edges()", where, "sends(t)[j, i] says whether (j, i) is an edge")
             return
         for i in range(n):
@@ -131,11 +132,3 @@ def _graph(graph: Topology, other: Topology) -> Iterator[Fault]:
         if graph.period is not None and t > graph.period and edges != graph.edges(t - graph.period):
             yield Fault("a period that is none", f"{where}: period {graph.period}", "the graph repeats after a period")
             return
-
-
-def _matrix(n: int, edges: Any) -> Any:
-    """Return the matrix of some edges."""
-    sends = np.zeros((n, n), dtype=bool)
-    for j, i in edges:
-        sends[j, i] = True
-    return sends

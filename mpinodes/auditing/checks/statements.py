@@ -15,7 +15,7 @@ from mpinodes.auditing.changes import ALL as EVERY
 from mpinodes.auditing.changes import Change, adjacent, changed, differs, usual
 from mpinodes.auditing.checks.failures import Fault, Report, shown
 from mpinodes.auditing.checks.walks import TriedRun, walk
-from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors
 from mpinodes.core import ALL, RELEASED, UNKNOWN, Feedback, Hidden, Message, Queries, Query, Relay, Solve, Start, Vector
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HEADER, HIDDEN_KIND, RELEASED_KIND
@@ -155,7 +155,7 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """Find messages on the agent's own data that are not finite, or that state impossible facts."""
     messages: list[Any] = replayed.messages
     for t, message in enumerate(messages, 1):
-        exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in _vectors(message))]
+        exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in clean_vectors(message))]
         if not all(exact) or type(getattr(message, "leaks", None)) not in LEAKS:
             yield Fault(
                 "a message of a type of its own",
@@ -163,7 +163,7 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
                 "a Query, Queries, Solve, Start or Relay itself, of plain arrays, and leaks of mpinodes.core",
             )
             return
-        for value in _vectors(message):
+        for value in clean_vectors(message):
             if not np.isfinite(value).all():
                 yield Fault(
                     "a message that is not finite",
@@ -187,13 +187,6 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
                 "the round whose loss first reaches the network with this message: usually t - 1, 0 for none",
             )
             return
-
-
-def _vectors(message: Any) -> list[Any]:
-    """Return the vectors of a message."""
-    if hasattr(message, "value"):
-        return [message.value]
-    return [payload.value for payload in message.vectors.values()] if hasattr(message, "vectors") else []
 
 
 def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
