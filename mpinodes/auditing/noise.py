@@ -56,7 +56,7 @@ class NoiseTests(NamedTuple):
 def examine(drawn: NoiseDraws) -> NoiseTests:
     """Run all tests of the noise."""
     if drawn.broken:
-        return NoiseTests(drawn.number, np.nan, [Check("all numbers sent are finite", 0.0)])
+        return NoiseTests(drawn.number, np.nan, [Check("numbers that are not finite", 0.0)])
     if not drawn.number:
         return NoiseTests(0, 1.0, [])
     checks = [*_scale(drawn), *_law(drawn), *_signs(drawn), *_repeats(drawn), *_neighbors(drawn)]

@@ -73,23 +73,18 @@ def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
         BadInput: there is none.
     """
     if is_file(word):
-        return [_in_file(str(Path(word).absolute()))]
+        path, errors = str(Path(word).absolute()), []
+        for kind in registry.KINDS:
+            try:
+                return [(kind, registry.from_path(kind, path))]
+            except BadInput as error:
+                errors.append(error)
+        raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
     parts = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
     if not parts:
         every = sorted({name for kind in registry.KINDS for name in registry.names(kind)})
         raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
     return parts
-
-
-def _in_file(path: str) -> tuple[registry.PartKind, Any]:
-    """Return the part of a file, with its kind."""
-    errors = []
-    for kind in registry.KINDS:
-        try:
-            return kind, registry.from_path(kind, path)
-        except BadInput as error:
-            errors.append(error)
-    raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
 
 
 def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:

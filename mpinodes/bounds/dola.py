@@ -137,7 +137,9 @@ def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]
     """Compute the checked bounds of network regret and of an agent's regret: (h,) each."""
     p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, across = steps(setup, int(at[-1])), setup.feasible.diameter(d)
-    reach = np.sqrt(2 * d) * (mu := _scales(setup, alpha))  # (E‖noise‖²)^½
+    # The noise μ_t of round t is calibrated to the step that made the message; it is 0 in round 1.
+    mu = noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))
+    reach = np.sqrt(2 * d) * mu  # (E‖noise‖²)^½
     steep = steepness(setup)
     gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t
     gains = np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - p.regularizer)
@@ -150,8 +152,3 @@ def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]
     apart = k * sqrt(m) * steep * before(reach + alpha * gradient, 0.0) if m > 1 else np.zeros_like(alpha)
     own = upto(rounds + 2 * sqrt(m) * apart, at)
     return own, own + upto((m + sqrt(m)) * apart, at)
-
-
-def _scales(setup: Setup, alpha: Vector) -> Vector:
-    """Return the noise scales μ_t, calibrated to the step that made the message; 0 in round 1."""
-    return noise_scales(setup, sqrt(setup.dimension) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))

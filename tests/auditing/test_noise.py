@@ -110,7 +110,7 @@ FAULTS = {
     "few values": (lambda e, _: np.rint(e * 100) / 100, "numbers that come again"),
     "one sign": (lambda e, _: np.abs(e), "signs"),
     "truncated": (lambda e, _: np.where(np.abs(e) > 1.5, np.sign(e) * 1.5, e), "law"),
-    "not finite": (_slice(0, 0, 0, 0, 0, factor=np.nan), "said something that is not finite"),
+    "not finite": (_slice(0, 0, 0, 0, 0, factor=np.nan), "numbers that are not finite"),
 }
 
 

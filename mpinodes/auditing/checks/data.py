@@ -192,9 +192,8 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
         rows: dict[int, bytes] = {}
         size = setup.samples[i]
         losses, samples, groups = stream.of(i), stream.samples(i), stream.groups(i)
-        again, backwards = other.of(i), {}
-        for t in range(last, 0, -1):
-            backwards[t] = image(again(t))
+        again = other.of(i)
+        backwards = {t: image(again(t)) for t in range(last, 0, -1)}
         for t in range(1, last + 1):
             loss, where = losses(t), f"agent {i}, round {t}"
             features = dense(loss.features)
@@ -225,11 +224,8 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
             if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
                 return
-            largest, norm = (
-                float(np.abs(features).max(initial=0)),
-                float(np.linalg.norm(features, axis=1).max(initial=0)),
-            )
-            yield from _over("feature_bound", largest, stream.feature_bound, where)
+            norm = float(np.linalg.norm(features, axis=1).max(initial=0))
+            yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)
             yield from _over("feature_norm", norm, stream.feature_norm, where)
         yield from _merged(stream, i, last)
 

@@ -155,38 +155,26 @@ def _own(run: TriedRun, agent: int, replayed: Replayed) -> Iterator[Fault]:
     """Find messages on the agent's own data that are not finite, or that state impossible facts."""
     messages: list[Any] = replayed.messages
     for t, message in enumerate(messages, 1):
-        exact = [type(message) in MESSAGES, *(type(value) is np.ndarray for value in clean_vectors(message))]
-        if not all(exact) or type(getattr(message, "leaks", None)) not in LEAKS:
-            yield Fault(
-                "a message of a type of its own",
-                f"{run.what}: message() of agent {agent}, round {t}: {type(message).__name__}",
-                "a Query, Queries, Solve, Start or Relay itself, of plain arrays, and leaks of mpinodes.core",
-            )
-            return
-        for value in clean_vectors(message):
-            if not np.isfinite(value).all():
-                yield Fault(
-                    "a message that is not finite",
-                    f"{run.what}: message() of agent {agent}, round {t}: {shown(value.tolist())}",
-                    "a message is a vector of finite numbers",
-                )
-                return
-        if not run.setup.algorithm.solves and type(message) is Query and (message.residual or message.solver_steps):
-            yield Fault(
-                "a local solve where there is none",
-                f"{run.what}: message() of agent {agent}, round {t}: residual={message.residual}, "
-                f"solver_steps={message.solver_steps}",
-                "they are recorded without noise: only an algorithm with solves = True may set them",
-            )
-            return
+        where, values = f"{run.what}: message() of agent {agent}, round {t}", clean_vectors(message)
         uses = getattr(message, "uses", 0)
-        if uses != int(uses) or not 0 <= uses <= t:
-            yield Fault(
-                "`uses` names no round that was",
-                f"{run.what}: message() of agent {agent}, round {t}: uses={uses}",
-                "the round whose loss first reaches the network with this message: usually t - 1, 0 for none",
-            )
-            return
+        is_exact = type(message) in MESSAGES and all(type(value) is np.ndarray for value in values)
+        is_bare = not run.setup.algorithm.solves and type(message) is Query
+        if not is_exact or type(getattr(message, "leaks", None)) not in LEAKS:
+            right = "a Query, Queries, Solve, Start or Relay itself, of plain arrays, and leaks of mpinodes.core"
+            yield Fault("a message of a type of its own", f"{where}: {type(message).__name__}", right)
+        elif infinite := [value for value in values if not np.isfinite(value).all()]:
+            right = "a message is a vector of finite numbers"
+            yield Fault("a message that is not finite", f"{where}: {shown(infinite[0].tolist())}", right)
+        elif is_bare and (message.residual or message.solver_steps):
+            stated = f"residual={message.residual}, solver_steps={message.solver_steps}"
+            right = "they are recorded without noise: only an algorithm with solves = True may set them"
+            yield Fault("a local solve where there is none", f"{where}: {stated}", right)
+        elif uses != int(uses) or not 0 <= uses <= t:
+            right = "the round whose loss first reaches the network with this message: usually t - 1, 0 for none"
+            yield Fault("`uses` names no round that was", f"{where}: uses={uses}", right)
+        else:
+            continue
+        return
 
 
 def _one(run: TriedRun, recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault | None]:
