@@ -59,9 +59,9 @@ def claimed(events: Events, carried: Vector) -> Vector:
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Replay an agent on adjacent data sets that change one round, for every round in turn.
 
-    For every changed round, the message that first carries the change is compared, which feedback may delay. All later
-    messages are compared for about `rounds` log-spaced changed rounds, and for changes that no message of the run
-    carries.
+    Feedback may delay the message that first carries a change. Messages are compared up to that message for every
+    changed round, and up to the last message for about `rounds` log-spaced changed rounds. They are also compared up to
+    the last one if no message of the run carries the change.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
     setup, total = recorded.setup, len(recorded.frames)

@@ -272,7 +272,7 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 
 
 def secrets(algorithm: Any, seed: int, folder: Path) -> Tree:
-    """Return changes to `of_kind` that make every sample's sign a secret of its own."""
+    """Return changes to the experiment of `of_kind` that make every sample's sign an independent secret."""
     rng = np.random.default_rng([seed, 1])
     targets = FAR * rng.choice([-1.0, 1.0], (_agents(algorithm, PAIR), SECRETS))
     return merge({"rounds": SECRETS}, _of_targets(algorithm, targets, folder / "secret"))

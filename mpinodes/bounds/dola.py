@@ -102,7 +102,7 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, including the regularizer's gradient."""
+    """Return L, a bound on the norm of an agent's gradient, including the regularizer's part."""
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 

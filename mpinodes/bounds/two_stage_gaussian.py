@@ -114,7 +114,7 @@ def _noise(setup: Setup) -> Vector:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Compute 1/√κ."""
+    """Compute 1/√κ, to which the calibrated noise scales are proportional; 0 without noise."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)

@@ -1,4 +1,4 @@
-"""Enforcement of the clip on the losses that a user's code makes, between the loss and the algorithm."""
+"""A wrapper that clips the gradients of a user's losses before an algorithm sees them."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class LinearLoss(SampleLoss):
         return inf if np.isnan(largest) else largest
 
     def value(self, x: Vector) -> float:
-        """Compute f(x)."""
+        """Compute f(x), the loss of the round's samples plus the regularizer."""
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 

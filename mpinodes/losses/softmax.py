@@ -49,7 +49,7 @@ class Softmax(LinearLoss):
         return sqrt(2)
 
     def value(self, x: Vector) -> float:
-        """Compute f(x)."""
+        """Compute f(x), the loss of the round's samples plus the regularizer."""
         losses = self.values(self.features, self.targets[None], x[None, None])[0, 0]
         return float((losses / self.divisor).sum()) + 0.5 * self.regularizer * float(x @ x)
 

@@ -54,7 +54,7 @@ class SquaredDistance(SmoothLoss):
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     def value(self, x: Vector) -> float:
-        """Compute f(x)."""
+        """Compute f(x), the loss of the round's samples plus the regularizer."""
         distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)

@@ -58,7 +58,7 @@ class Directions:
         self._draws = [Draws(experiment.seed, Purpose.DIRECTION, i) for i in range(len(blocks))]
 
     def radius(self, t: int) -> float:
-        """Compute r(t)."""
+        """Compute r(t), the distance of the played points from their center."""
         return float(self._told.radius * t**-self._told.decay)
 
     def unit(self, agent: int, t: int) -> Vector:

@@ -1,4 +1,4 @@
-"""The report of a check, and images of values that show whether a value has changed."""
+"""The report of a check, and `image`, which shows whether a value has changed."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TriedRun(NamedTuple):
         return range(self.setup.topology.agents)
 
     def fresh(self) -> Setup:
-        """Return an equal setup made from files that are imported anew."""
+        """Return a new setup equal to that of the run, from files that are imported anew."""
         return build(self.setup.experiment)
 
 
