@@ -87,8 +87,8 @@ def simulate(setup: Setup) -> Transcript:
 def canary(ready: Ready, seed: int) -> Canary:
     """Choose the adjacent data set that moves messages most over some runs.
 
-    For an adversary with a partial view, choose the data set that is told apart best. The agent whose data change is never
-    among the viewers, unless all agents see the same data.
+    For an adversary with a partial view, choose the data set that is told apart best. The agent whose data change is
+    never among the viewers, unless all agents see the same data.
     """
     rng = np.random.default_rng([seed, 2])
     setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mpinodes.auditing.small_experiments import of_kind, secrets
 from mpinodes.config import registry
@@ -46,8 +45,21 @@ def probes(
     section = section if {"name", "path"} & section.keys() else FIRST["algorithm"] | section
     algorithm = registry.chosen(registry.ALGORITHMS, section)
     words = {key: value for key, value in section.items() if isinstance(value, str)}
-    made = _probes(algorithm, words, seed, folder, adjacency == "one-agent")
-    return [probe._replace(asked=merge(probe.asked, {"feedback": feedback or {}})) for probe in made]
+    fits = of_kind(algorithm, seed, folder, adjacency == "one-agent")
+    stated: dict[str, Tree] = dict(algorithm.probes)
+    if words.keys() - {"name", "path"}:  # the user says which words hold
+        first = next(iter(stated.values()))
+        numbers = {key: value for key, value in first.get("algorithm", {}).items() if not isinstance(value, str)}
+        stated = {"as asked": {**first, "algorithm": numbers}}
+    always: Tree = {"algorithm": words, "feedback": feedback or {}}
+    made = []
+    for label, keys in stated.items():
+        base = {key: value for key, value in fits.items() if key != "step" or key not in keys}
+        made.append(Probe(label, merge(base, keys, always)))
+    if not algorithm.whole_data:
+        own_secrets = merge(made[0].asked, secrets(algorithm, seed, folder))
+        made.append(Probe("every sample, one run", own_secrets, secret=True))
+    return made
 
 
 def of_view(whole: Experiment) -> Probe:
@@ -56,22 +68,3 @@ def of_view(whole: Experiment) -> Probe:
     viewers = whole.audit.viewers
     who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
     return Probe(f"what {who}", merge(tomllib.loads(whole.toml()), changes))
-
-
-def _probes(algorithm: Any, words: Tree, seed: int, folder: Path, of_agents: bool) -> Iterator[Probe]:
-    """Yield the probes that the algorithm states; where the user says which words hold, the first one alone."""
-    fits = of_kind(algorithm, seed, folder, of_agents)
-    stated: dict[str, Tree] = dict(algorithm.probes)
-    if words.keys() - {"name", "path"}:
-        first = next(iter(stated.values()))
-        numbers = {key: value for key, value in first.get("algorithm", {}).items() if not isinstance(value, str)}
-        stated = {"as asked": {**first, "algorithm": numbers}}
-    asked = {
-        label: merge({key: value for key, value in fits.items() if key != "step" or key not in keys}, keys)
-        for label, keys in stated.items()
-    }
-    asked = {label: merge(tree, {"algorithm": words}) for label, tree in asked.items()}
-    yield from (Probe(label, tree) for label, tree in asked.items())
-    if not algorithm.whole_data:
-        first = next(iter(asked.values()))
-        yield Probe("every sample, one run", merge(first, secrets(algorithm, seed, folder)), secret=True)

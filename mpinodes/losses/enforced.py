@@ -67,13 +67,14 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         regularizer: λ.
     """
     kind = type(loss)
-    if not _shows_samples(kind):
+    if not issubclass(kind, SampleLoss):
         return Reclipped(loss, opaque, whole, regularizer)
     sample: Any = loss
     if sample.clip != clip or sample.whole != whole or sample.features.dtype != DOUBLE:
         # A user's stream made this loss. Squares of bytes wrap around, and squares of shorter floats overflow.
         sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
-    return sample if _clips(kind) else Reclipped(sample, clip, whole, regularizer)
+    is_clipped = issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
+    return sample if is_clipped else Reclipped(sample, clip, whole, regularizer)
 
 
 class Stated(NamedTuple):
@@ -117,18 +118,6 @@ class Stated(NamedTuple):
         within &= row_norms(loss.features) <= self.stream.feature_norm * (1 + 1e-9)
         labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
         return bool((within & np.isin(loss.targets, labels)).all())
-
-
-@cache
-def _shows_samples(kind: type[Loss]) -> bool:
-    """Return whether a class of losses exposes its samples."""
-    return issubclass(kind, SampleLoss)
-
-
-@cache
-def _clips(kind: type[Loss]) -> bool:
-    """Return whether `losses.clipping` clips all gradients of a class of losses, so that no wrapper is needed."""
-    return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
 
 
 @cache
