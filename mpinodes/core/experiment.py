@@ -1,4 +1,9 @@
-"""An experiment, every choice made, as it is written and read: TOML, and key=value pairs on top."""
+"""Define the experiment: every choice that a user can make, with types and defaults.
+
+An experiment has a struct for each of its fixed sections. The docstrings of these structs are the documentation of the
+keys: `mpinodes run --explain` prints them. The sections `algorithm`, `step`, `topology` and `data` are tables, because
+their keys depend on the part that the user chooses.
+"""
 
 from __future__ import annotations
 
@@ -14,353 +19,299 @@ from mpinodes.core.asked import Tree, parse
 
 Number = Annotated[float, Meta(gt=0)]
 Finite = Annotated[float, Meta(gt=0, le=1e100)]
-IDENTITY = Annotated[str, Meta(min_length=1)]
 FILES = "algorithm.path problem.path data.path privacy.path topology.path problem.set_path step.path"
-SOURCES = tuple(FILES.split())  # keys that name files of the user's
-SEED = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+SOURCES = tuple(FILES.split())  # keys that name a user's Python files
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1)]
 Lateness = Annotated[int, Meta(ge=0, le=1000)]  # in rounds
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Size = Annotated[float, Meta(ge=0, le=1e100)]
+Clip = Annotated[Number | Literal["inf"], Meta(extra={"range": (1e-100, 1e100)})]  # see `losses.clipping`
+Epsilon = Annotated[float, Meta(gt=0, extra={"range": (1e-12, 1e12)})]
+Name = Annotated[str, Meta(pattern=r"^[\w.+-]+$", extra={"expected": "letters, digits and the signs . + - _ alone"})]
+Text = Annotated[str, Meta(min_length=1)]
+VIEW = r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$"
+View = Annotated[str, Meta(pattern=VIEW, extra={"expected": "links, one agent (agent:3) or several (agents:2,5)"})]
 
 
 class Budget(Struct, forbid_unknown_fields=True, frozen=True):
-    """What the run may lose at most, as proven for the network."""
+    """Bound the privacy loss of the run, as proven for the network.
 
-    epsilon: Annotated[float, Meta(gt=0, le=1e12, description="the most that is to be lost, as proven for the network")]
-    delta: Annotated[
-        Share | None, Meta(description="delta of that epsilon; 0: pure epsilon. Default: privacy.delta")
-    ] = None
-    kept_by: Annotated[
-        Literal["noise", "stopping"],
-        Meta(
-            description="how: noise chooses privacy.epsilon, and with it the noise, for the horizon; stopping lets an "
-            "agent's releases tell of its data for as long as the budget lasts: then it relays what it hears. Repeats "
-            "on the same data keep it together"
-        ),
-    ] = "noise"
-    stops: Annotated[
-        tuple[int, ...],
-        Meta(
-            description="of stopping, filled in: each agent's last round that may tell of its data; 0: it need not stop"
-        ),
-    ] = ()
+    Attributes:
+        epsilon: the largest epsilon that the run may have, as proven for the network.
+        delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
+        kept_by: how the run stays within the budget. noise chooses privacy.epsilon, and with it the noise, for the
+            horizon. stopping lets an agent's releases depend on its data until its budget is spent; afterwards the
+            agent only relays what it receives. Repeats on the same data share the budget.
+        stops: for stopping, filled in by mpinodes: the last round of each agent whose release may depend on its data;
+            0 means that the agent need not stop.
+    """
+
+    epsilon: Annotated[float, Meta(gt=0, le=1e12)]
+    delta: Share | None = None
+    kept_by: Literal["noise", "stopping"] = "noise"
+    stops: tuple[int, ...] = ()
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
-    """What is promised, and the noise."""
+    """Choose the noise, and say what is promised.
 
-    mechanism: Annotated[str, Meta(description="the noise on every release")] = "laplace"
-    path: Annotated[
-        str | None,
-        Meta(description="a Python file of your own with a mechanism, in the place of the one that it says it takes"),
-    ] = None
-    epsilon: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="the paper's own privacy parameter; a label, not what is proven; inf = no noise. Algorithms "
-            "whose noise does not come of a sensitivity say what they divide by it",
-            extra={"range": (1e-12, 1e12)},
-        ),
-    ] = 1.0
-    scale: Annotated[
-        Finite | Literal["calibrated"],
-        Meta(
-            description="c: noise of scale c/epsilon, whatever the sensitivity, as the papers' experiments have it; "
-            "calibrated: (L1 sensitivity)/epsilon"
-        ),
-    ] = "calibrated"
-    delta: Annotated[float, Meta(gt=0, lt=1, description="delta of the proven epsilon")] = 1e-5
-    tight: Annotated[
-        bool,
-        Meta(
-            description="compose a run numerically too, at the horizon (dp-accounting, extra [tight]); a minute or so"
-        ),
-    ] = False
-    clip: Annotated[
-        Number | Literal["inf"],
-        Meta(
-            description="L2 bound on a sample's gradient (on a round's, for one-round adjacency), restricted to the "
-            "agent's own coordinates; inf = no clipping, and no privacy is proven",
-            extra={"range": (1e-100, 1e100)},  # see `losses.clipping`
-        ),
-    ] = 1.0
-    adjacency: Annotated[
-        Literal["one-sample", "one-round", "one-agent"],
-        Meta(
-            description="what may differ between adjacent data sets: one sample replaced; one round's whole loss; or "
-            "all samples of one agent, by as many others, where agents have losses of their own"
-        ),
-    ] = "one-sample"
+    Attributes:
+        mechanism: the noise on every release.
+        path: a Python file of your own with a mechanism. It replaces the mechanism that it names.
+        epsilon: the paper's privacy parameter (nominal epsilon), not what is proven; inf means no noise. Algorithms
+            that do not calibrate noise to a sensitivity document what they divide by epsilon.
+        scale: a number c sets the scale of the noise to c/epsilon for every sensitivity, as in the papers'
+            experiments. calibrated sets the scale to (L1 sensitivity)/epsilon.
+        delta: the delta of the proven epsilon.
+        tight: also compose the run numerically at the horizon (dp-accounting, extra [tight]); takes about a minute.
+        clip: L2 bound on a sample's gradient, or on a round's gradient for one-round adjacency, restricted to the
+            agent's own coordinates. With inf gradients are not clipped, and no privacy is proven.
+        adjacency: what differs between adjacent data sets: one replaced sample (one-sample), the whole loss of one
+            round (one-round), or all samples of one agent, replaced by as many others (one-agent), if agents have
+            losses of their own.
+        budget: the section privacy.budget.
+    """
+
+    mechanism: str = "laplace"
+    path: str | None = None
+    epsilon: Epsilon = 1.0
+    scale: Finite | Literal["calibrated"] = "calibrated"
+    delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
+    tight: bool = False
+    clip: Clip = 1.0
+    adjacency: Literal["one-sample", "one-round", "one-agent"] = "one-sample"
     budget: Budget | None = None
 
     @property
     def budget_delta(self) -> float:
-        """The delta of the budget, by default that of what is proven."""
+        """Return the delta of the budget; by default `delta`."""
         own = self.budget.delta if self.budget else None
         return self.delta if own is None else own
 
 
 class Problem(Struct, forbid_unknown_fields=True, frozen=True):
-    """Loss and constraint set."""
+    """Choose the loss and the constraint set.
 
-    set: Annotated[str | None, Meta(description="the constraint set")] = None
-    set_path: Annotated[
-        str | None, Meta(description="a Python file of your own with a constraint set, instead of problem.set")
-    ] = None
-    radius: Annotated[
-        Finite, Meta(description="half width of the box, or radius of the ball or of each agent's ball")
-    ] = 5.0
-    loss: Annotated[str | None, Meta(description="the loss of a sample")] = None
-    path: Annotated[str | None, Meta(description="a Python file of your own with a loss, instead of problem.loss")] = (
-        None
-    )
-    average: Annotated[bool, Meta(description="mean instead of sum of the losses of a round's samples")] = False
-    weight: Annotated[Finite, Meta(description="C: factor on that sum or mean, beside the regularizer")] = 1.0
-    regularizer: Annotated[
-        Size, Meta(description="lambda: every agent's loss of a round has (lambda/2)||x||^2 added to it")
-    ] = 0.0
-    gradient_noise: Annotated[
-        Size, Meta(description="variance of the stochastic error added to each gradient coordinate, after clipping")
-    ] = 0.0
-    settings: Annotated[
-        dict[str, Any] | None,
-        Meta(description="of a loss or a set of your own: its fields, which are keys of this section: problem.<field>"),
-    ] = None
+    Attributes:
+        set: the constraint set.
+        set_path: a Python file of your own with a constraint set, instead of problem.set.
+        radius: half the width of the box, or the radius of the ball or of each agent's ball.
+        loss: the loss of a sample.
+        path: a Python file of your own with a loss, instead of problem.loss.
+        average: take the mean of the losses of a round's samples instead of their sum.
+        weight: C, a factor on that sum or mean, but not on the regularizer.
+        regularizer: lambda; (lambda/2)||x||^2 is added to every agent's loss of a round.
+        gradient_noise: variance of the stochastic error that is added to each gradient coordinate after clipping.
+        settings: the fields of the chosen loss and set, each of which is a key problem.<field>.
+    """
+
+    set: str | None = None
+    set_path: str | None = None
+    radius: Finite = 5.0
+    loss: str | None = None
+    path: str | None = None
+    average: bool = False
+    weight: Finite = 1.0
+    regularizer: Size = 0.0
+    gradient_noise: Size = 0.0
+    settings: dict[str, Any] | None = None
 
 
 class Noise(Struct, forbid_unknown_fields=True, frozen=True):
-    """How the noise is drawn."""
+    """Choose how the noise is drawn.
 
-    backend: Annotated[
-        Literal["numpy", "lattice", "opendp"],
-        Meta(
-            description="arithmetic of laplace and gaussian noise: numpy, whose low bits tell more than its law; "
-            "lattice, rounded so that they do not, and accounted for; opendp, exact, slow and never reproducible"
-        ),
-    ] = "numpy"
-    entropy: Annotated[
-        Literal["seed", "os"],
-        Meta(
-            description="what noise is drawn from; seed: a key made of the seed and of every setting that can change a "
-            "message: a rehearsal, which whoever guesses the seed can play again; os: a key of 256 bits that each "
-            "agent has from its own system, uses once and stores nowhere"
-        ),
-    ] = "seed"
-    key: Annotated[
-        int | Annotated[str, Meta(min_length=1, max_length=1000)] | None,
-        Meta(
-            description="takes the place of the settings in what entropy=seed draws from: runs of one seed and one key "
-            "share their noise, for paired experiments; together they hide nothing. Default: none is shared"
-        ),
-    ] = None
+    Attributes:
+        backend: the arithmetic of laplace and gaussian noise. The low bits of numpy's doubles reveal more than the
+            distribution does. lattice rounds releases so that their bits do not, and the rounding is accounted for.
+            opendp is exact, slow and never reproducible.
+        entropy: the source of the noise. seed: a key computed from the seed and from every setting that can change a
+            message; the run is then not private as run, because anyone with the seed can regenerate the noise. os: a
+            key of 256 bits that each agent takes from its operating system, uses once and stores nowhere.
+        key: replaces the settings from which entropy=seed draws. Runs with equal seed and key share their noise, for
+            paired experiments; published together they hide nothing. Default: runs do not share noise.
+    """
+
+    backend: Literal["numpy", "lattice", "opendp"] = "numpy"
+    entropy: Literal["seed", "os"] = "seed"
+    key: int | Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
 
 
 class Record(Struct, forbid_unknown_fields=True, frozen=True):
-    """What is written."""
+    """Choose what is recorded.
 
-    decisions: Annotated[bool, Meta(description="keep every agent's estimate of every round in the record")] = False
-    transcript: Annotated[
-        bool, Meta(description="keep every frame on every link, as an eavesdropper sees it; replay reads it")
-    ] = False
-    dynamic_regret: Annotated[
-        bool, Meta(description="regret against the best decision of every single round too; solves one problem a round")
-    ] = False
-    metrics: Annotated[
-        tuple[str, ...],
-        Meta(description="more to be told of the run: names, or paths of Python files of your own with a metric"),
-    ] = ()
+    Attributes:
+        decisions: record every agent's estimate of every round.
+        transcript: record every frame on every link, as an eavesdropper sees it; mpinodes replay reads it.
+        dynamic_regret: also compute the regret against the best decision of every single round; solves one problem per
+            round.
+        metrics: further metrics of the run: names, or paths of Python files of your own with a metric.
+    """
+
+    decisions: bool = False
+    transcript: bool = False
+    dynamic_regret: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
-    """When all is written down that a run needs to go on: `python -m mpinodes.run --resume RUN`."""
+    """Choose when a run stores all that it needs to go on: `mpinodes run --resume RUN`.
 
-    every: Annotated[
-        Count | None,
-        Meta(
-            description="rounds from one checkpoint to the next, which --resume RUN goes on from; the last two are "
-            "kept. Default: one alone, when a signal ends the run (SIGUSR1, SIGTERM, SIGINT). An agent's holds what "
-            "its messages hide: it is as private as its data"
-        ),
-    ] = None
+    Attributes:
+        every: rounds from one checkpoint to the next, from which --resume RUN goes on; the last two checkpoints stay.
+            By default a run stores a checkpoint only when a signal ends it (SIGUSR1, SIGTERM, SIGINT). The checkpoint
+            of an agent contains what its messages hide: it is as private as the agent's data.
+    """
+
+    every: Count | None = None
 
 
 class Audit(Struct, forbid_unknown_fields=True, frozen=True):
-    """How its privacy is attacked; nothing that is sent depends on it."""
+    """Choose the adversary of audits; no message depends on this section.
 
-    view: Annotated[
-        str,
-        Meta(
-            pattern=r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$",
-            extra={"expected": "links, an agent as in agent:3, or some as in agents:2,5"},
-            description="what the adversary of audit and attacks sees: links, all that is said; agent:3, what that "
-            "agent receives and knows itself; agents:2,5, all that these do together",
-        ),
-    ] = "links"
+    Attributes:
+        view: what the adversary of audit and attacks sees. links: all messages. agent:3: what that agent receives and
+            knows itself. agents:2,5: what these agents receive and know together.
+    """
+
+    view: View = "links"
 
     @property
     def viewers(self) -> tuple[int, ...]:
-        """The agents that collude, ascending; none: all links are seen."""
+        """Return the agents that collude, ascending; empty if the adversary sees all links."""
         return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
 
 
 class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
-    """When a run that goes on no more is ended; nothing that is sent depends on it."""
+    """Choose when a run that no longer makes progress is ended; no message depends on this section.
 
-    seconds: Annotated[
-        Number | Literal["inf"] | None,
-        Meta(
-            description="a rank that waits so long for another ends the job with exit code 4 and says who waits for "
-            "whom; inf = it waits for ever. Default: 600. Before "
-            "the rounds and after them a rank that is at work says so, for 6000 s at most"
-        ),
-    ] = None
+    Attributes:
+        seconds: a rank that waits this long for another rank ends the job with exit code 4 and reports who waits for
+            whom; inf means that it waits forever. Default: 600. Before and after the rounds, a rank that is still at
+            work reports so, for at most 6000 s.
+    """
+
+    seconds: Number | Literal["inf"] | None = None
 
 
 class Faults(Struct, forbid_unknown_fields=True, frozen=True):
-    """What befalls messages and agents, drawn from the seed."""
+    """Choose the faults of messages and agents, which are drawn from the seed.
 
-    loss: Annotated[
-        Share,
-        Meta(
-            description="probability that a message on a link is lost; both ends know which are, as of a graph that "
-            "changes from round to round"
-        ),
-    ] = 0.0
-    delay: Annotated[
-        Lateness, Meta(description="the most rounds that a message comes late: 0 to so many, all alike probable")
-    ] = 0
-    churn: Annotated[
-        Share,
-        Meta(
-            description="share of the time that agents are away: then they hear nobody and nobody hears them, and they "
-            "go on with their own data alone"
-        ),
-    ] = 0.0
-    absence: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="of churn: rounds that an agent is away at a time")
-    ] = 10
-    stragglers: Annotated[
-        float,
-        Meta(
-            ge=0, le=1, description="share of the agents that are slow throughout: all they say comes faults.lag late"
-        ),
-    ] = 0.0
-    lag: Annotated[int, Meta(ge=1, le=1000, description="of stragglers: rounds, beside those of faults.delay")] = 5
+    Attributes:
+        loss: probability that a message on a link is lost. Both ends know which messages are lost, as in a graph that
+            changes from round to round.
+        delay: the largest number of rounds by which a message is late; each number from 0 on has the same probability.
+        churn: share of the time that agents are away. An absent agent neither receives nor is received; it goes on
+            with its own data alone.
+        absence: for churn: the rounds that an agent is away at a time.
+        stragglers: share of the agents that are slow in all rounds: all their messages are faults.lag rounds late.
+        lag: for stragglers: rounds of lateness, in addition to those of faults.delay.
+    """
+
+    loss: Share = 0.0
+    delay: Lateness = 0
+    churn: Share = 0.0
+    absence: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10
+    stragglers: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    lag: Annotated[int, Meta(ge=1, le=1000)] = 5
 
     @property
     def takes(self) -> bool:
-        """Whether messages are lost, or agents away."""
+        """Return whether messages are lost or agents are away."""
         return bool(self.loss or self.churn)
 
     @property
     def most_late(self) -> int:
-        """Rounds that a message comes late at most."""
+        """Return the largest number of rounds by which a message is late."""
         return self.delay + (self.lag if self.stragglers else 0)
 
 
 class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
-    """What an agent is told of the loss of a round."""
+    """Choose what an agent learns of the loss of a round.
 
-    points: Annotated[
-        Literal[0, 2],
-        Meta(
-            description="0: the gradient of the loss; 2: its values at two points that the agent plays, "
-            "x + r u and x - r u with u of length 1 in a direction drawn anew from the seed, which is public; the "
-            "estimate d (f(x + r u) - f(x - r u)) u / (2r) then takes the gradient's place, and regret is that of the "
-            "points played. privacy.clip bounds what a sample adds to the slope along u, and so d times as much of the "
-            "estimate: noise grows with d"
-        ),
-    ] = 0
-    radius: Annotated[
-        float,
-        Meta(
-            ge=1e-6,
-            le=1e6,
-            description="of points=2: r of round 1, below problem.radius: x is taken from within the set by as much",
-        ),
-    ] = 0.1
-    decay: Annotated[float, Meta(ge=0, le=1, description="of points=2: r falls like t^-decay; 0: it stays")] = 0.5
-    delay: Annotated[
-        Lateness,
-        Meta(
-            description="k: what is told of the loss of round t, a gradient or an estimate, is told in round t + k and "
-            "applied there with the step of that round, which the noise is for; in the first k rounds nothing is. It "
-            "needs gradients at released points (gradient_at=public) for anything to be proven. Of messages that come "
-            "late see faults.delay"
-        ),
-    ] = 0
+    Attributes:
+        points: 0: an agent learns the gradient of the loss. 2: an agent learns the loss at two points that it plays,
+            x + r u and x - r u, where the unit vector u is drawn from the public seed. The estimate
+            d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and regret is that of the points played.
+            privacy.clip bounds what a sample adds to the slope along u, and so d times as much of the estimate: the
+            noise grows with d.
+        radius: for points=2: r of round 1. It must be below problem.radius, because x keeps that distance from the
+            boundary of the set.
+        decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
+        delay: k: what an agent learns of the loss of round t arrives in round t + k, and is applied with the step of
+            that round, to which the noise is calibrated; nothing arrives in the first k rounds. A proof needs gradients
+            at released points (gradient_at=public). For late messages see faults.delay.
+    """
+
+    points: Literal[0, 2] = 0
+    radius: Annotated[float, Meta(ge=1e-6, le=1e6)] = 0.1
+    decay: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    delay: Lateness = 0
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
-    """Where it goes."""
+    """Choose where the run is written.
 
-    dir: Annotated[
-        str, Meta(min_length=1, description="the run directory; empty or new. Default: runs/<name>-<number>")
-    ]
+    Attributes:
+        dir: the run directory; it must be empty or new. Default: runs/<name>-<number>.
+    """
+
+    dir: Text
 
 
 class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
-    """Keys of the section `data` that are not its stream's."""
+    """Hold the keys of the section `data` that no stream has as settings.
 
-    seed: Annotated[
-        SEED | None,
-        Meta(
-            description="of the data, their shares and their order, where it is to stay as seed changes; default: seed"
-        ),
-    ] = None
-    identity: Annotated[
-        IDENTITY | None,
-        Meta(
-            description="a name of yours for the very samples, row by row, for mpinodes spent: runs of one name are on "
-            "the same rows, and those of different names on data that have no sample in common. It stands in "
-            "experiment.toml"
-        ),
-    ] = None
+    Attributes:
+        seed: seed of the data, of their partition and of their order, for data that stay the same when the seed of the
+            run changes. Default: seed.
+        identity: your name for these very samples, row by row, for mpinodes spent. Runs with the same name use the same
+            rows, and runs with different names have no sample in common. experiment.toml contains the name.
+    """
+
+    seed: Seed | None = None
+    identity: Text | None = None
 
 
 class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
-    """Keys of the section `topology` where a file has the graph."""
+    """Hold the keys of the section `topology` for a graph that is read from a file.
 
-    undirected: Annotated[bool, Meta(description="let every edge of a graph from a file carry messages both ways")] = (
-        False
-    )
+    Attributes:
+        undirected: let every edge of the file carry messages in both directions.
+    """
+
+    undirected: bool = False
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """A whole run, every choice made. The same experiment gives the same bits, if its noise is the seed's."""
+    """Hold every choice of a run. An equal experiment gives equal bits, if its noise comes from the seed.
 
-    rounds: Annotated[Count, Meta(description="T, the horizon; default: as long as the data lasts")]
-    seed: Annotated[
-        SEED,
-        Meta(
-            description="of data, their order, gradient noise, graphs and starts, alike in all runs that have it; and, "
-            "with every setting that can change a message, of the noise, which so differs between runs that differ. "
-            "Whoever guesses it can draw that noise again: see noise.entropy, noise.key"
-        ),
-    ]
-    repeats: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=100_000,
-            description="runs in one job, with the seeds seed, seed + 1, ...; data.seed fixes the data",
-        ),
-    ]
-    name: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            pattern=r"^[\w.+-]+$",
-            description="names the run directory and the page",
-            extra={"expected": "letters, digits and the signs . + - _ alone"},
-        ),
-    ]
-    algorithm: Annotated[dict[str, Any], Meta(description="name or path, and its hyper-parameters")]
-    step: Annotated[dict[str, Any], Meta(description="kind of step schedule, and its parameters")]
-    topology: Annotated[dict[str, Any], Meta(description="name or file, and its parameters")]
-    data: Annotated[dict[str, Any], Meta(description="name of the stream of losses, and its parameters")]
+    Attributes:
+        rounds: T, the horizon. Default: as many rounds as the data last.
+        seed: seed of the data, their order, gradient noise, graphs and starting points, which are the same in all runs
+            with this seed. The noise depends on the seed and on every setting that can change a message, so it differs
+            between runs that differ. Anyone who guesses the seed can regenerate the noise: see noise.entropy and
+            noise.key.
+        repeats: number of runs in one job, with the seeds seed, seed + 1, ...; data.seed keeps the data the same.
+        name: names the run directory and the page.
+        algorithm: name or path of the algorithm, and its hyper-parameters.
+        step: kind of the step schedule, and its parameters.
+        topology: name or file of the graph, and its parameters.
+        data: name of the stream of losses, and its parameters.
+        problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
+        report: draw figures and page at the end.
+        comparator: find the best fixed decision, against which regret is measured. Losses that are not known to be
+            convex never have one. Default: true, unless the search is expected to take more than 10 s.
+    """
+
+    rounds: Count
+    seed: Seed
+    repeats: Annotated[int, Meta(ge=1, le=100_000)]
+    name: Name
+    algorithm: dict[str, Any]
+    step: dict[str, Any]
+    topology: dict[str, Any]
+    data: dict[str, Any]
     problem: Problem
     privacy: Privacy = field(default_factory=Privacy)
     noise: Noise = field(default_factory=Noise)
@@ -371,44 +322,38 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     faults: Faults = field(default_factory=Faults)
     feedback: Revealed = field(default_factory=Revealed)
     output: Output | None = None
-    report: Annotated[bool, Meta(description="draw figures and page at the end")] = True
-    comparator: Annotated[
-        bool | None,
-        Meta(
-            description="find the best fixed decision, which regret is measured against; never for losses that are not "
-            "known to be convex. Default: true, but where that is expected to take more than 10 s"
-        ),
-    ] = None
+    report: bool = True
+    comparator: bool | None = None
 
     @property
     def clip(self) -> float:
-        """`privacy.clip` as a number."""
+        """Return `privacy.clip` as a number."""
         return float(self.privacy.clip)
 
     @property
     def sources(self) -> dict[str, Path]:
-        """The files of the user's that its parts are made of, by the key that names each."""
+        """Return the user's Python files of the parts, by the key that names each file."""
         sections = msgspec.to_builtins(self)
         named = {key: sections[key.partition(".")[0]].get(key.partition(".")[2]) for key in SOURCES}
         return {key: Path(path) for key, path in named.items() if path}
 
     @property
     def private(self) -> bool:
-        """Whether releases are noised."""
+        """Return whether noise is added to releases."""
         return self.privacy.mechanism != "none" and not isinf(self.privacy.epsilon)
 
     @property
     def reproducible(self) -> bool:
-        """Whether it gives the same bits again: no noise, or noise from the seed."""
+        """Return whether the run gives the same bits again: it has no noise, or noise from the seed."""
         return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
 
     @property
     def secret(self) -> bool:
-        """Whether nobody can draw its noise again."""
+        """Return whether nobody can regenerate the noise."""
         return self.private and not self.reproducible
 
     def toml(self) -> str:
-        """The experiment as a file that runs again."""
+        """Return the experiment as the text of a TOML file that can be run."""
         import tomli_w  # agents neither write nor read
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null
@@ -420,14 +365,14 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         """Return the experiment that `toml` wrote to a file.
 
         Raises:
-            BadInput: the file cannot be read, or is no TOML.
-            msgspec.ValidationError: it is no experiment.
+            BadInput: the file cannot be read, or is not TOML.
+            msgspec.ValidationError: the file is not an experiment.
         """
         tree = stored(path)
-        keys, problem = {field.name for field in msgspec.structs.fields(Problem)}, tree.get("problem", {})
-        own = {key: value for key, value in problem.items() if key not in keys}
-        kept = {key: value for key, value in problem.items() if key in keys}
-        return msgspec.convert(tree | {"problem": kept | ({"settings": own} if own else {})}, cls)
+        problem, settings = Tree(), Tree()
+        for key, value in tree.get("problem", {}).items():
+            (problem if key in Problem.__struct_fields__ else settings)[key] = value
+        return msgspec.convert(tree | {"problem": problem | ({"settings": settings} if settings else {})}, cls)
 
 
 SECTIONS: dict[str, Any] = {
@@ -438,17 +383,17 @@ SECTIONS: dict[str, Any] = {
 
 
 def is_file(word: str) -> bool:
-    """Return whether a word where the name of a part may stand is the path of a user's file instead."""
+    """Return whether a word in the place of a part's name is the path of a user's Python file."""
     return word.endswith(".py")
 
 
 def single_run(experiment: Experiment, repeat: int) -> Experiment:
-    """The run that a repeat of an experiment is."""
+    """Return the experiment of one repeat, counted from 0."""
     return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
-    """The horizons at which a run is judged: about `points` of them, evenly spaced in log t, the last T."""
+    """Return the horizons at which a run is evaluated: about `points` rounds, evenly spaced in log t; the last is T."""
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
 
 
@@ -456,42 +401,35 @@ def _without_none(tree: Tree) -> Tree:
     return {k: _without_none(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
 
 
-# Keys that experiments of older versions have: their defaults, and what to do where another value is asked for.
+# Keys that only older versions had: the old default, and what to do if an experiment sets another value.
 RETIRED: dict[str, tuple[Any, str]] = {
     "record.chunk": (65536, "leave it out: no result depends on it"),
-    "record.agent_regret_every": (1, "leave it out: agent regret is found in every round"),
+    "record.agent_regret_every": (1, "leave it out: agent regret is computed in every round"),
     "checkpoint.seconds": (None, "set checkpoint.every to a number of rounds"),
-    "privacy.budget.covers": (
-        "all",
-        "leave it out: repeats on the same data keep a budget together; for runs that do by themselves: mpinodes sweep",
-    ),
+    "privacy.budget.covers": ("all", "leave it out: repeats on the same data share a budget; else use mpinodes sweep"),
 }
 
 
 def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Return what is asked for in today's keys and types, and by itself the keys that are retired."""
+    """Return an experiment's keys without retired keys, in today's types; and the retired keys, dotted."""
     retired: dict[str, Any] = {}
 
-    def today(section: Tree, prefix: str = "") -> Tree:
-        kept: Tree = {}
-        for key, value in section.items():
-            if prefix + key in RETIRED:
-                retired[prefix + key] = value
-            else:
-                kept[key] = today(value, f"{prefix}{key}.") if isinstance(value, dict) else value
-        return kept
+    def without_retired(section: Tree, prefix: str = "") -> Tree:
+        retired.update({prefix + key: value for key, value in section.items() if prefix + key in RETIRED})
+        rest = {key: value for key, value in section.items() if prefix + key not in RETIRED}
+        return {k: without_retired(v, f"{prefix}{k}.") if isinstance(v, dict) else v for k, v in rest.items()}
 
-    kept = today(tree)
-    privacy = kept.get("privacy")
+    today = without_retired(tree)
+    privacy = today.get("privacy")
     if isinstance(privacy, dict) and privacy.get("epsilon") == "inf":
         privacy["epsilon"] = inf
-    return kept, retired
+    return today, retired
 
 
 def stored(path: Path) -> Tree:
-    """Return the keys of the experiment that a run of this version or an older one wrote to a file.
+    """Return the keys of the experiment that a run of this version, or of an older one, wrote to a file.
 
     Raises:
-        BadInput: the file cannot be read, or is no TOML.
+        BadInput: the file cannot be read, or is not TOML.
     """
     return current(parse(str(path), []))[0]
