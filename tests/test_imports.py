@@ -212,7 +212,7 @@ NAMED: dict[str, set[str] | None] = {
     "auditing/small_experiments.py": None,  # the experiments of audits and checks
     "config/presets.py": None,  # the experiments of papers
     "config/defaults.py": {"complete", "digits", "dola", "inverse-sqrt", "unit-ball"},  # the default experiment
-    "core/experiment.py": {"gamma-norm", "gaussian", "laplace"},  # the choices of privacy.mechanism
+    "core/experiment.py": {"laplace"},  # the default of privacy.mechanism
     "core/parts/algorithm.py": {"laplace", "uniform"},  # the mechanism unless stated; how decisions are averaged
     "core/parts/mechanism.py": {"laplace"},  # the one whose place is taken unless stated
     "core/seeds.py": {"laplace"},  # a distribution of NumPy's
@@ -220,8 +220,6 @@ NAMED: dict[str, set[str] | None] = {
     "data/libsvm.py": {"mushrooms"},  # a file
     "runlog/export.py": {"shuffle"},  # a filter of HDF5
     # Still to be asked of the parts:
-    "config/compose.py": {"epochs"},
-    "config/requirements.py": {"gaussian", "random-digraph", "ring", "softmax"},
     "evaluation/comparator.py": {"softmax"},
     "evaluation/samples.py": {"least-squares"},
     "presentation/privacy_words.py": {"gamma-norm", "gaussian"},

@@ -28,8 +28,8 @@ from mpinodes.core.experiment import RETIRED, Experiment, current
 from mpinodes.core.parts import Setup, Stream
 from mpinodes.topology import facts
 
-UNKNOWN_LENGTH = 2**53  # rounds, until the data say how many
-_COMPOSING = Lock()  # two threads that have msgspec look at a type for the first time at once end in SIGSEGV
+UNKNOWN_LENGTH = 2**53  # rounds, until the data determine their number
+_COMPOSING = Lock()  # msgspec crashes if two threads use a type for the first time at once
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
@@ -43,20 +43,45 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
         BadInput: has a line for every mistake.
     """
     with _COMPOSING, _located(asked):
-        return _composed(asked, ranks)
+        problems = Problems()
+        tree = resolved(asked, ranks, problems).tree
+        problems.settle()
+        experiment = msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment)
+        loss = loss_of(tree["problem"])
+        classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
+        problems += requirements.of_parts(experiment, classes)
+        with problems.caught():
+            metrics = metrics_of(experiment.record.metrics)
+        with problems.caught():
+            graph = topology_of(experiment.topology, experiment.seed)
+            problems += requirements.of_agents(experiment, graph, classes.algorithm, ranks)
+        problems.settle()
+        make_loss = make_loss_of(loss, experiment.problem, experiment.privacy)
+        stream = stream_of(experiment.data, experiment.seed, graph.agents, make_loss)
+        problems += requirements.of_data(experiment, classes, stream)
+        problems.settle()
+        experiment = msgspec.structs.replace(experiment, rounds=_rounds(tree, stream))
+        setup, connected_over = assembled(experiment, classes, graph, stream), 0
+        with problems.caught():
+            connected_over = facts.connectivity(graph, experiment.rounds)
+            for r in range(1, experiment.repeats):  # each repeat draws its graph from another seed
+                facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
+        problems += requirements.of_setup(setup, bool(connected_over))
+        problems.settle()
+        return replace(setup, connected_over=connected_over, metrics=metrics)
 
 
 def resolved(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
     """Return all keys but `rounds`, and add what is wrong with them to the problems."""
     asked, retired = current(asked)
     for key, value in retired.items():
-        default, instead = RETIRED[key]
+        default, remedy = RETIRED[key]
         if value == default:
-            _say_ignored(key)
+            _warn_ignored(key)
         else:
-            problems.append(f"{key} = {value!r}: there is no such key any more; {instead}")
+            problems.append(f"{key} = {value!r}: this key no longer exists; {remedy}")
     if "study" in asked:
-        raise BadInput("study: this is a study, of many runs: mpinodes sweep does them")
+        raise BadInput("study: this file is a study of many runs: run it with mpinodes sweep")
     return resolve(asked, ranks, problems)
 
 
@@ -98,56 +123,22 @@ def _located(asked: Tree) -> Iterator[None]:
 
 
 @cache
-def _say_ignored(key: str) -> None:
-    """Say once that a key with its old default is ignored."""
-    print(f"mpinodes: {key}: there is no such key any more; its old default is ignored", file=sys.stderr)
-
-
-def _composed(asked: Tree, ranks: int | None) -> Setup:
-    problems = Problems()
-    tree = resolved(asked, ranks, problems).tree
-    problems.settle()
-    experiment = msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment)
-    loss = loss_of(tree["problem"])
-    classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
-    problems += requirements.of_parts(experiment, classes)
-    with problems.caught():
-        metrics = metrics_of(experiment.record.metrics)
-    with problems.caught():
-        graph = topology_of(experiment.topology, experiment.seed)
-        problems += requirements.of_agents(experiment, graph, classes.algorithm, ranks)
-    problems.settle()
-    make_loss = make_loss_of(loss, experiment.problem, experiment.privacy)
-    stream = stream_of(experiment.data, experiment.seed, graph.agents, make_loss)
-    problems += requirements.of_data(experiment, classes, stream)
-    problems.settle()
-    experiment = msgspec.structs.replace(experiment, rounds=_rounds(tree, stream))
-    setup, connected_over = assembled(experiment, classes, graph, stream), 0
-    with problems.caught():
-        connected_over = facts.connectivity(graph, experiment.rounds)
-        for r in range(1, experiment.repeats):  # a graph drawn from another seed
-            facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
-    problems += requirements.of_setup(setup, bool(connected_over))
-    problems.settle()
-    return replace(setup, connected_over=connected_over, metrics=metrics)
+def _warn_ignored(key: str) -> None:
+    """Print once that a retired key with its old default is ignored."""
+    print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
 
 
 def _rounds(tree: Tree, stream: Stream) -> int:
     """Return `rounds`, checked against the length of the data, or that length."""
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:
-        raise BadInput(
-            f"data.batch = {data['batch']}: larger than "
-            + ("the training set" if data["partition"] == "shared" else "the smallest share of an agent")
-            + "; lower data.batch"
-        )
+        share = "the training set" if data["partition"] == "shared" else "the smallest share of an agent"
+        raise BadInput(f"data.batch = {data['batch']}: larger than {share}; lower data.batch")
     if rounds is None and length is None:
         named = f"data.path = {data['path']!r}" if "path" in data else f"data.name = {data['name']!r}"
         raise BadInput(f"rounds is missing, and {named} has no end; set rounds")
     if rounds is not None and length is not None and rounds > length:
-        epochs = -(-rounds * data["epochs"] // length)
-        raise BadInput(
-            f"rounds = {rounds}: the data lasts {length} rounds (data.batch = {data['batch']}, "
-            f"data.epochs = {data['epochs']}); set data.epochs={epochs}, or fewer rounds"
-        )
+        shown = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
+        longer = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)
+        raise BadInput(f"rounds = {rounds}: the data lasts {length} rounds ({shown}); set {longer}fewer rounds")
     return int(rounds or length or 0)

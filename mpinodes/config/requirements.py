@@ -20,15 +20,15 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Algorithm, SampleLoss, Setup, Stream, Topology
 from mpinodes.topology import facts
 
-FURTHEST = 52  # hops that a stop spreads over: one bit each of a frame's number
-LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB a matrix
+FURTHEST = 52  # hops over which a stop spreads, because a frame has one bit for each hop in a double
+LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB for a matrix
 
 AlgorithmClass = type[Algorithm[Any]]
 
 
-def _able(kind: registry.PartKind, does: Callable[[Any], bool]) -> str:
-    """Return a key with all parts of a kind that do something, as what to set."""
-    first, *others = [name for name in registry.names(kind) if does(registry.find(kind, name))] or ["..."]
+def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
+    """Return what to set in order to choose a part: its key, and the names of the parts that suit."""
+    first, *others = [name for name in registry.names(kind) if suits(registry.find(kind, name))] or ["..."]
     return f"{kind.key}={first}" + (f" (or {', '.join(others[:6])}{', ...' * (len(others) > 6)})" if others else "")
 
 
@@ -41,29 +41,30 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     if parts.algorithm.solves:
         yield from _solvable(e, parts.loss)
     if parts.algorithm.decomposable and parts.feasible.of_blocks:
-        yield f"{_set(e)}: the agents of {e.name} own no blocks of coordinates; choose another set"
+        yield f"{_set(e)}: the agents of {e.name} do not own blocks of coordinates; choose another set"
 
 
 def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Iterator[str]:
     """Yield which agents cannot have such data."""
     partition, batch = e.data["partition"], e.data.get("batch", 1)
+    decomposable = _choose(registry.ALGORITHMS, lambda a: a.decomposable)
     if not algorithm.decomposable and partition != "shared":
         yield (
-            f"data.partition = {partition!r}: the agents of {e.name} share one loss and decide a block of coordinates "
-            f"each; set data.partition=shared, or {_able(registry.ALGORITHMS, lambda a: a.decomposable)}"
+            f"data.partition = {partition!r}: the agents of {e.name} share one loss, and each decides a block of "
+            f"coordinates; set data.partition=shared, or {decomposable}"
         )
     if algorithm.whole_data and not shows_all(stream):
         yield (
-            f"data.name = {e.data.get('name', e.data.get('path'))!r} shows new samples round by round; {e.name} needs "
-            f"losses that stay the same; choose data that can: {_able(registry.STREAMS, shows_all)}"
+            f"data.name = {e.data.get('name', e.data.get('path'))!r} yields new samples in every round; {e.name} needs "
+            f"losses that stay the same; choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     elif algorithm.whole_data and batch != "all":
         yield f"data.batch = {batch!r}: the losses of {e.name} are the same in every round; set data.batch=all"
     if e.privacy.adjacency == "one-agent" and partition == "shared":
-        others = "" if algorithm.decomposable else f"{_able(registry.ALGORITHMS, lambda a: a.decomposable)} with "
         yield (
-            "privacy.adjacency = 'one-agent': data.partition = 'shared' shows all agents the same samples, and none "
-            f"are one agent's own; take {others}data.partition=even, or privacy.adjacency=one-round"
+            "privacy.adjacency = 'one-agent': with data.partition = 'shared' all agents have the same samples; set "
+            f"{'' if algorithm.decomposable else f'{decomposable} with '}data.partition=even, or "
+            "privacy.adjacency=one-round"
         )
 
 
@@ -80,37 +81,34 @@ def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
     """Yield the faults that an algorithm, or its weights, are not said to bear."""
     weights = e.algorithm["mixing"]
     for key in ("loss", "churn", "delay", "stragglers"):
-        value, taken = getattr(e.faults, key), key in ("loss", "churn")
-        borne = algorithm.bears_loss if taken else algorithm.bears_delay
-        if value and not (borne and registry.mixing_class(algorithm, weights).under_faults):
+        value, is_lost = getattr(e.faults, key), key in ("loss", "churn")
+        bears = algorithm.bears_loss if is_lost else algorithm.bears_delay
+        if value and not (bears and registry.mixing_class(algorithm, weights).under_faults):
             yield (
-                f"faults.{key} = {value!r}: {e.name} is not for messages that "
-                f"{'do not arrive' if taken else 'come late'}: "
-                f"{f'its {weights} weights are not defined' if borne else 'it is not said to be defined'} there; leave "
-                f"faults.{key} out, or set {_able(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
+                f"faults.{key} = {value!r}: {f'the {weights} weights of ' if bears else ''}{e.name} cannot handle "
+                f"messages that {'do not arrive' if is_lost else 'come late'}; leave faults.{key} out, or set "
+                f"{_choose(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
             )
 
 
 def _feedback(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
     """Yield why other feedback than gradients at once cannot be."""
-    asked = f"points = {e.feedback.points}" if e.feedback.points else f"delay = {e.feedback.delay}"
-    if not (e.feedback.points or e.feedback.delay):
+    points, delay = e.feedback.points, e.feedback.delay
+    if not (points or delay):
         return
     if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
         yield (
-            f"feedback.{asked}: {e.name} is no online method that asks for one gradient in a round; leave it out, or "
-            f"set {_able(registry.ALGORITHMS, lambda a: a.takes_steps and not a.whole_data)}"
+            f"feedback.{f'points = {points}' if points else f'delay = {delay}'}: {e.name} is not an online method with "
+            "one gradient per round; leave it out, or set "
+            f"{_choose(registry.ALGORITHMS, lambda a: a.takes_steps and not a.whole_data)}"
         )
-    elif e.feedback.points and e.problem.gradient_noise:
+    elif points and e.problem.gradient_noise:
         yield (
-            f"problem.gradient_noise = {e.problem.gradient_noise:g}: with feedback.points = {e.feedback.points} there "
-            "are no gradients to be in error: leave it out, or 0"
+            f"problem.gradient_noise = {e.problem.gradient_noise:g}: agents see no gradients with feedback.points = "
+            f"{points}; leave it out"
         )
-    elif e.feedback.points and e.private and isinf(e.clip):
-        yield (
-            "privacy.clip = inf: nothing bounds the estimates of feedback.points = 2; set a finite privacy.clip, which "
-            "bounds a sample's slope"
-        )
+    elif points and e.private and isinf(e.clip):
+        yield f"privacy.clip = inf: nothing bounds the estimates of feedback.points = {points}; set a finite clip"
 
 
 def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
@@ -118,21 +116,23 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
     privacy, backend, only = e.privacy, e.noise.backend, parts.algorithm.mechanism
     law = parts.mechanism.takes_the_place_of if privacy.path else privacy.mechanism
     if e.private and law != only:
-        others = _able(registry.ALGORITHMS, lambda a: a.mechanism == law)
+        others = _choose(registry.ALGORITHMS, lambda a: a.mechanism == law)
         yield f"privacy.mechanism = {law!r}: " + (
             f"{e.name} carries no noise; set privacy.mechanism=none, or {others}"
             if only == "none"
             else f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
         )
-    elif privacy.scale != "calibrated" and (parts.algorithm.solves or (only == "gaussian" and e.private)):
+    elif privacy.scale != "calibrated" and (
+        parts.algorithm.solves or (e.private and registry.find(registry.MECHANISMS, only).scale_is)
+    ):
         own = f"has {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
         yield f"privacy.scale = {privacy.scale!r}: {e.name} {own}; leave privacy.scale out"
     if e.noise.key is not None and e.secret:
         other = "noise.entropy=seed" if e.noise.entropy == "os" else "another noise.backend than opendp"
-        yield f"noise.key = {e.noise.key!r}: this noise is drawn from no key that is told; leave it out, or set {other}"
-    if e.private and (parts.algorithm.solves or backend not in parts.mechanism.backends) and backend != "numpy":
+        yield f"noise.key = {e.noise.key!r}: secret noise does not use this key; leave it out, or set {other}"
+    if e.private and backend != "numpy" and (parts.algorithm.solves or backend not in parts.mechanism.backends):
         yield (
-            f"noise.backend = {backend!r}: only noise added to messages comes in another arithmetic, and that of "
+            f"noise.backend = {backend!r}: only noise that is added to messages has other backends, and the noise of "
             f"{e.name} is {privacy.mechanism}; set noise.backend=numpy"
         )
 
@@ -142,15 +142,14 @@ def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
     if not isinf(e.clip) or e.privacy.adjacency == "one-round":
         key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
         yield (
-            f"privacy.{key} = {value!r}: {e.name} minimizes whole losses, which clipped gradients are not of; what it "
-            "costs follows from the loss and the norm of the features: leave privacy.clip=inf, and "
-            "privacy.adjacency=one-sample or one-agent"
+            f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
+            "from the loss and the features' norm: set privacy.clip=inf, and privacy.adjacency=one-sample or one-agent"
         )
     if not loss.has_prox:
         yield (
-            f"problem.loss = {e.problem.loss or e.problem.path!r}: {e.name} minimizes it by Newton's method, which it "
-            "has no step for, as losses with kinks have none; set "
-            f"{_able(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
+            f"problem.loss = {e.problem.loss or e.problem.path!r}: {e.name} minimizes by Newton's method, which needs "
+            "a twice differentiable loss; set "
+            f"{_choose(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
         )
     if e.problem.gradient_noise:
         yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
@@ -173,31 +172,32 @@ def of_agents(e: Experiment, graph: Topology, algorithm: AlgorithmClass, ranks: 
     if missing := [viewer for viewer in viewers if viewer >= n]:
         yield f"{view}: there is no agent {missing[0]}; the run has {n}, from 0"
     elif len(viewers) == n:
-        yield f"{view}: these are all agents; leave one to be attacked"
+        yield f"{view}: these are all agents; leave out at least one, which is attacked"
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
     """Yield why a loss is not for such data, and where nothing bounds what a sample does."""
     loss, named = parts.loss, f"problem.loss = {e.problem.loss or e.problem.path!r}"
+    needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
+    unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
     if loss.needs_labels and not stream.has_labels:
-        kind = (False, bool(stream.classes), True)
-        fit = _able(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == kind)
+        wanted = (False, bool(stream.classes), True)
+        fit = _choose(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == wanted)
         yield (
             f"{named} needs labels -1 and +1, and data.name = {e.data.get('name', e.data.get('path'))!r} has "
             f"{'classes' if stream.classes else 'real targets'}; set {fit}"
         )
     elif loss.per_class and not stream.classes:
-        yield f"{named} needs classes: set data.targets=classes, of a file of yours"
+        yield f"{named} needs classes: set data.targets=classes, for a file of your own"
     elif stream.classes and not loss.per_class:
-        fit = _able(registry.LOSSES, lambda other: other.per_class)
-        yield f"{named} cannot do with classes (data.targets=classes): set {fit}"
-    elif e.private and isinf(e.clip) and e.privacy.scale == "calibrated" and not parts.algorithm.solves:
-        unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
+        fit = _choose(registry.LOSSES, lambda other: other.per_class)
+        yield f"{named} cannot handle classes (data.targets=classes): set {fit}"
+    elif needs_sensitivity and isinf(e.clip) and unbounded:
         stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
-        yield from [
-            f"privacy.clip = inf leaves no sensitivity to calibrate noise to; set {stated}a finite privacy.clip, or a "
-            "fixed privacy.scale (the privacy is then reported as unproven)"
-        ] * unbounded
+        yield (
+            f"privacy.clip = inf leaves no sensitivity to which noise can be calibrated; set {stated}a finite "
+            "privacy.clip, or a fixed privacy.scale (privacy is then unproven)"
+        )
 
 
 def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
@@ -205,22 +205,22 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
     if algorithm.unconstrained and not isinf(feasible.inradius):
-        yield f"{_set(e)}: {e.name} never projects; set {_able(registry.SETS, lambda other: not other.bounded)}"
+        yield f"{_set(e)}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
     if e.feedback.points and e.feedback.radius >= feasible.inradius:
         yield (
-            f"feedback.radius = {e.feedback.radius:g}: no point of the set has so much room, for problem.radius = "
+            f"feedback.radius = {e.feedback.radius:g}: no ball of this radius fits into the set with problem.radius = "
             f"{e.problem.radius:g}; set feedback.radius below it"
         )
     if e.feedback.delay >= e.rounds:
         yield f"feedback.delay = {e.feedback.delay}: nothing would be learnt in {e.rounds} rounds; set it below"
     if mixing.fixed and graph.period != 1:
         yield (
-            f"{where}: it changes from round to round, and {weights} weights need a fixed graph: set "
-            f"{_able(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))}"
+            f"{where}: the graph changes from round to round, and {weights} weights need a fixed graph: set "
+            f"{_choose(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))}"
         )
     elif mixing.undirected and (edge := facts.one_way_edge(graph, e.rounds)):
         t, j, i = edge
-        others = _able(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))
+        others = _choose(registry.TOPOLOGIES, lambda kind: _fits(kind, setup))
         yield (
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {weights} weights need an "
             f"undirected graph: set {'topology.undirected=true' if graph.from_file else others}"
@@ -230,15 +230,15 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     except ValueError as error:
         yield f"{e.name}: {error}"
     except OverflowError:
-        yield f"{e.name}: rounds, or a setting of it, is too large to compute its steps with"
+        yield f"{e.name}: rounds, or a setting of the algorithm, is too large for its steps to be computed"
     if algorithm.solves and setup.dimension > LARGEST_SOLVE:
         yield f"d = {setup.dimension}: {e.name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
     if algorithm.settled_below and (graph.period != 1 or setup.links):
         yield f"{where}: {algorithm.settled_key} needs a fixed graph without faults, over which the stop spreads"
     elif algorithm.settled_below and is_connected and (hops := facts.diameter(graph)) > FURTHEST:
         yield (
-            f"{where}: agents are up to {hops} hops apart, and {algorithm.settled_key} spreads over {FURTHEST}: set it "
-            "to 0, or take another graph"
+            f"{where}: agents are up to {hops} hops apart, and {algorithm.settled_key} spreads over {FURTHEST} hops: "
+            "set it to 0, or choose another graph"
         )
 
 

@@ -176,9 +176,14 @@ def test_threads_compose_one_at_a_time(monkeypatch):
         most.append(len(within))
         time.sleep(0.05)
         within.pop()
+        raise BadInput
 
-    monkeypatch.setattr(composing, "_composed", composed)
-    threads = [threading.Thread(target=compose, args=({}, None)) for _ in range(3)]
+    def attempt():
+        with pytest.raises(BadInput):
+            compose({}, None)
+
+    monkeypatch.setattr(composing, "resolved", composed)
+    threads = [threading.Thread(target=attempt) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

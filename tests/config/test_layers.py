@@ -78,7 +78,7 @@ def test_a_key_that_is_gone_is_ignored_at_its_default(tmp_path, capsys):
     assert main(["--dry-run", str(tmp_path / "old.toml")]) == 0
     told = capsys.readouterr()
     assert sorted(told.err.splitlines()) == [
-        f"mpinodes: {key}: there is no such key any more; its old default is ignored"
+        f"mpinodes: {key}: this key no longer exists; its old default is ignored"
         for key in ("record.agent_regret_every", "record.chunk")
     ]
     assert "chunk" not in told.out
@@ -88,7 +88,7 @@ def test_a_key_that_is_gone_is_ignored_at_its_default(tmp_path, capsys):
 def test_another_value_of_a_key_that_is_gone_is_refused(key):
     budget = ["privacy.budget.epsilon=1"] if "budget" in key else []
     value = "each" if "budget" in key else 7
-    with pytest.raises(BadInput, match=rf"^{key} = '?{value}'?: there is no such key any more; ") as caught:
+    with pytest.raises(BadInput, match=rf"^{key} = '?{value}'?: this key no longer exists; ") as caught:
         compose(asked_for([*WORDS, *budget, f"{key}={value}"]), None)
     assert "\n" not in str(caught.value)
 

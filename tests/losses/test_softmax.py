@@ -167,7 +167,7 @@ def test_clipping_and_domain_are_what_sensitivity_and_smoothness_are_made_of(flo
     ("words", "message"),
     [
         ("problem.loss=logistic", "'logistic' needs labels -1 and \\+1, .* has classes; set problem.loss=softmax"),
-        ("problem.loss=least-squares", "cannot do with classes .*: set problem.loss=softmax"),
+        ("problem.loss=least-squares", "problem.loss = .*data.targets=classes.*: set problem.loss=softmax"),
         ('data.labels=["a"]', "from two to 1000 different classes expected"),
         ('data.labels=["a","b"]', "line 4, column 3: label 'c' is neither 'a' nor 'b'"),
         ('data.labels=["a","b","d","e"]', "line 4, column 3: label 'c' is none of 'a', 'b', 'd', 'e'"),

@@ -311,7 +311,7 @@ def test_who_needs_gradients_is_refused_before_the_first_round(asked):
         try:
             setup_of(f"algorithm.name={name} feedback.{asked.replace(' ', '')}")
         except BadInput as error:
-            assert str(error).startswith(f"feedback.{asked}: {name} is no online method")  # noqa: PT017
+            assert str(error).startswith(f"feedback.{asked}: {name} is not an online method")  # noqa: PT017
         else:
             able.add(name)
     assert able == set(ONLINE)
