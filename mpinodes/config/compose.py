@@ -1,8 +1,8 @@
-"""From what a user asked for to a set-up that is ready to run: the one way that every command goes.
+"""Compose what a user asks for into a set-up that is ready to run. Every command uses this one way.
 
-asked (nested dictionaries) -> the experiment with every choice made -> its parts, each built once -> `Setup`. Mistakes
-are collected at each of three stages, and raised together: in the keys, before anything is read; in the graph; with the
-data at hand.
+The keys that the user asks for become an experiment with every choice made (`defaults.resolve`). Its parts are built
+once each (`building`) and assembled into a `Setup`. Mistakes are collected at three stages, and raised together at the
+end of each: in the keys, before anything is read; in the parts and the graph; with the data at hand.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _COMPOSING = Lock()  # msgspec crashes if two threads use a type for the first t
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
-    """Return the set-up of what the user asked for, every default filled in from its data and its algorithm.
+    """Return the set-up of what the user asks for, with every default filled in from the data and the algorithm.
 
     Args:
-        asked: nested dictionaries, as `core.asked.parse` gives them.
-        ranks: MPI processes, the logger among them; None in lockstep.
+        asked: nested dictionaries, as `core.asked.parse` returns them.
+        ranks: the number of MPI processes, including the logger; None in lockstep.
 
     Raises:
-        BadInput: has a line for every mistake.
+        BadInput: the message has a line for every mistake.
     """
     with _COMPOSING, _located(asked):
         problems = Problems()
@@ -72,7 +72,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 
 
 def resolved(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
-    """Return all keys but `rounds`, and add what is wrong with them to the problems."""
+    """Return all keys but `rounds`, and add a line to `problems` for each mistake in them."""
     asked, retired = current(asked)
     for key, value in retired.items():
         default, remedy = RETIRED[key]
@@ -86,10 +86,10 @@ def resolved(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
-    """Return a line with the value that an experiment has of a key, and the layer it comes from; empty: it has none.
+    """Return a line with the value of a key in an experiment, and the layer that sets it; empty if there is no value.
 
     Raises:
-        BadInput: as `compose`, of the keys alone.
+        BadInput: as `compose`, for mistakes in the keys alone.
     """
     problems = Problems()
     with _located(asked):
@@ -109,10 +109,10 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Put the file and the line of a key in front of what is wrong with it.
+    """Put the file and the line of a key in front of each mistake.
 
     Raises:
-        BadInput: what was wrong.
+        BadInput: the mistakes that were raised within.
     """
     try:
         yield
@@ -129,7 +129,11 @@ def _warn_ignored(key: str) -> None:
 
 
 def _rounds(tree: Tree, stream: Stream) -> int:
-    """Return `rounds`, checked against the length of the data, or that length."""
+    """Return `rounds`, checked against the length of the data; by default that length.
+
+    Raises:
+        BadInput: the data are too short, or have no end and `rounds` is missing.
+    """
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:
         share = "the training set" if data["partition"] == "shared" else "the smallest share of an agent"

@@ -1,7 +1,7 @@
-"""What the parts of an experiment ask of each other: each function yields a line for everything that does not fit.
+"""Check that the parts of an experiment fit together: each function yields a line for everything that does not fit.
 
-Parts say what they need by attributes of their contracts. Nothing here knows a part by its name: which part would do
-instead is asked of all of them.
+Parts state what they need by attributes of their contracts. No part is known here by its name: a message that suggests
+another part asks all parts of that kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 
 
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield what the keys of an experiment ask of its parts that they cannot do."""
+    """Yield what the experiment asks of its parts that they cannot do."""
     yield from _data(e, parts.algorithm, parts.stream)
     yield from _faults(e, parts.algorithm)
     yield from _feedback(e, parts.algorithm)
@@ -45,7 +45,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Iterator[str]:
-    """Yield which agents cannot have such data."""
+    """Yield why the agents of this algorithm cannot have such data."""
     partition, batch = e.data["partition"], e.data.get("batch", 1)
     decomposable = _choose(registry.ALGORITHMS, lambda a: a.decomposable)
     if not algorithm.decomposable and partition != "shared":
@@ -78,7 +78,7 @@ def shows_all(stream: type[Stream]) -> bool:
 
 
 def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
-    """Yield the faults that an algorithm, or its weights, are not said to bear."""
+    """Yield the faults for which an algorithm or its weights are not defined."""
     weights = e.algorithm["mixing"]
     for key in ("loss", "churn", "delay", "stragglers"):
         value, is_lost = getattr(e.faults, key), key in ("loss", "churn")
@@ -92,7 +92,7 @@ def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
 
 
 def _feedback(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
-    """Yield why other feedback than gradients at once cannot be."""
+    """Yield why feedback other than immediate gradients is impossible."""
     points, delay = e.feedback.points, e.feedback.delay
     if not (points or delay):
         return
@@ -112,7 +112,7 @@ def _feedback(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
 
 
 def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield noise that an algorithm is not for, arithmetic that the noise does not come in, and keys that it lacks."""
+    """Yield keys of the noise that do not fit the algorithm or the mechanism."""
     privacy, backend, only = e.privacy, e.noise.backend, parts.algorithm.mechanism
     law = parts.mechanism.takes_the_place_of if privacy.path else privacy.mechanism
     if e.private and law != only:
@@ -138,7 +138,7 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
-    """Yield what an algorithm that minimizes its losses cannot do with."""
+    """Yield what an algorithm that minimizes its losses cannot handle."""
     if not isinf(e.clip) or e.privacy.adjacency == "one-round":
         key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
         yield (
@@ -156,7 +156,7 @@ def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
 
 
 def of_agents(e: Experiment, graph: Topology, algorithm: AlgorithmClass, ranks: int | None) -> Iterator[str]:
-    """Yield for how many agents the run is not; `ranks` are the MPI processes, None in lockstep."""
+    """Yield why the number of agents does not fit; `ranks` is the number of MPI processes, None in lockstep."""
     n, only = graph.agents, algorithm.only_agents
     if only is not None and n != only:
         yield (
@@ -176,7 +176,7 @@ def of_agents(e: Experiment, graph: Topology, algorithm: AlgorithmClass, ranks: 
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
-    """Yield why a loss is not for such data, and where nothing bounds what a sample does."""
+    """Yield why the loss does not fit the data, and why the sensitivity is unbounded."""
     loss, named = parts.loss, f"problem.loss = {e.problem.loss or e.problem.path!r}"
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
     unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
@@ -201,7 +201,7 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
 
 
 def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
-    """Yield what can only be known with all parts at hand."""
+    """Yield what can only be checked when all parts are built."""
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
     if algorithm.unconstrained and not isinf(feasible.inradius):
@@ -243,7 +243,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether a few agents on a graph of a kind, with its defaults, could be mixed as in a run."""
+    """Return whether the weights of a run are defined on a small graph of this kind with default settings."""
     try:
         graph = kind(agents=8)
     except (BadInput, TypeError):
