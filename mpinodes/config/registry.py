@@ -69,7 +69,7 @@ MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"gr
 METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset(), "a metric", "metrics")
 SETS = PartKind("sets", "problem", "set", parts.Set, frozenset({"radius", "blocks"}), "the constraint set", "set_path")
 SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, frozenset(), "the step schedule")
-# Class attributes without a default, by kind.
+# Class attributes that a part must set, by kind
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
 
@@ -81,8 +81,10 @@ def _public(module: ModuleType) -> Any:
     return part if isinstance(part, type) else None
 
 
-def _fits(kind: PartKind, part: Any) -> bool:
-    return isinstance(part, type) and issubclass(part, kind.base) and is_dataclass(part)
+def _built_in(kind: PartKind, module: str) -> Any:
+    """Return the part that a module of this package defines; None if the module is no part of this kind."""
+    part = _public(importlib.import_module(f"mpinodes.{kind.package}.{module}"))
+    return part if part and issubclass(part, kind.base) and is_dataclass(part) else None
 
 
 def _entry_points(kind: PartKind) -> EntryPoints:
@@ -97,11 +99,9 @@ def names(kind: PartKind) -> tuple[str, ...]:
     """The names of all parts of a kind that can be had."""
     import pkgutil
 
-    package = importlib.import_module(f"mpinodes.{kind.package}")
-    modules = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    ours = [m for m in modules if _fits(kind, _public(importlib.import_module(f"mpinodes.{kind.package}.{m}")))]
-    points = [point.name for point in _entry_points(kind)]
-    return tuple(sorted([name.replace("_", "-") for name in ours] + points))
+    modules = [info.name for info in pkgutil.iter_modules([str(Path(__file__).parents[1] / kind.package)])]
+    ours = [module.replace("_", "-") for module in modules if _built_in(kind, module)]
+    return tuple(sorted([*ours, *(point.name for point in _entry_points(kind))]))
 
 
 def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
@@ -115,26 +115,15 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
     Raises:
         BadInput: there is none of that name, or it is no part of its kind; names the key that asked for it.
     """
-    if (part := _ours(kind, name)) is not None:
+    module = name.replace("-", "_")
+    is_module = name.replace("-", "").isalnum() and importlib.util.find_spec(f"mpinodes.{kind.package}.{module}")
+    if is_module and (part := _built_in(kind, module)):
         return part
     for point in _entry_points(kind):
         if point.name == name:
             return _required(kind, point.load(), f"{kind.key} = {name!r}")
     tail = to_type(kind.key, name, "str") or f"; {suggest(name, sorted([*names(kind), *others]))}"
     raise BadInput(f"{kind.key} = {name!r}: there is no such name{tail}")
-
-
-LONGEST_NAME = 100  # a file system has names of 255 bytes, and an error for longer ones
-
-
-@lru_cache
-def _ours(kind: PartKind, name: str) -> Any:
-    """The class of one of our own parts; None: there is none of that name."""
-    file = Path(__file__).parent.parent / kind.package / f"{name.replace('-', '_')}.py"
-    if not (name.replace("-", "").isalnum() and len(name) <= LONGEST_NAME and file.is_file()):
-        return None
-    part = _public(importlib.import_module(f"mpinodes.{kind.package}.{file.stem}"))
-    return part if _fits(kind, part) else None
 
 
 def from_path(kind: PartKind, path: str) -> Any:
@@ -148,26 +137,21 @@ def from_path(kind: PartKind, path: str) -> Any:
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # because dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else None
         lines = [line or frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path or line]
         where += f", line {lines[-1]}" if lines else ""
-        raise BadInput(f"{where}: cannot be imported: {type(error).__name__}: {error}{_moved(error)}") from error
+        is_old = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes.")
+        hint = ": written for an older mpinodes; import from mpinodes.core, see docs/own/algorithm.md" if is_old else ""
+        raise BadInput(f"{where}: cannot be imported: {type(error).__name__}: {error}{hint}") from error
     if (part := _public(module)) is None:
         raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
     with suppress(OSError, TypeError):
         where += f", line {inspect.getsourcelines(part)[1]}"
     return _required(kind, part, where)
-
-
-def _moved(error: BaseException) -> str:
-    """A hint for files that import what mpinodes once had elsewhere."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes."):
-        return ": written for an older mpinodes; import from mpinodes.core; what a part must say: docs/own/algorithm.md"
-    return ""
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
@@ -178,22 +162,19 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
+        tail = "take facts of the run from self.run instead of fields, and state what every message leaks (leaks=...)"
         raise BadInput(
-            f"{where}: {part.__name__} does not extend mpinodes.core.{base}: derive it from {base}, take facts of the "
-            "run from self.run instead of fields, and say what every message leaks (leaks=...)"
-            if kind is ALGORITHMS
-            else f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
+            f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
+            + (f": derive it from {base}, {tail}" if kind is ALGORITHMS else "")
         )
-    if kind is STREAMS and isinstance(vars(part).get("labels"), bool | property):
-        raise BadInput(f"{where}: what {part.__name__} says of its labels is called has_labels now: rename it")
     if kind is not METRICS and "__dataclass_fields__" not in vars(part):
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
-    missing = sorted(abstract_methods(part))
+    missing = sorted(getattr(part, "__abstractmethods__", ()))
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
-    stated = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]
-    for name in (*stated, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
+    flags = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]
+    for name in (*flags, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
         if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
             raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
     reserved = keys_of(Problem) if kind in (LOSSES, SETS) else {"identity"} if kind is STREAMS else {}
@@ -208,18 +189,12 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     So its class methods know them, which state constants before there is any loss.
     """
     given = {**{field.name: field.default for field in fields(loss)}, **values}
-    own = [(name, of, given[name]) for name, of in settings(LOSSES, loss).items() if given[name] is not MISSING]
+    own = [(name, kind, given[name]) for name, kind in settings(LOSSES, loss).items() if given[name] is not MISSING]
     if not own:
         return loss
     part = make_dataclass(loss.__name__, own, bases=(loss,), frozen=True, repr=False, eq=False)
     part.__module__ = loss.__module__
     return part
-
-
-def abstract_methods(part: type) -> frozenset[str]:
-    """What a class has not said yet."""
-    names: frozenset[str] = vars(part).get("__abstractmethods__", frozenset())
-    return names
 
 
 def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
@@ -251,12 +226,12 @@ def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
 
 def mixing_class(algorithm: type[parts.Algorithm[Any]], name: str) -> type[parts.Mixing]:
     """The class of the weights called so: a part, or a class that the algorithm brings."""
-    for mixing in algorithm.mixings:
-        if name == mixing_name(mixing):
-            part: type[parts.Mixing] = find(MIXINGS, mixing) if isinstance(mixing, str) else mixing
-            return part
-    choices = ", ".join(map(mixing_name, algorithm.mixings))
-    raise BadInput(f"algorithm.mixing = {name!r}: choose from: {choices}")
+    by_name = {mixing_name(mixing): mixing for mixing in algorithm.mixings}
+    if name not in by_name:
+        raise BadInput(f"algorithm.mixing = {name!r}: choose from: {', '.join(by_name)}")
+    mixing = by_name[name]
+    part: type[parts.Mixing] = find(MIXINGS, mixing) if isinstance(mixing, str) else mixing
+    return part
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:

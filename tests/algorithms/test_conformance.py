@@ -139,7 +139,7 @@ def test_an_algorithm_is_a_frozen_dataclass_that_extends_the_contract(name):
     algorithm, setup = found(name), built(name, {})
     assert issubclass(algorithm, Algorithm)
     assert algorithm.__dataclass_params__.frozen
-    assert not registry.abstract_methods(algorithm)
+    assert not algorithm.__abstractmethods__
     assert algorithm.paper
     assert algorithm.mixings
     for mixing in algorithm.mixings:

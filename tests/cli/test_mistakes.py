@@ -95,7 +95,7 @@ MISTAKES = [
     ),
     (
         "algorithm.name=admm problem.loss=hinge privacy.clip=1 faults.loss=0.1",
-        ["problem.loss = 'hinge': admm minimizes it", "privacy.clip = 1.0", "faults.loss = 0.1: admm is not for"],
+        ["problem.loss = 'hinge': admm minimizes by", "privacy.clip = 1.0", "faults.loss = 0.1: admm cannot handle"],
     ),
     (
         "algorithm.name=nothing rounds=0 privacy.delta=3",

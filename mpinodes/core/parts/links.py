@@ -14,7 +14,8 @@ from mpinodes.core.messages import Neighborhood
 
 Edges = frozenset[tuple[int, int]]
 Matrix = NDArray[np.bool_]  # (n, n): entry [j, i] says whether j sends to i
-Agents = Annotated[int, Meta(ge=1, description="number of agents; under mpirun: the number of ranks minus the logger")]
+AGENTS = "number of agents; under mpirun: the number of ranks minus the logger"
+Agents = Annotated[int, Meta(ge=1, le=1_000_000, description=AGENTS)]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
