@@ -1,8 +1,8 @@
-"""All keys of an experiment, laid in layers: what the base, the data, the preset, the algorithm and the user say.
+"""Resolve the keys of an experiment from layers: the base, the data, the preset, the algorithm, and the user.
 
-Each layer is a table of keys; where two layers have a key, the higher layer counts. A layer's settings of a part (data,
-topology, step) fall away where a higher layer chooses another part. The merged keys are then decoded with the types of
-their sections, and all mistakes are collected.
+Each layer is a table of keys; if two layers have a key, the higher layer overrides the lower one. A layer's settings of
+a part (data, topology, step) are dropped if a higher layer chooses another part. The merged keys are then decoded with
+the types of their sections, and all mistakes are collected.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step
 
 
 class Resolved(NamedTuple):
-    """An experiment with every choice made that can be made without its data.
+    """Hold an experiment with every choice that can be made without its data.
 
     Attributes:
         tree: its keys; `rounds` may be missing.
-        layers: by their names, the lowest first.
+        layers: the layers by name, the lowest first.
     """
 
     tree: Tree
     layers: dict[str, Tree]
 
     def origin(self, key: str) -> str:
-        """Return the name of the layer that a key has its value from."""
+        """Return the name of the layer that sets a key."""
         names = [name for name, layer in self.layers.items() if key in dict(flat(layer))]
         return names[-1] if names else "the default of the key"
 
 
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
-    """Return all keys but `rounds`, which the data may decide.
+    """Return all keys but `rounds`, whose default depends on the data.
 
     Args:
-        asked: what the user asks for.
-        ranks: MPI processes, the logger among them; None in lockstep.
-        problems: takes the mistakes.
+        asked: the keys that the user asks for.
+        ranks: the number of MPI processes, including the logger; None in lockstep.
+        problems: receives a line for each mistake.
 
     Raises:
-        BadInput: there is no such algorithm, so that nothing can be said of other parts.
+        BadInput: there is no such algorithm, so that other parts cannot be checked.
     """
     asked, preset, preset_name = presets.taken_out(asked, problems)
     in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in dict(flat(asked))}
@@ -113,14 +113,14 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
 
 
 def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
-    """Return the class that a section names; None: there is none, which is a mistake."""
+    """Return the class that a section names; None, and a line in `problems`, if there is none."""
     with problems.caught():
         return registry.chosen(kind, section, others)
     return None
 
 
 def _absolute(asked: Tree) -> Tree:
-    """Return what is asked for with absolute paths: the experiment runs again from any directory."""
+    """Return keys with absolute paths, so that the experiment can run from any directory."""
     keys = (*SOURCES, "data.file", "data.dir", "topology.file")
     named = {key: value for key, value in flat(asked) if key in keys and isinstance(value, str) and value}
     changed = nested({key: _path(word) for key, word in named.items()})
@@ -137,7 +137,7 @@ def _path(word: str) -> str:
 
 
 def _choice(layer: Tree, section: str) -> Tree:
-    """Return the keys by which a layer chooses a part; empty: the layer leaves the choice to others."""
+    """Return the keys by which a layer chooses a part; empty if the layer leaves the choice to other layers."""
     keys = layer.get(section, {})
     return {key: keys[key] for key in CHOICES[section] if key in keys}
 
@@ -147,7 +147,7 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 
 
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
-    """Return layers, lowest first, without their sections on other parts than the one that is chosen in the end."""
+    """Return layers, lowest first, without sections of parts other than the part that the highest layer chooses."""
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]
         last = next(choice for choice in reversed(choices) if choice)
@@ -159,11 +159,11 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
 
 
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
-    """Return the data's defaults, and how an algorithm of this kind sees the data.
+    """Return the layer of the data: the data's defaults, and how an algorithm of this kind sees the data.
 
-    A fixed noise scale that goes with the data is for agents that share one loss. Methods that minimize or play points
-    sample no gradients. Who sees which samples of a stream without partitions is unknown: as if all agents saw all of
-    them, which costs the most.
+    A fixed noise scale of the data is for agents that share one loss. Methods that minimize or play points sample no
+    gradients. If a stream has no partition, it is unknown which agent sees which samples; all agents are then assumed
+    to see all samples, which costs the most.
     """
     settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
     if algorithm.solves or asked.get("feedback", {}).get("points"):
@@ -198,7 +198,7 @@ def _decoded(
 
 
 def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
-    """Return the keys and sections that are no parts, with their types."""
+    """Return the keys and sections that belong to no part, with their types."""
     others = {"algorithm", "problem", *CHOICES, *(() if "rounds" in tree else ("rounds",))}
     needed = {"seed": 0, "repeats": 1, "name": "run"}  # if no algorithm is known
     decoded = decode(needed | tree, keys_of(Experiment), "", problems, others)
@@ -213,14 +213,14 @@ def _part(
     choosers: Sequence[str],
     fixed: dict[str, Key] | None = None,
 ) -> Tree:
-    """Return the keys that choose a part, and all its settings, as its dataclass has them."""
+    """Return the keys that choose a part, and all settings of the part with the types of its dataclass."""
     keys = {**registry.keys(kind, part), **(fixed or {})}
     named = {key: section[key] for key in choosers if key in section}
     return named | decode(section, keys, f"{kind.section}.", problems, choosers)
 
 
 def _problem(problem: Tree, problems: Problems) -> Tree:
-    """Return the problem's keys, those that are fields of the loss or of the set below `settings`."""
+    """Return the problem's keys; `settings` has the keys that are fields of the loss or of the set."""
     kinds = (registry.LOSSES, registry.SETS)
     problem = {k: v for k, v in problem.items() if not any(k == o.chooser and o.path in problem for o in kinds)}
     own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # which users do not set
@@ -240,7 +240,7 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
 
 
 def _steps(tree: Tree, name: str, algorithm: type[Algorithm[Any]], problems: Problems) -> Tree:
-    """Return the step's keys; a modulus that is not given comes from the losses' own strong convexity."""
+    """Return the step's keys; the default of the modulus is the strong convexity of the losses."""
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     chooser = "path" if "path" in section else "kind"
     section = {key: value for key, value in section.items() if key != "kind" or chooser == "kind"}
@@ -259,7 +259,7 @@ def _steps(tree: Tree, name: str, algorithm: type[Algorithm[Any]], problems: Pro
 
 
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
-    """Return the topology's keys, with the number of agents settled where the graph is generated."""
+    """Return the topology's keys; `ranks` determines the number of agents of a generated graph."""
     files, name = stored.names(), section.get("name")
     if "file" in section and name is not None:
         problems.append("topology.name and topology.file are both given; leave one out")

@@ -1,4 +1,8 @@
-"""Parts found by name, entry point or a path of the user's: one file each, which names its class in `__all__`."""
+"""Find parts by name, by entry point, or by the path of a user's file.
+
+Each part is one file, which names its class in `__all__`. `KINDS` lists the kinds of parts, with the section and the
+keys of an experiment that choose a part of each kind.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class PartKind(NamedTuple):
-    """A kind of part.
+    """Describe a kind of part, such as algorithms.
 
     Attributes:
-        package: the package of ours that holds them, and the group of entry points: "algorithms".
-        section: of the experiment: "algorithm".
-        chooser: the key of that section that takes a name: "name".
-        base: what they extend.
-        given: fields that the run fills in; all others are settings.
-        about: what a part is, for people.
-        path: the key of that section that takes a path.
+        package: the subpackage that holds the parts, and the group of entry points: "algorithms".
+        section: the section of the experiment that chooses a part: "algorithm".
+        chooser: the key of that section whose value is a name: "name".
+        base: the base class of the parts.
+        given: the fields of a part that the run fills in; all other fields are settings.
+        about: the kind in words, for `--explain`.
+        path: the key of that section whose value is a path.
     """
 
     package: str
@@ -49,12 +53,12 @@ class PartKind(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the dotted key that takes a name."""
+        """Return the dotted key whose value is a name."""
         return f"{self.section}.{self.chooser}"
 
     @property
     def path_key(self) -> str:
-        """Return the dotted key that takes a path."""
+        """Return the dotted key whose value is a path."""
         return f"{self.section}.{self.path}"
 
 
@@ -75,7 +79,7 @@ KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, 
 
 
 def _public(module: ModuleType) -> Any:
-    """The one class that a module names in `__all__`; None: there is no such."""
+    """Return the class that a module names in `__all__`; None if it names no class, or several."""
     public: Sequence[str] = vars(module).get("__all__", ())
     part = vars(module).get(public[0]) if len(public) == 1 else None
     return part if isinstance(part, type) else None
@@ -88,7 +92,7 @@ def _built_in(kind: PartKind, module: str) -> Any:
 
 
 def _entry_points(kind: PartKind) -> EntryPoints:
-    """The parts of a kind that installed packages bring."""
+    """Return the entry points of the parts that other installed packages define."""
     from importlib.metadata import entry_points
 
     return entry_points(group=f"mpinodes.{kind.package}")
@@ -96,7 +100,7 @@ def _entry_points(kind: PartKind) -> EntryPoints:
 
 @lru_cache
 def names(kind: PartKind) -> tuple[str, ...]:
-    """The names of all parts of a kind that can be had."""
+    """Return the names of all parts of a kind that are installed, sorted."""
     import pkgutil
 
     modules = [info.name for info in pkgutil.iter_modules([str(Path(__file__).parents[1] / kind.package)])]
@@ -105,15 +109,15 @@ def names(kind: PartKind) -> tuple[str, ...]:
 
 
 def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
-    """The class of a part.
+    """Return the class of a part.
 
     Args:
-        kind: of part.
-        name: of the part.
-        others: names that are no parts of ours, and that the key takes too.
+        kind: the kind of part.
+        name: the name of the part.
+        others: further names that the key accepts, which the error message suggests too.
 
     Raises:
-        BadInput: there is none of that name, or it is no part of its kind; names the key that asked for it.
+        BadInput: no part has that name, or the part does not fit its kind; the message names the key.
     """
     module = name.replace("-", "_")
     is_module = name.replace("-", "").isalnum() and importlib.util.find_spec(f"mpinodes.{kind.package}.{module}")
@@ -127,10 +131,10 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
 
 
 def from_path(kind: PartKind, path: str) -> Any:
-    """The class of a part in a user's own file.
+    """Return the class of a part in a user's file.
 
     Raises:
-        BadInput: no such file, it cannot be imported, or it names no single part of this kind in `__all__`.
+        BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
     """
     where = f"{kind.path_key} = {path!r}"
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
@@ -155,10 +159,10 @@ def from_path(kind: PartKind, path: str) -> Any:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """The part, if it is one of its kind.
+    """Return the part if it fits its kind.
 
     Raises:
-        BadInput: it is not; one line says what to change.
+        BadInput: the part does not fit; the message has one line that says what to change.
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
@@ -184,9 +188,10 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
 
 
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:
-    """Return a class of losses whose settings have these values, else their defaults, as attributes of the class too.
+    """Return a subclass of a loss whose settings have the given values, by default their defaults.
 
-    So its class methods know them, which state constants before there is any loss.
+    The values are defaults of the fields, and so attributes of the class: class methods, which state constants before
+    any loss exists, can read them.
     """
     given = {**{field.name: field.default for field in fields(loss)}, **values}
     own = [(name, kind, given[name]) for name, kind in settings(LOSSES, loss).items() if given[name] is not MISSING]
@@ -198,10 +203,10 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
 
 
 def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
-    """The class that a section of the experiment names, by its name or its path.
+    """Return the class that a section of the experiment names, by name or by path.
 
     Raises:
-        BadInput: as `find` and `from_path`; or both are given.
+        BadInput: as `find` and `from_path`; or the section has neither key, or both.
     """
     if section.get(kind.path) is None:
         if section.get(kind.chooser) is None:
@@ -213,10 +218,10 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
 
 
 def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
-    """A value that must be text.
+    """Return the value of a key that must be text.
 
     Raises:
-        BadInput: it is not.
+        BadInput: the value is not text.
     """
     value = section[key]
     if not isinstance(value, str):
@@ -225,7 +230,11 @@ def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
 
 
 def mixing_class(algorithm: type[parts.Algorithm[Any]], name: str) -> type[parts.Mixing]:
-    """The class of the weights called so: a part, or a class that the algorithm brings."""
+    """Return the class of the mixing weights with this name: a part, or a class that the algorithm defines.
+
+    Raises:
+        BadInput: the algorithm has no weights with this name.
+    """
     by_name = {mixing_name(mixing): mixing for mixing in algorithm.mixings}
     if name not in by_name:
         raise BadInput(f"algorithm.mixing = {name!r}: choose from: {', '.join(by_name)}")
@@ -235,32 +244,32 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: str) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Of weights, or of a class of them."""
+    """Return the name by which `algorithm.mixing` chooses these weights."""
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
-    """Return the user's settings of a part: the fields of its dataclass that the run does not fill in."""
+    """Return the settings of a part: the fields of its dataclass that the run does not fill in."""
     hints = get_type_hints(part, include_extras=True)
     own = [field for field in fields(part) if field.name not in kind.given]
     return {f.name: Key(hints[f.name], NODEFAULT if f.default is MISSING else f.default) for f in own}
 
 
 def settings(kind: PartKind, part: Any) -> dict[str, Any]:
-    """Return the types of the user's settings of a part, by their names."""
+    """Return the type of each setting of a part, by its name."""
     return {name: key.type for name, key in keys(kind, part).items()}
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return those of some values that are settings of a part."""
+    """Return those of the given values that are settings of a part."""
     return {key: (given or {})[key] for key in settings(kind, part) if key in (given or {})}
 
 
 def fill(kind: PartKind, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Return all settings of a part: the given ones with their types, the others at their defaults.
+    """Return all settings of a part: the given values with their types, and defaults for the others.
 
     Raises:
-        BadInput: unknown keys, wrong types, values out of range, or missing ones.
+        BadInput: a key is unknown or missing, or a value has the wrong type or is out of range.
     """
     problems = Problems()
     filled = decode(dict(given), keys(kind, part), f"{section}.", problems)
