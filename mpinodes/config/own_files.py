@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import hmac
 import json
@@ -24,8 +23,8 @@ NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"
 SHORT = 12  # digits of a hash for people
 FOLDER = "sources"
-SECRET = 32  # bytes of the key that stamps of data are made with, half of them its name
-Stamp = tuple[int, int, str, str]  # of a file: its size, time, the name of a key, and its hash with that key
+SECRET = 32  # bytes of the key of stamps, half of which are the name of the key
+Stamp = tuple[int, int, str, str]  # a file's size and time, the name of a key, and the file's hash with that key
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
@@ -39,6 +38,14 @@ def keep(e: Experiment, directory: Path) -> None:
     for key, path in files(e):
         (directory / FOLDER).mkdir(exist_ok=True)
         shutil.copyfile(path, _copy_of(directory, key, path))
+
+
+def changed_since(directory: Path, key: str, path: Path) -> bool:
+    """Whether a file is another one than was kept with a run."""
+    try:
+        return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
+    except OSError:
+        return True
 
 
 def _copy_of(directory: Path, key: str, path: Path) -> Path:
@@ -91,47 +98,31 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpinodes"
 
 
-def changed_since(directory: Path, key: str, path: Path) -> bool:
-    """Whether a file is another one than was kept with a run."""
-    try:
-        return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
-    except OSError:
-        return True
-
-
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
     """Of every file that the proven numbers rest on: its hash, and whether it has passed; None: there is none."""
-    found = []
+    entries = []
     for key, path in files(e):
         if key != "record.metrics":
             digest = digest_of(path)
-            tested = stamp_of(path, digest).is_file() and not _untried(e, key)
-            found.append({"key": key, "path": str(path), "sha256": digest, "tested": tested})
-    return found or None
+            tested = stamp_of(path, digest).is_file() and not _is_untried(e, key)
+            entries.append({"key": key, "path": str(path), "sha256": digest, "tested": tested})
+    return entries or None
 
 
-def _untried(e: Experiment, key: str) -> list[str]:
-    """The settings of a file that no check tries other values of than the default, and that have another here."""
-    if key == "problem.path":  # of a loss the defaults alone are tried
-        loss = registry.from_path(registry.LOSSES, str(e.problem.path))
-        return [name for name, value in (e.problem.settings or {}).items() if value != getattr(loss, name, None)]
-    sections = {
-        registry.ALGORITHMS: e.algorithm, registry.STREAMS: e.data, registry.TOPOLOGIES: e.topology,
-        registry.SETS: e.problem.settings or {}, registry.SCHEDULES: e.step,
-    }  # fmt: skip
-    kind = next((kind for kind in sections if kind.path_key == key), None)
-    if not kind:
-        return []
-    part, section = registry.from_path(kind, str(e.sources[key])), sections[kind]
-    defaults = {field.name: field.default for field in dataclasses.fields(part)}
-    return [
-        name
-        for name, of in registry.settings(kind, part).items()
-        if name in section
-        and section[name] != defaults[name]
-        and not isinstance(section[name], (int, float))
-        and not options(of)
-    ]
+def _is_untried(e: Experiment, key: str) -> bool:
+    """Return whether a setting of the file's part has a value that the check does not try.
+
+    The check tries the defaults. Except for losses, it also tries other numbers, and all values of a choice of words.
+    """
+    kind = next(kind for kind in registry.KINDS if kind.path_key == key)
+    part, section = registry.from_path(kind, str(e.sources[key])), getattr(e, kind.section)
+    values = section if isinstance(section, dict) else e.problem.settings or {}
+    for name, setting in registry.keys(kind, part).items():
+        is_default = name not in values or values[name] == setting.default
+        is_varied = isinstance(values.get(name), int | float) or options(setting.type)
+        if not is_default and (kind is registry.LOSSES or not is_varied):
+            return True
+    return False
 
 
 def digest_of(path: Path) -> str:
@@ -154,13 +145,13 @@ def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
     """
     place = stamp_of(path, digest)
     place.parent.mkdir(parents=True, exist_ok=True)
-    said = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
-    place.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+    record = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
+    place.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 @lru_cache
 def _contract() -> str:
     """Of the files that say what a part is, and of the tests."""
     package = Path(__file__).parent.parent
-    read = [*sorted((package / "core").rglob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in read)).hexdigest()
+    paths = [*sorted((package / "core").rglob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
