@@ -1,4 +1,8 @@
-"""Files of the user's that a run is made of: kept with it, and whether `mpinodes.check` has passed them."""
+"""Keep the user's files that a run is made of, and remember which of them `mpinodes check` has passed.
+
+A run directory gets a copy of each Python file of the user. Checkpoints get a stamp of each data file, so that a
+resumed run notices a change. The user's cache directory has one file for each checked file that passed.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +32,20 @@ Stamp = tuple[int, int, str, str]  # a file's size and time, the name of a key, 
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
-    """Every file of the user's that makes statements, by the key that names it; then metrics, which make none."""
+    """Return the user's Python files by the keys that name them: first files that make statements, then metrics."""
     parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
     return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if is_file(word))]
 
 
 def keep(e: Experiment, directory: Path) -> None:
-    """Copy them into a run directory."""
+    """Copy the user's Python files into a run directory."""
     for key, path in files(e):
         (directory / FOLDER).mkdir(exist_ok=True)
         shutil.copyfile(path, _copy_of(directory, key, path))
 
 
 def changed_since(directory: Path, key: str, path: Path) -> bool:
-    """Whether a file is another one than was kept with a run."""
+    """Return whether a file differs from its copy in a run directory, or either cannot be read."""
     try:
         return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
     except OSError:
@@ -53,16 +57,16 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files that data and graph are read from, in an order that does not depend on where they are."""
+    """Return the files from which data and graph are read, in an order that does not depend on where they are."""
     graph = setup.experiment.topology.get("file")
     return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
 
 def stamps(setup: Setup) -> list[Stamp]:
-    """Return a stamp of each of the data files, for checkpoints: it tells a file that changed, to this user alone.
+    """Return a stamp of each data file, for checkpoints: only this user can tell from it whether the file has changed.
 
-    A plain hash of private data would tell anybody whether a sample is in them. The key of these hashes never enters a
-    run directory.
+    A plain hash of private data would tell anybody whether a sample is in them. No run directory contains the key of
+    these hashes.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -77,12 +81,12 @@ def stamps(setup: Setup) -> list[Stamp]:
 
 
 def is_same(before: Stamp, now: Stamp) -> bool:
-    """Return whether a file is unchanged: by its keyed hash, or, without the key of then, by its size and time."""
+    """Return whether a file is unchanged, by its keyed hash; if the key differs, by its size and time."""
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
 
 def _secret() -> bytes:
-    """Return the key of this user's stamps, made when it is first needed; empty: it cannot be stored."""
+    """Return the key of this user's stamps, which the first use creates; empty if it cannot be stored."""
     place = _cache() / "stamp-key"
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +103,11 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Of every file that the proven numbers rest on: its hash, and whether it has passed; None: there is none."""
+    """Return the key, path and hash of each file on which proven numbers depend, and whether it has passed the check.
+
+    Returns:
+        None if there is no such file.
+    """
     entries = []
     for key, path in files(e):
         if key != "record.metrics":
@@ -126,19 +134,28 @@ def _is_untried(e: Experiment, key: str) -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return where it stands that a file has passed, with all behind it, under this version and this contract."""
+    """Return the path in the cache that exists if a file has passed the check.
+
+    The path depends on all files that this file may run or read, on the version of mpinodes, and on the contracts and
+    tests of the check.
+    """
     facts = [digest, *map(digest_of, files_behind(path)), __version__, _contract()]
     key = hmac.new(_secret(), " ".join(facts).encode(), "sha256").hexdigest()
     return _cache() / "checked" / f"{key}.json"
 
 
 def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
-    """Write down that a file has passed, as it was when the check began.
+    """Record that a file has passed the check.
+
+    Args:
+        path: the file.
+        digest: the hash of the file when the check began.
+        tested: the tests that the file has passed.
 
     Raises:
         OSError: the cache cannot be written.
@@ -151,7 +168,7 @@ def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
 
 @lru_cache
 def _contract() -> str:
-    """Of the files that say what a part is, and of the tests."""
+    """Return a hash of the files that define the contracts of parts, and of the check's tests."""
     package = Path(__file__).parent.parent
     paths = [*sorted((package / "core").rglob("*.py")), *sorted((package / "auditing" / "checks").glob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
