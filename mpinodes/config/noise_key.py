@@ -40,14 +40,14 @@ from mpinodes.core.experiment import SOURCES, Revealed
 from mpinodes.core.parts import LOCATIONS, Setup, files_of
 from mpinodes.core.version import __version__
 
-SILENT = (  # or below, by itself
+SILENT = (  # sections and keys that change no message, or are handled below
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
     "comparator",
 )  # fmt: skip
-DIGITS = 16  # hexadecimal, of the name of a noise
-PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # does not count where it is imported
-OURS = ("mpinodes.", "mpinodes_user_")  # modules of parts of ours, and of files that a `path` names
-# Words of code that may load code which its text does not name; that may read files.
+DIGITS = 16  # hexadecimal digits of `noise_name`
+PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # packages that do not count
+OURS = ("mpinodes.", "mpinodes_user_")  # prefixes of this package's modules, and of the files that a `path` names
+# Words in code that may load other code without naming it, and words in code that may read files
 LOADS = {
     "importlib", "__import__", "zipimport", "runpy", "pkgutil", "exec", "eval", "FunctionType", "marshal", "pickle",
     "allow_pickle", "dill", "cloudpickle", "joblib", "shelve", "ctypes", "cffi", "subprocess", "multiprocessing",
@@ -58,10 +58,10 @@ READS = {
     "__file__", "open", "path", "pathlib", "glob", "inspect", "argv", "load", "loadtxt", "genfromtxt", "fromfile",
     "memmap", "read_csv", "File",
 }  # fmt: skip
-CODE = (".py", ".pyc", ".so")  # not archives, which may hold data, unless modules are imported from them
+CODE = (".py", ".pyc", ".so")  # archives count only if modules are imported from them, because they may hold data
 SKIPPED = ("__pycache__", "site-packages", "dist-packages", "node_modules")
-OUTPUTS = ({"experiment.toml", "log.txt"}, {".lock", "runs"})  # in a run's directory, and in a study's, from the start
-MOST = 10_000  # files in a folder and below
+OUTPUTS = ({"experiment.toml", "log.txt"}, {".lock", "runs"})  # files in every run's directory, and in every study's
+MOST = 10_000  # the most files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
@@ -71,8 +71,8 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
         OSError: a file that the experiment names cannot be read.
     """
     e = setup.experiment
-    told = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
-    return blake2b(json.dumps([e.seed, *told]).encode(), digest_size=32, person=b"mpinodes noise").digest()
+    source = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
+    return blake2b(json.dumps([e.seed, *source]).encode(), digest_size=32, person=b"mpinodes noise").digest()
 
 
 def noise_name(setup: Setup) -> str:
@@ -99,7 +99,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     for section, _, key in (source.partition(".") for source in SOURCES):
         tree[section].pop(key, None)
     tree["topology"].pop("file", None)
-    stream = type(setup.stream)  # one of the user's that inherits `lengthens` may use these settings otherwise
+    stream = type(setup.stream)  # a user's stream that inherits `lengthens` may use these settings for something else
     owner = next(kind for kind in stream.__mro__ if "lengthens" in vars(kind))
     lengthens = stream.lengthens if owner is stream or stream.__module__.startswith(OURS[0]) else ()
     for key in (*lengthens, "identity"):
@@ -108,13 +108,13 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):
             tree["data"].pop(key)
     code, beside = _sources(setup)
-    tree["sources"] = sorted(code)  # by digest: the order of the paths may be another one in another folder
+    tree["sources"] = sorted(code)  # by digest, because the order of the paths may differ in another folder
     read = [path for path in setup.stream.source_files if path.is_file()]
     if with_data and (read or beside):
         tree["contents"] = [*map(_digest, read), *sorted([name, _digest(path)] for name, path in beside)]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
-    tree["stops"] = stops if stops and any(stops) else None  # all else of a budget is in `privacy.epsilon`
+    tree["stops"] = stops if stops and any(stops) else None  # the rest of a budget is in `privacy.epsilon`
     if not (e.faults.takes or e.faults.most_late):
         tree.pop("faults")
     if e.feedback == Revealed():
@@ -145,7 +145,7 @@ def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
     files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
     for part in (*map(type, parts), type(setup.run.steps), setup.loss):
-        file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: made in a session of Python
+        file = getattr(sys.modules.get(part.__module__), "__file__", None)  # None: defined in an interactive session
         if file and not part.__module__.startswith(OURS):
             files.append((Path(file), part.__module__.partition(".")[0]))
     counted = [_counted(path.parent.resolve() / path.name, package) for path, package in files]
@@ -192,7 +192,7 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
         code.add((path, folder))
         name = "" if path == file else path.relative_to(folder).as_posix()
         digests.add(_hashed(name.encode() + b"\0" + path.read_bytes()))
-        imports, words, texts = _parsed(path.read_bytes() if path.suffix == ".py" else b"")  # else it is compiled
+        imports, words, texts = _parsed(path.read_bytes() if path.suffix == ".py" else b"")  # compiled code has no text
         for module in {package, *imports} - modules:
             modules.add(module)
             places = _places(module)
@@ -202,8 +202,8 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
                 below = [(other, place) for place in places for other in _below(place)]
                 ahead += [pair for pair in below if pair[0].name.endswith(CODE) or pair[0] == pair[1]]
         loads = words & LOADS or words >= {"sys", "path"}
-        roots = {top, folder, path.resolve().parent}  # the last is another one for a link
-        if (loads or words & READS) and not _is_installed(path):  # else its package has a list of files
+        roots = {top, folder, path.resolve().parent}  # the last one differs for a link
+        if (loads or words & READS) and not _is_installed(path):  # an installed package has a list of its files
             trees |= {root: _below(root) for root in roots - trees.keys()}
             ahead += [(other, root) for root in roots for other in trees[root] if loads and other.name.endswith(CODE)]
         strings |= {text.rpartition("/")[2] for text in texts}
@@ -230,7 +230,7 @@ def _below(folder: Path) -> list[Path]:
         files += [Path(place, name) for name in others]
         if len(files) + len(seen) > MOST:
             raise BadInput(
-                f"{folder}: over {MOST} files that code may load: put it into another folder, or set noise.key"
+                f"{folder}: more than {MOST} files that code may load: move the code elsewhere, or set noise.key"
             )
         real = {name: os.path.realpath(Path(place, name)) for name in sorted(names)}
         names[:] = [name for name, to in real.items() if to not in seen and name[0] != "." and name not in SKIPPED]

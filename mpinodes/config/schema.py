@@ -74,30 +74,25 @@ def decode(
         others: keys of the section that are decoded elsewhere.
     """
     problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
-    decoded: Tree = {}
+    decoded, missing = Tree(), list[str]()
     for name, key in keys.items():
+        dotted = f"{prefix}{name}"
         if name in others:
             continue
-        if f"{prefix}{name}" in SECTIONS and section.get(name) is not None:
-            decoded[name] = decode_fixed(section[name], f"{prefix}{name}", problems)
+        if dotted in SECTIONS and section.get(name) is not None:
+            if is_section(dotted, inner := section[name], problems):
+                values = decode(inner, keys_of(SECTIONS[dotted]), f"{dotted}.", problems)
+                decoded[name] = {key: value for key, value in values.items() if key in inner}
         elif name in section:
             with problems.caught():
-                decoded[name] = checked(section[name], key.type, f"{prefix}{name}")
+                decoded[name] = checked(section[name], key.type, dotted)
         elif key.default is not NODEFAULT:
             decoded[name] = key.default
-    required = [name for name, key in keys.items() if key.default is NODEFAULT]
-    missing = [f"{prefix}{name}" for name in required if name not in {*section, *others}]
+        else:
+            missing.append(dotted)
     if missing:
         problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     return decoded
-
-
-def decode_fixed(section: Any, name: str, problems: Problems, others: Collection[str] = ()) -> Tree:
-    """Return a section of `SECTIONS` with the values that are given, as `decode` does."""
-    if not is_section(name, section, problems):
-        return {}
-    decoded = decode(section, keys_of(SECTIONS[name]), f"{name}.", problems, others)
-    return {key: value for key, value in decoded.items() if key in section}
 
 
 def is_section(name: str, value: Any, problems: Problems) -> bool:
@@ -116,7 +111,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     """
     try:
         converted = msgspec.convert(value, expected)
-        msgspec.msgpack.encode(converted)  # as all ranks are told it
+        msgspec.msgpack.encode(converted)  # as all ranks receive it
     except msgspec.ValidationError as error:
         raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
     except OverflowError as error:
@@ -141,7 +136,7 @@ def _fold(word: str) -> str:
 
 def near(word: str, choices: Sequence[str]) -> str:
     """Return the choice that a word is nearest to, whatever its case; empty: it is near none."""
-    from difflib import get_close_matches  # which a run that begins does without
+    from difflib import get_close_matches  # agents start faster without it
 
     folded = {_fold(choice): choice for choice in choices}
     return next((folded[match] for match in get_close_matches(_fold(word), folded, n=1)), "")
@@ -155,25 +150,22 @@ def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
 
 def unknown(name: str, keys: Collection[str], prefix: str) -> str:
     """Return the message about a key that its section does not have: another section may have it."""
-    from mpinodes.config.explaining import documented_keys  # which imports every part
+    from mpinodes.config.explaining import documented_keys  # imports every part
 
-    choices = f"choose from: {', '.join(f'{prefix}{key}' for key in sorted(keys))}" if keys else "it takes no keys"
-    if f"{prefix}{name}" in documented_keys():
+    documented, own = documented_keys(), [f"{prefix}{key}" for key in sorted(keys)]
+    choices = f"choose from: {', '.join(own)}" if keys else "it takes no keys"
+    if f"{prefix}{name}" in documented:
         return f"unknown key {prefix}{name}: the {prefix.rstrip('.')} that is chosen does not take it; {choices}"
-    own = {_fold(key): f"{prefix}{key}" for key in keys}
-    every = [key for key in documented_keys() if not key.startswith(prefix or "-") or key.removeprefix(prefix) in keys]
-    elsewhere = sorted((key for key in every if _fold(key.rpartition(".")[2]) == _fold(name)), key=_depth)
-    elsewhere = [key for key in elsewhere if _depth(key) == _depth(elsewhere[0])]
-    own_near = near(name, sorted(keys))
-    if match := own.get(_fold(name)) or " or ".join(elsewhere[:3]) or (own_near and f"{prefix}{own_near}"):
-        return f"unknown key {prefix}{name}; did you mean {match}?"
-    if match := near(name, last := [key.rpartition(".")[2] for key in every]):
-        return f"unknown key {prefix}{name}; did you mean {every[last.index(match)]}?"
+    last = {key: key.rpartition(".")[2] for key in (*own, *documented)}
+    groups = own, [key for key in documented if not key.startswith(prefix or "-")]
+    for group in groups:
+        same = [key for key in group if _fold(last[key]) == _fold(name)]
+        if same := [key for key in same if key.count(".") == min(key.count(".") for key in same)]:
+            return f"unknown key {prefix}{name}; did you mean {' or '.join(same[:3])}?"
+    for group in groups:
+        if match := near(name, [last[key] for key in group]):
+            return f"unknown key {prefix}{name}; did you mean {next(key for key in group if last[key] == match)}?"
     return f"unknown key {prefix}{name}; {choices}"
-
-
-def _depth(key: str) -> int:
-    return key.count(".")
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
@@ -205,7 +197,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
 
 def _as_toml(word: str) -> str:
     """Return a word as it is where TOML has such a value, else in quotes."""
-    import tomllib  # which agents do without
+    import tomllib  # agents start faster without it
 
     try:
         tomllib.loads(f"value = {word}")
@@ -220,7 +212,7 @@ def _plain(message: str, expected: Any) -> str:
         return f"expected {_meta(expected, 'expected')}"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
-    if "enum" in message:  # a number, or true or false, or one of some words; or one of some numbers
+    if "enum" in message:  # the type is a choice among numbers, or a number or bool or one of some words
         kinds = get_args(_plain_type(expected))
         if get_origin(_plain_type(expected)) is Literal:
             return f"choose from: {', '.join(map(str, kinds))}"

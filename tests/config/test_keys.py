@@ -422,9 +422,7 @@ def test_code_that_may_load_anything_is_refused_where_there_is_too_much(tmp_path
     files = {f"data/{number}": "" for number in range(30)}
     keys_of(tmp_path, "import helper", {**HELPER, **files})
     for text in ("import importlib", HERE):
-        with pytest.raises(
-            BadInput, match=r"over 20 files that code may load: put it into another folder, or set noise\.key"
-        ):
+        with pytest.raises(BadInput, match=r"more than 20 files that code may load.*noise\.key"):
             keys_of(tmp_path, text, files)
         assert keys_of(tmp_path, text, files, "noise.key=1")[0]
 
