@@ -1,25 +1,24 @@
-"""The key that a run's noise and dither are drawn from.
+"""Compute the key from which a run's noise and dither are drawn.
 
-Two runs that share noise give their messages away: subtract one transcript from the other, and it is gone. So the key
-is made of the seed and of a fingerprint of all that can change a message: any other setting, another line in a file of
-the user's, and every draw is another. The fingerprint covers, of a user's file:
+If two runs shared their noise, the difference of their transcripts would not contain it, and would reveal their data.
+So the key depends on the seed and on a fingerprint of everything that can change a message: after any change of a
+setting, or of a line in a user's file, every draw differs. The fingerprint of a user's Python file covers:
 
-- the modules and packages of the user's that its text imports, directly or not, packages as a whole;
-- where the text uses a way to load code that it need not name (`LOADS`: importlib, exec, pickle, ...), all code in the
+- the user's modules and packages that the file imports, directly or indirectly; packages as a whole;
+- if the code uses a way to load code that need not name it (`LOADS`: importlib, exec, pickle, ...), all code in the
   folder of the file and below;
-- the files that strings in this code name, by their paths from its folder or from one of the two above;
-- where the text uses a way to read files (`READS`), the files in the folder and below that a string names without their
-  folder;
-- the installed packages that this code imports, by their lists of files, but PLATFORM, which mpinodes needs itself.
+- the files that strings in the code name, by paths relative to the file's folder or to one of the two folders above;
+- if the code uses a way to read files (`READS`), the files in the folder and below whose names appear in its strings;
+- the installed packages that the code imports, by their lists of files, except PLATFORM, which mpinodes itself needs.
 
-It covers the version of mpinodes, and not the standard library, which is known by where it lies. All this is read from
-the text: nothing is imported or run, so that every process makes the same key. Files whose names code makes as it runs
-do not count. Files count by their contents and their names relative to that folder, and not by where the folder is.
-Left out is what can change no message, and what runs and studies write. A fingerprint is no secret, so what is proven
-is proven for a key that nobody knows: `noise.entropy = "os"`, or see `Experiment.secret`.
+The fingerprint covers the version of mpinodes, but not the standard library. It is computed from the text of the code.
+Nothing is imported or run, so that every process computes the same key. Files whose names are computed at run time do
+not count. Files count by their contents and by their names relative to the file's folder, wherever that folder is.
+Settings that change no message are left out, and so is what runs and studies write.
 
-A hash of private data tells whether a sample is in them. So the key stays in memory. What a run writes is named by
-`noise_name`, which leaves the contents of data files out.
+A fingerprint is not a secret. The proven privacy holds for a key that nobody knows: see `noise.entropy = "os"` and
+`Experiment.secret`. A hash of private data tells whether a sample is in them, so no file contains the key. The files of
+a run identify its noise by `noise_name`, which leaves out the contents of data files.
 """
 
 from __future__ import annotations
@@ -65,7 +64,11 @@ MOST = 10_000  # the most files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
-    """Return 32 bytes, made of the seed and of `noise.key` if it is set, else of the fingerprint.
+    """Return a key of 32 bytes: a hash of the seed and of `noise.key`; if that is not set, of the fingerprint.
+
+    Args:
+        setup: the set-up of the run.
+        with_data: whether the fingerprint includes the contents of data files.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
@@ -76,16 +79,16 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
 
 def noise_name(setup: Setup) -> str:
-    """Return the name that a run's files give to its noise: all that the noise hangs on, but the contents of data."""
+    """Return the name of a run's noise in its files: a hash of all that determines it but the data's contents."""
     return noise_key(setup, with_data=False).hex()[:DIGITS]
 
 
 def fingerprint(setup: Setup, with_data: bool = False) -> str:
-    """Of all that can change a message, but for the seed: 64 hexadecimal digits.
+    """Return a hash, in 64 hexadecimal digits, of everything except the seed that can change a message.
 
     Args:
-        setup: of the run.
-        with_data: whether the contents of data files count; the result must then not be written anywhere.
+        setup: the set-up of the run.
+        with_data: whether the contents of data files count. The hash must then not be written to any file.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
@@ -123,7 +126,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the hash of a data file, which is read again if its time or size changed."""
+    """Return the hash of a data file. The file is read again only if its time or size has changed."""
     return _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
@@ -134,14 +137,14 @@ def _digest_of(path: Path, time: int, size: int) -> str:
 
 
 def knows_horizon(setup: Setup) -> bool:
-    """Whether a message may depend on how many rounds the run is to have."""
+    """Return whether a message may depend on the number of rounds of the run."""
     period = setup.topology.period
     repeated = period is not None and period <= setup.experiment.rounds
     return not (setup.algorithm.anytime and (setup.mixing.anytime or repeated))
 
 
 def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
-    """Return the digests of the code and of the graph that are not ours, and the data files that this code may read."""
+    """Return the digests of the user's code and graph file, and the data files that the code may read by name."""
     files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
     for part in (*map(type, parts), type(setup.run.steps), setup.loss):
@@ -162,24 +165,27 @@ def _hashed(data: bytes) -> str:
 
 
 def files_behind(file: Path) -> list[Path]:
-    """Return the files that a user's file of Python may run or read, itself among them, but installed packages."""
+    """Return the files that a user's Python file may run or read, including itself, but no installed packages."""
     _, data, code = _counted(file.parent.resolve() / file.name, "")
     return sorted(code | {path for _, path in data})
 
 
 def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
-    """Return the digests of a file and of all code that it may run, by name the data files that it may read, and code.
+    """Return what a Python file may run and read.
 
-    A package that the code imports counts as a whole. Code that loads other code in a way that its text does not show
-    (LOADS) may run all code in the folder of `file` and below. Code that reads files (READS) may read all files there
-    that one of its strings names. For code that lies elsewhere, the folder of its package counts too.
+    An imported package counts as a whole. Code that loads other code without naming it (LOADS) may run all code in the
+    folder of `file` and below. Code that reads files (READS) may read all files there whose names appear in its
+    strings. For code outside that folder, the folder of its package counts too.
 
     Args:
-        file: of Python.
-        package: the installed package that `file` is in, whose files count as those of the user do; empty: none.
+        file: the Python file.
+        package: the installed package that contains `file`, whose files count like the user's; empty if there is none.
+
+    Returns:
+        The digests of all code that may run, the data files that may be read with their names, and the files of code.
 
     Raises:
-        BadInput: there are too many files in a folder that code may load or read from.
+        BadInput: a folder from which code may load or read has too many files.
     """
     top, digests, data, strings = file.parent, set[str](), set[tuple[str, Path]](), set[str]()
     modules, code, trees = {""}, set[tuple[Path, Path]](), dict[Path, list[Path]]()
@@ -216,12 +222,12 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return the files in a folder and below that code there may load or read; of a file, the file.
+    """Return the files in a folder and below that code there may load or read; for a file, the file.
 
-    What runs and studies wrote is left out: it would change the noise of a run that is resumed or repeated.
+    Directories of runs and studies are left out, because they would change the noise of a resumed or repeated run.
 
     Raises:
-        BadInput: there are over MOST.
+        BadInput: there are more than MOST files.
     """
     files, seen = [folder] if folder.is_file() else [], {os.path.realpath(folder), str(Path(__file__).parents[1])}
     for place, names, others in os.walk(folder, followlinks=True):
@@ -239,15 +245,15 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Return whether a file belongs to a package that was installed."""
+    """Return whether a file belongs to an installed package."""
     return bool({"site-packages", "dist-packages"} & set(path.parts))
 
 
 def _installed(name: str) -> str | None:
-    """Return the digest of an installed package, by its list of files, or if it has none by its version.
+    """Return a hash of an installed package's list of files and its version; None for a folder without metadata.
 
-    What lies outside of the package's own folders, and what says how it was installed, differs between places. None: it
-    is a folder that was put there.
+    Files outside of the package's own folders, and records of the installation, are left out because they differ from
+    machine to machine.
     """
     from importlib import metadata
 
@@ -268,13 +274,13 @@ def _installed(name: str) -> str | None:
 
 @lru_cache(256)
 def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
-    """Return the modules and packages that code imports anywhere in it, all its words, and its strings.
+    """Return the top-level modules that code imports, all words in the code, and its strings.
 
-    Relative imports are left out: a package counts as a whole. Code that loads by a function (LOADS) may import any
-    module that a string of its names.
+    Relative imports are left out, because a package counts as a whole. Code that loads by a function (LOADS) may import
+    any module that its strings name.
 
     Args:
-        code: of a file; it names nothing if it is not of this Python, which cannot import it then.
+        code: the text of a file. Text that this version of Python cannot parse, and so cannot import, has no words.
     """
     import ast
 
@@ -292,10 +298,10 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 
 
 def _places(module: str) -> list[Path]:
-    """Return the file of a module, or the folders of a package; none if it does not count. Nothing is imported.
+    """Return the file of a module, or the folders of a package, without importing it; empty if it does not count.
 
-    Neither the standard library counts nor PLATFORM, where they are taken from where they are installed. The place of
-    what is in an archive is the archive.
+    The standard library and PLATFORM do not count if they are imported from where they are installed. For a module in
+    an archive, the archive is returned.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

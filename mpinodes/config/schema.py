@@ -1,7 +1,7 @@
-"""The keys of a section with their types, and how a section is decoded: one way for fixed sections and for parts.
+"""Decode the sections of an experiment: one way for the fixed sections and for the settings of parts.
 
-A section is described by a struct of `core.experiment`, or by the fields of a part's dataclass. `decode` takes the
-section key by key, so that all its mistakes are known at once, each as a line that says what would be right.
+A struct of `core.experiment`, or the dataclass of a part, defines the keys of a section. `decode` converts a section
+key by key and collects all mistakes, each as a line that says what would be right.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from mpinodes.core.experiment import SECTIONS
 
 
 class Key(NamedTuple):
-    """A key of a section: its type with annotations, and its default; NODEFAULT: the key must be given."""
+    """Describe a key of a section: its type with annotations, and its default; NODEFAULT for a required key."""
 
     type: Any
     default: Any = NODEFAULT
 
 
 class Problems(list[str]):
-    """Mistakes in an experiment, a line each."""
+    """Collect the mistakes in an experiment, one line for each."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Take in a `BadInput` instead of raising it."""
+        """Add the lines of a `BadInput` instead of raising it."""
         try:
             yield
         except BadInput as error:
             self.extend(str(error).split("\n"))
 
     def error(self) -> BadInput:
-        """Return all mistakes as one error."""
+        """Return one error with all mistakes."""
         return BadInput("\n".join(dict.fromkeys(self)))
 
     def settle(self) -> None:
-        """Raise all mistakes at once, if there are any.
+        """Raise one error if there are mistakes.
 
         Raises:
-            BadInput: there are some.
+            BadInput: the message has all mistakes.
         """
         if self:
             raise self.error()
@@ -55,7 +55,7 @@ class Problems(list[str]):
 
 @cache
 def keys_of(struct: Any) -> dict[str, Key]:
-    """Return the keys of a section that a struct describes."""
+    """Return the keys of the section that a struct defines."""
     fields = msgspec.structs.fields(struct)
     defaults = [NODEFAULT if f.required else None if f.default is NODEFAULT else f.default for f in fields]
     return {f.name: Key(f.type, default) for f, default in zip(fields, defaults, strict=True)}
@@ -64,13 +64,13 @@ def keys_of(struct: Any) -> dict[str, Key]:
 def decode(
     section: Tree, keys: Mapping[str, Key], prefix: str, problems: Problems, others: Collection[str] = ()
 ) -> Tree:
-    """Return the values of all keys of a section: given ones with their types, others at their defaults.
+    """Return the values of all keys of a section: given values with their types, and defaults for the others.
 
     Args:
-        section: what is given.
-        keys: of the section.
-        prefix: of the keys, as in "privacy."; empty: the experiment itself.
-        problems: takes a line for every mistake; the key is then left out.
+        section: the given values.
+        keys: the keys of the section.
+        prefix: the section's name with a dot, as in "privacy."; empty for the experiment itself.
+        problems: receives a line for each mistake. The key is then left out of the result.
         others: keys of the section that are decoded elsewhere.
     """
     problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
@@ -96,7 +96,7 @@ def decode(
 
 
 def is_section(name: str, value: Any, problems: Problems) -> bool:
-    """Return whether the value of a section is one, else say how to write it."""
+    """Return whether the value of a section is a table; if not, add to `problems` how to write it."""
     if not isinstance(value, dict):
         typed = to_type(name, value) if str(value).startswith("{") else ""
         problems.append(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
@@ -104,10 +104,10 @@ def is_section(name: str, value: Any, problems: Problems) -> bool:
 
 
 def checked(value: Any, expected: Any, key: str) -> Any:
-    """Return the value converted to a type.
+    """Return the value of a key, converted to its type.
 
     Raises:
-        BadInput: it does not fit; says the key, the value and what was wanted.
+        BadInput: the value does not fit; the message has the key, the value, and what was expected.
     """
     try:
         converted = msgspec.convert(value, expected)
@@ -125,7 +125,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return what the annotation of a type says beside what msgspec checks; None: nothing."""
+    """Return an entry of the type's annotation that msgspec does not check ("range", "expected"); None without one."""
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
 
@@ -135,7 +135,7 @@ def _fold(word: str) -> str:
 
 
 def near(word: str, choices: Sequence[str]) -> str:
-    """Return the choice that a word is nearest to, whatever its case; empty: it is near none."""
+    """Return the choice whose spelling is nearest to a word, ignoring case; empty if no choice is near."""
     from difflib import get_close_matches  # agents start faster without it
 
     folded = {_fold(choice): choice for choice in choices}
@@ -143,13 +143,13 @@ def near(word: str, choices: Sequence[str]) -> str:
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
-    """Return a tail for an error message: what the user may have meant, or all choices."""
+    """Return the end of an error message: the choice that the user may have meant, or all choices."""
     close = near(word, choices)
     return f"did you mean {prefix}{close}?" if close else f"choose from: {', '.join(choices)}"
 
 
 def unknown(name: str, keys: Collection[str], prefix: str) -> str:
-    """Return the message about a key that its section does not have: another section may have it."""
+    """Return the message about a key that its section does not have; it suggests a key of this or another section."""
     from mpinodes.config.explaining import documented_keys  # imports every part
 
     documented, own = documented_keys(), [f"{prefix}{key}" for key in sorted(keys)]
@@ -169,12 +169,12 @@ def unknown(name: str, keys: Collection[str], prefix: str) -> str:
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return a tail for an error message: what to type in a shell, which takes quotes away; empty: no idea.
+    """Return the end of an error message: what to type in a shell, which removes quotes; or nothing.
 
     Args:
-        key: of the value.
-        value: as it arrived.
-        message: of msgspec; empty: a table was expected.
+        key: the key, dotted.
+        value: the value as it arrived.
+        message: the message of msgspec; empty if a table was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
@@ -196,7 +196,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
 
 
 def _as_toml(word: str) -> str:
-    """Return a word as it is where TOML has such a value, else in quotes."""
+    """Return a word as it is if it is a TOML value, else in quotes."""
     import tomllib  # agents start faster without it
 
     try:
@@ -207,7 +207,7 @@ def _as_toml(word: str) -> str:
 
 
 def _plain(message: str, expected: Any) -> str:
-    """Return msgspec's message without its path and marks, and with the choices where there are some."""
+    """Return msgspec's message without path and quotation marks; for a choice among words, the choices."""
     if "matching regex" in message:
         return f"expected {_meta(expected, 'expected')}"
     if choices := options(expected):
@@ -222,7 +222,7 @@ def _plain(message: str, expected: Any) -> str:
 
 
 def options(expected: Any) -> list[str]:
-    """Return the strings of a type that is a choice among strings."""
+    """Return the choices of a type that is a choice among strings; empty for other types."""
     kind = _plain_type(expected)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
