@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import Struct, field
 
 from mpinodes.core.asked import utf8
@@ -36,9 +35,9 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 
-MOST_ROUNDS = 100_000  # of a period
-_has_marks = re.compile(r"[*(=:;,|].*|.*[=:;,|]|.*[][{}<>].*").fullmatch  # of other formats, as `0 :1` or GML
-HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # of columns of lists of edges
+MOST_ROUNDS = 100_000  # the longest period
+HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # names of columns in lists of edges
+_is_plain = re.compile(r"[^\W_][\w-]*").fullmatch
 _is_number = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE).fullmatch
 WANTED = (
     '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
@@ -74,6 +73,8 @@ class FromFile(Periodic):
 
 
 class _Edge(NamedTuple):
+    """Hold an edge of a file: the names of its ends, and its attributes."""
+
     source: Hashable
     target: Hashable
     attributes: Mapping[str, Any] = {}
@@ -104,7 +105,11 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
         raise BadInput(f"{path}: no nodes in it")
-    numbers, period = _numbered(path, nodes), _period(path, attributes)
+    numbers = _numbered(path, nodes)
+    _require_spelling(path, "the graph", attributes, "period")
+    period = attributes.get("period", 1)
+    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
+        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
     for edge in edges:
         for t in _rounds(path, edge, numbers, period):
@@ -116,7 +121,6 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     return FromFile(len(numbers), str(path), name if isinstance(name, str) and name else path.stem, given, undirected)
 
 
-# ---------------------------------------------------------------------------------------------------------- the kinds
 _Name = int | str | list[int | str]  # networkx writes a tuple as a list
 
 
@@ -161,7 +165,7 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
     try:
         graph = nx.read_graphml(BytesIO(data))
-    except Exception as error:  # whatever its reader meets, it is the file
+    except Exception as error:  # its reader raises many types of errors about the file
         raise BadInput(f"{path}: not GraphML: {type(error).__name__}: {error}") from error
     names = _whole_numbers(graph)
     edges = [_Edge(names[j], names[i], attributes) for j, i, attributes in graph.edges(data=True)]
@@ -174,7 +178,6 @@ class _Line(NamedTuple):
     place: str
     words: list[str]
     attributes: Mapping[str, Any]
-    quoted: Sequence[str] = ()
 
     def is_not(self, word: str, why: str = "") -> BadInput:
         """Return the error of a word that makes the line no edge."""
@@ -201,20 +204,17 @@ def _lines(path: Path, data: bytes) -> _Read:
         if len(line.words) != len(names):
             word = [*line.words[len(names) :], line.words[-1]][0]
             raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
-        _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
+        for word in (line.words[j], line.words[i]):
+            is_name = float(word).is_integer() if _is_number(word) else bool(word if head else _is_plain(word))
+            if not is_name:
+                raise line.is_not(word)
     if not head:
-        # METIS begins with such numbers; of two lines, `2 1` and `1 2`, each is an edge that the other needs.
-        first, *rest = (line.words[:2] for line in edges)
-        nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
-        if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
-            raise edges[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
-        _require_weights(edges)
+        _require_pairs(edges)
     node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
-    found = [
-        _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
-        for _, words, attributes, _ in edges
-    ]
-    return _Read(list(dict.fromkeys(node.values())), found, directed=True)
+    columns = [dict(zip(names, line.words, strict=True)) if head else {} for line in edges]
+    pairs = [(node[line.words[j]], node[line.words[i]]) for line in edges]
+    read = [_Edge(*pair, {**line.attributes, **c}) for pair, line, c in zip(pairs, edges, columns, strict=True)]
+    return _Read(list(dict.fromkeys(node.values())), read, directed=True)
 
 
 def _line(place: str, text: str) -> _Line | None:
@@ -225,13 +225,12 @@ def _line(place: str, text: str) -> _Line | None:
     if not (text.strip() or brace):
         return None
     text, words = text.strip().removesuffix("," if brace else ""), [text + brace + rest]
-    with suppress(Exception):  # whatever these readers meet, it is the line
+    with suppress(Exception):  # these readers raise many types of errors about text
         attributes = dict(ast.literal_eval(f"{{{rest}")) if brace else {}
         for delimiter in (",", "\t", " "):
             read = [word.strip() for word in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
             if sum(map(bool, read)) > 1:
-                words = [word for word in read if word or delimiter == ","]
-                return _Line(place, words, attributes, re.findall(r'"([^"]*)"', text))
+                return _Line(place, [word for word in read if word or delimiter == ","], attributes)
     raise _Line(place, words, {}).is_not(words[0])
 
 
@@ -250,47 +249,23 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     return None
 
 
-def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
-    """Refuse what names no node: signs alone, a number with a fraction or, without a line of names, several words.
+def _require_pairs(lines: Sequence[_Line]) -> None:
+    """Require that lines without names of columns are edges, and not counts, neighbors or a row of a matrix.
 
-    Marks and brackets at the ends of a name are another format's, unless the name is in quotes or, as `Lyon (FR)`, has
-    brackets in pairs.
-
-    Raises:
-        BadInput: names the word.
-    """
-    for name in names:
-        signs = not any(map(str.isalnum, name))
-        signs |= name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
-        several = " " in name and (any(map(_is_number, names)) or all(map(_is_number, name.split())))
-        if signs or (several and not are_stated) or (_is_number(name) and not float(name).is_integer()):
-            raise line.is_not(name)
-
-
-def _require_weights(lines: Sequence[_Line]) -> None:
-    """Refuse further words that could be neighbours, or entries of a matrix.
-
-    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it.
+    A third word must be a weight with a decimal point, as networkx writes it: a whole number could be a neighbor.
 
     Raises:
-        BadInput: names the first such word.
+        BadInput: the message names the first word that could be something else.
     """
-    width, entries = len(lines[0].words), [word for line in lines for word in line.words]
-    numbers = np.array(entries if all(map(_is_number, entries)) else [], float)
-    matrix = bool(numbers.size) and len(lines) > 2 and {*numbers.tolist()} <= {0, 1}
-    if numbers.size and width <= len(lines) <= width + 1:  # perhaps below a line of numbers that are names
-        square = numbers[-width * width :].reshape(width, width)
-        matrix = matrix or not square.diagonal().any() or bool((square == square.T).all())
-    names = {word for line in lines for word in line.words[:2]}
-    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
-    neighbours = all(len({*line.words[1:]}) == width - 1 for line in lines)
-    neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len({*entries}))
     for line in lines:
-        for word in line.words[2:]:
-            node = (mixed and word.isdecimal()) or (neighbours and word in names)
-            is_weight = not word or (_is_number(word) and float(word) != 0)  # what weighs nothing is no edge
-            if matrix or node or not is_weight:
-                raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
+        ends, others = line.words[:2], line.words[2:]
+        is_weight = len(others) == 1 and _is_number(others[0]) and "." in others[0] and float(others[0]) != 0
+        if others and not (is_weight and "." not in "".join(ends)):
+            raise line.is_not(others[0], " too: a first line, as `source target weight`, says what a third word is")
+    first, *rest = (line.words[:2] for line in lines)
+    nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
+    if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
+        raise lines[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
@@ -301,7 +276,6 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
     return {name: name for name in distinct}
 
 
-# ------------------------------------------------------------------------------------------------------- what they say
 def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the agent that each node is."""
     whole = [node for node in nodes if isinstance(node, int)]
@@ -313,14 +287,6 @@ def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
     return numbers
 
 
-def _period(path: Path, attributes: Mapping[str, Any]) -> int:
-    _require_spelling(path, "the graph", attributes, "period")
-    period = attributes.get("period", 1)
-    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
-        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
-    return period
-
-
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
     """Return the rounds of the period in which a file's edge is there, once the edge is checked.
 
@@ -330,12 +296,12 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
     if missing := [end for end in edge[:2] if end not in numbers]:
         raise BadInput(f"{path}: {where}: {missing[0]!r} is none of the {len(numbers)} nodes")
     _require_spelling(path, where, edge.attributes, "rounds")
-    every: Sequence[int] = range(1, period + 1)
-    rounds, stated = every, edge.attributes.get("rounds")
+    rounds: Sequence[int] = range(1, period + 1)
+    stated = edge.attributes.get("rounds")
     if stated is not None:
         words = stated if isinstance(stated, list) else re.split(r"[\s,;]+", str(stated).strip("[] "))
         rounds = [int(str(word)) if str(word).isdecimal() else 0 for word in words]
-        if not rounds or not set(rounds) <= set(every):
+        if not rounds or not all(1 <= t <= period for t in rounds):
             raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
         raise BadInput(
