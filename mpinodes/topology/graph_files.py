@@ -1,16 +1,17 @@
-"""Topologies in files: networkx node-link JSON, GraphML, or a list of edges, told apart by how they begin.
+"""Read topologies from files: networkx node-link JSON, GraphML, or a list of edges; the text itself shows which.
 
-A graph attribute `period` says after how many rounds the graph repeats, and an edge attribute `rounds` in which of
-them (1..period) the edge is there; without it, in all. Other attributes, weights among them, are not looked at.
+The graph attribute `period` is the number of rounds after which the graph repeats. The edge attribute `rounds` lists
+the rounds of the period, from 1, in which the edge exists; by default these are all rounds. Other attributes, such as
+weights, are ignored.
 
-A list of edges has a line for each, `source target`: j sends to i. Lines may go on with weights, or with attributes as
-networkx writes them. A first line of names says which columns are the source and the target, in any order. What could
-also be a list of neighbours, or a matrix, is refused.
+A list of edges has a line `source target` for each edge: source sends to target. A first line of names says which
+columns are source and target, in any order. Without such a line, names are letters, digits, `_` and `-`, and a third
+word must be a weight with a decimal point. Anything that could be a list of neighbors or a matrix is rejected.
 
-networkx reads GraphML. It does not read the others: it takes the first two words of any line for an edge, makes nodes
-of unknown ends, names no place, and takes 0.3 s to import, which every agent of a stored graph would wait for.
+networkx reads GraphML only. It takes the first two words of any line for an edge, makes nodes of unknown ends, and
+reports no line numbers. Every agent of a graph from a file would also wait 0.3 s for its import.
 
-Nodes have any names. Where all are whole numbers, agents are numbered in their order, else as they come in the file.
+Nodes can have any names. If all names are whole numbers, agents are numbered in that order, else in the file's order.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ WANTED = (
 
 @dataclass(frozen=True)
 class FromFile(Periodic):
-    """A graph read from a file, each phase as it stands there."""
+    """Define a graph that was read from a file.
+
+    Attributes:
+        path: the path of the file.
+        name: the name of the graph.
+        given: the edges of each round of the period.
+        undirected: whether to add the reverse of every edge.
+    """
 
     from_file: ClassVar[bool] = True
 
@@ -58,17 +66,17 @@ class FromFile(Periodic):
 
     @property
     def title(self) -> str:
-        """The file's own name for it."""
+        """Return the name that the file gives to the graph."""
         return f"{self.name}, both ways" if self.undirected else self.name
 
     @property
     def source(self) -> str:
-        """The file's path."""
+        """Return the path of the file."""
         return self.path
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """As given, or both ways."""
+        """Return the edges of each round of the period."""
         return tuple(map(both_ways, self.given)) if self.undirected else self.given
 
 
@@ -81,7 +89,7 @@ class _Edge(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a file of any kind holds."""
+    """Hold what a reader finds in a file."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
@@ -92,8 +100,12 @@ class _Read(NamedTuple):
 def read(path: Path, undirected: bool = False) -> FromFile:
     """Return the topology in a file.
 
+    Args:
+        path: the file.
+        undirected: whether to add the reverse of every edge.
+
     Raises:
-        BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
+        BadInput: the file is missing or malformed; the message names the file and, if possible, edge, agent and round.
     """
     try:
         data = utf8(path.read_bytes())
@@ -173,14 +185,14 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
 
 class _Line(NamedTuple):
-    """A line of a list of edges: where it is, its words, what networkx writes in braces, and what is in quotes."""
+    """Hold a line of a list of edges: where it is, its words, and the attributes that networkx writes in braces."""
 
     place: str
     words: list[str]
     attributes: Mapping[str, Any]
 
     def is_not(self, word: str, why: str = "") -> BadInput:
-        """Return the error of a word that makes the line no edge."""
+        """Return the error about a word that does not belong to an edge."""
         return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{why}")
 
 
@@ -188,7 +200,7 @@ def _lines(path: Path, data: bytes) -> _Read:
     """Read a list of edges.
 
     Raises:
-        BadInput: a line is no edge, or could be two things; names the line and the word.
+        BadInput: a line is not an edge; the message names the line and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -218,7 +230,11 @@ def _lines(path: Path, data: bytes) -> _Read:
 
 
 def _line(place: str, text: str) -> _Line | None:
-    """Return the words of a line, between commas, else tabs, else blanks; None: there are none."""
+    """Return the words of a line, between commas, else tabs, else blanks; None for an empty line.
+
+    Raises:
+        BadInput: the line has a single word, or cannot be read.
+    """
     text, brace, rest = text.partition("{")
     if comment := re.search(r"^\s*%|(^|\s)#", text):
         text, brace = text[: comment.start()], ""
@@ -235,7 +251,11 @@ def _line(place: str, text: str) -> _Line | None:
 
 
 def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
-    """Return the columns of source and target if the first line names columns, by their names or by their places."""
+    """Return the columns of source and target if the first line has names of columns; else None.
+
+    Raises:
+        BadInput: two columns have the same name, or the line names columns but not source and target.
+    """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
     if len(places) == 2:
@@ -269,7 +289,7 @@ def _require_pairs(lines: Sequence[_Line]) -> None:
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
-    """Return for each name the number that it is, if all are whole numbers, as numpy or pandas may write them."""
+    """Return each name's number, if all names are whole numbers in a format of numpy or pandas; else the names."""
     distinct = dict.fromkeys(names)
     if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in distinct):
         return {name: int(name) if name.isdecimal() else int(float(name)) for name in distinct}
@@ -277,7 +297,11 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 
 
 def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Return the agent that each node is."""
+    """Return the number of the agent that each node stands for.
+
+    Raises:
+        BadInput: two nodes have the same name.
+    """
     whole = [node for node in nodes if isinstance(node, int)]
     in_order = sorted(whole) if len(whole) == len(nodes) else nodes
     numbers = {node: k for k, node in enumerate(in_order)}
@@ -288,9 +312,12 @@ def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
-    """Return the rounds of the period in which a file's edge is there, once the edge is checked.
+    """Return the rounds of the period in which an edge exists.
 
-    GraphML has no lists: there, rounds are words as in "1, 3".
+    GraphML has no lists; its rounds are text, as in "1, 3".
+
+    Raises:
+        BadInput: an end of the edge is not a node, or is the other end, or the rounds are not in the period.
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
@@ -312,6 +339,10 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
 
 
 def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
-    """Refuse an attribute that is `wanted` but for a letter: the others are not looked at."""
+    """Reject an attribute whose name is nearly `wanted`, because other attributes are ignored.
+
+    Raises:
+        BadInput: the message has both names.
+    """
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")
