@@ -24,7 +24,7 @@ class BConnected(Periodic):
     """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
-    period: Annotated[int, Meta(ge=1, le=100_000, description="rounds that the edges are spread over")] = 4
+    period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds over which the edges are spread")] = 4
 
     @property
     def title(self) -> str:

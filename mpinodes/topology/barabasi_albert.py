@@ -24,7 +24,7 @@ class BarabasiAlbert(Periodic):
         BadInput: fewer agents than a new one is to be joined to.
     """
 
-    attachments: Annotated[int, Meta(ge=1, description="edges that a new agent comes with")] = 2
+    attachments: Annotated[int, Meta(ge=1, description="edges that each new agent adds")] = 2
 
     def __post_init__(self) -> None:
         if self.attachments >= self.agents:

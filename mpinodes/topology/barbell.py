@@ -25,7 +25,7 @@ class Barbell(Periodic):
 
     bridge: Annotated[
         Annotated[int, Meta(ge=0)] | Literal["least"],
-        Meta(description="agents on the path between the two; least: none, or one of an odd number"),
+        Meta(description="agents on the path between the halves; least: 0, or 1 if the number of agents is odd"),
     ] = "least"
 
     def __post_init__(self) -> None:

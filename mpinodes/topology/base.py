@@ -54,15 +54,6 @@ def both_ways(edges: Edges) -> Edges:
     return edges | {(i, j) for j, i in edges}
 
 
-def _by_agent(agents: int, edges: Edges) -> Neighbors:
-    inn: list[list[int]] = [[] for _ in range(agents)]
-    out: list[list[int]] = [[] for _ in range(agents)]
-    for j, i in sorted(edges):
-        out[j].append(i)
-        inn[i].append(j)
-    return tuple(map(tuple, inn)), tuple(map(tuple, out))
-
-
 class Periodic(Topology):
     """One set of edges for each round of a period."""
 
@@ -86,7 +77,15 @@ class Periodic(Topology):
 
     @cached_property
     def _neighbors(self) -> tuple[Neighbors, ...]:
-        return tuple(_by_agent(self.agents, edges) for edges in self.phases)
+        phases = []
+        for edges in self.phases:
+            inn: list[list[int]] = [[] for _ in range(self.agents)]
+            out: list[list[int]] = [[] for _ in range(self.agents)]
+            for j, i in sorted(edges):
+                out[j].append(i)
+                inn[i].append(j)
+            phases.append((tuple(map(tuple, inn)), tuple(map(tuple, out))))
+        return tuple(phases)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """An agent's place in round t."""
@@ -110,7 +109,7 @@ class EachRound(Topology):
     def _latest(self) -> Callable[[int], Matrix]:
         draws = Draws(self.seed, Purpose.TOPOLOGY)
 
-        # in lockstep, all agents ask for the same round in turn
+        # in lockstep all agents ask for the same round in turn
         @lru_cache(maxsize=1)
         def drawn(t: int) -> Matrix:
             sends = self.draw(draws.at(t))

@@ -14,7 +14,7 @@ from mpinodes.topology.base import Periodic, as_edges
 from mpinodes.topology.facts import unreached
 
 ATTEMPTS = 20_000
-PROBABILITY = "of each edge that is not in a random digraph's ring (small-world: of moving one end of each)"
+PROBABILITY = "probability of each edge that is not in the ring; small-world: of moving an end of an edge"
 
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:

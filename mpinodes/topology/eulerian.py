@@ -36,14 +36,9 @@ class Eulerian(EachRound):
         sends, agents = hamiltonian_cycle(self.agents, rng), np.arange(self.agents)
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)
-            free = ~_along_cycles(to, sends[agents, to])
-            sends[agents[free], to[free]] = True
-        np.fill_diagonal(sends, False)  # cycles of one
+            doubled, step = sends[agents, to], to
+            for _ in range(self.agents.bit_length()):  # spread the mark along each cycle by 1, 2, 4, ... places
+                doubled, step = doubled | doubled[step], step[step]
+            sends[agents[~doubled], to[~doubled]] = True
+        np.fill_diagonal(sends, False)  # cycles of length one
         return sends
-
-
-def _along_cycles(to: np.ndarray, marked: np.ndarray) -> np.ndarray:
-    """Marks all of a permutation's cycle where one of it is marked."""
-    for _ in range(len(to).bit_length()):  # looks 1, 2, 4, ... places ahead
-        marked, to = marked | marked[to], to[to]
-    return marked

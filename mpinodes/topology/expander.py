@@ -30,13 +30,13 @@ class Expander(Periodic):
         BadInput: there is no such graph of so many agents.
     """
 
-    degree: Annotated[int, Meta(ge=3, description="neighbours of every agent")] = 4
+    degree: Annotated[int, Meta(ge=3, description="number of neighbors of every agent")] = 4
 
     def __post_init__(self) -> None:
         if self.degree >= self.agents or self.degree * self.agents % 2:
             raise BadInput(
                 f"topology.degree = {self.degree}: must be less than the number of agents, {self.agents}"
-                f"{', and even, as that is odd' * (self.agents % 2)}; of few agents topology.name=complete is one"
+                f"{', and even because that is odd' * (self.agents % 2)}; for few agents use topology.name=complete"
             )
 
     @property

@@ -18,7 +18,7 @@ __all__ = ["Exponential"]
 class Exponential(Periodic):
     """Agent j sends to j + 1, j + 2, j + 4, ... mod n, and hears as many (Ying et al., NeurIPS 2021)."""
 
-    one_peer: Annotated[bool, Meta(description="only one of these in each round: in turn +1, +2, +4, ...")] = False
+    one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn to +1, +2, +4, ...")] = False
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Matrix, Topology
 
-LONGEST_CHECK = 2000  # rounds of a graph that never repeats
+LONGEST_CHECK = 2000  # rounds that are checked of a graph that never repeats
 
 
 def unreached(sends: Matrix) -> tuple[int, int] | None:
@@ -33,13 +33,6 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
     return np.asarray(missing)
 
 
-def _union(topology: Topology, rounds: int) -> Matrix:
-    union = topology.sends(1)
-    for t in range(2, rounds + 1):
-        union = union | topology.sends(t)
-    return union
-
-
 def connectivity(topology: Topology, rounds: int) -> int:
     """The least B such that the union of any B consecutive rounds is strongly connected.
 
@@ -52,7 +45,21 @@ def connectivity(topology: Topology, rounds: int) -> int:
     last = min(rounds, LONGEST_CHECK) if period is None else period
     first = next(_waits(topology, last), None)
     if first is None or first > rounds:
-        raise _unconnected(topology, min(rounds, last), first)
+        end = min(rounds, last)
+        union = topology.sends(1)
+        for t in range(2, end + 1):
+            union = union | topology.sends(t)
+        j, i = unreached(union) or (0, 0)
+        defect, remedy = "not connected", "add edges or rounds" if period is None else "add edges"
+        if first is not None:
+            defect, remedy = f"{defect} in a run of only {end} rounds", f"set rounds={first} or more, or add edges"
+        edges = topology.edges(1)
+        if topology.from_file and not any((i, j) in edges for j, i in edges):
+            remedy += ", or set topology.undirected=true if its edges go both ways"
+        raise BadInput(
+            f"{topology.source}: {defect}: in the union of rounds 1 to {end} no information of agent {j} ever reaches "
+            f"agent {i}; {remedy}"
+        )
     if period is not None:
         return max(islice(_waits(topology, 2 * period), period))
     waits = list(_waits(topology, last))
@@ -69,21 +76,6 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
         while window and unreached(count > 0) is None:
             yield len(window)
             count -= window.popleft()
-
-
-def _unconnected(topology: Topology, rounds: int, needed: int | None) -> BadInput:
-    """The error of a graph that is not connected in these rounds, but in so many as are needed, or never."""
-    j, i = unreached(_union(topology, rounds)) or (0, 0)
-    far, remedy = "not connected", "add edges or rounds" if topology.period is None else "add edges"
-    if needed is not None:
-        far, remedy = f"{far} in a run of only {rounds} rounds", f"set rounds={needed} or more, or add edges"
-    edges = topology.edges(1)
-    if topology.from_file and not any((i, j) in edges for j, i in edges):
-        remedy += ", or topology.undirected=true, if its edges go both ways"
-    return BadInput(
-        f"{topology.source}: {far}: in the union of rounds 1 to {rounds} nothing that agent {j} says "
-        f"ever reaches agent {i}; {remedy}"
-    )
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
@@ -110,8 +102,8 @@ def is_eulerian(topology: Topology, rounds: int) -> bool:
 
     Where the graph never repeats: in each of the first `LONGEST_CHECK`.
     """
-    every = map(topology.sends, _first_rounds(topology, rounds))
-    return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in every)
+    graphs = map(topology.sends, _first_rounds(topology, rounds))
+    return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
@@ -129,12 +121,11 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
     """
     if topology.period is None:
         return float(topology.agents)
-    return max(_largest_eigenvalue(topology.sends(t)) for t in _first_rounds(topology, rounds))
-
-
-def _largest_eigenvalue(sends: Matrix) -> float:
-    adjacent = (sends | sends.T).astype(float)
-    return float(np.linalg.eigvalsh(np.diag(adjacent.sum(axis=0)) - adjacent)[-1])
+    eigenvalues = []
+    for t in _first_rounds(topology, rounds):
+        adjacent = (topology.sends(t) | topology.sends(t).T).astype(float)
+        eigenvalues.append(float(np.linalg.eigvalsh(np.diag(adjacent.sum(axis=0)) - adjacent)[-1]))
+    return max(eigenvalues)
 
 
 def diameter(topology: Topology) -> int:

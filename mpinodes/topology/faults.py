@@ -26,7 +26,7 @@ from mpinodes.core.messages import Neighborhood
 from mpinodes.core.parts import Links, Matrix
 from mpinodes.core.seeds import Draws, Purpose
 
-SLOW, LOST, LATE, AWAY = range(4)  # what is drawn: each has a stream of its own, so that one fault moves no other
+SLOW, LOST, LATE, AWAY = range(4)  # each kind of fault has draws of its own, so that it does not change the others
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Faulty(Links):
 
     def sends(self, t: int) -> Matrix:
         """Whether j says anything to i in round t, lost or not, at [j, i]."""
-        here = ~self.away(t)
-        return self.graph.sends(t) & here[:, None] & here
+        present = ~self.away(t)
+        return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
         """By how many rounds what j says to i in round t comes late, at [j, i]; −1: it is lost, or was never said."""
@@ -77,7 +77,7 @@ class Faulty(Links):
 
     @cached_property
     def _latest(self) -> Callable[[int], NDArray[np.int64]]:
-        # In lockstep all agents ask for the same rounds in turn.
+        # in lockstep all agents ask for the same rounds in turn
         @lru_cache(maxsize=self.most_late + 2)
         def drawn(t: int) -> NDArray[np.int64]:
             faults, n = self.faults, self.graph.agents
@@ -95,11 +95,11 @@ class Faulty(Links):
 
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
         """What an agent hears in round t: (sender, round in which it was said), ascending, its own among them."""
-        found = [(agent, t)]
+        messages = [(agent, t)]
         for s in range(max(1, t - self.most_late), t + 1):
-            found += [(j, s) for j in np.flatnonzero(self.lateness(s)[:, agent] == t - s).tolist()]
-        found.sort()
-        return tuple(found) if self.each or not self.most_late else tuple(dict(found).items())
+            messages += [(j, s) for j in np.flatnonzero(self.lateness(s)[:, agent] == t - s).tolist()]
+        messages.sort()
+        return tuple(messages) if self.each or not self.most_late else tuple(dict(messages).items())
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """An agent's place in round t: whom it hears, and who hears, then or later, what it says."""

@@ -20,7 +20,7 @@ class Geometric(Connected):
     """Agents at random in the unit square hear who is near; drawn until it is connected (Gilbert 1961)."""
 
     radius: Annotated[
-        float, Meta(gt=0, description="in the unit square; agents nearer to each other than this hear each other")
+        float, Meta(gt=0, description="agents in the unit square that are nearer to each other than this are joined")
     ] = 0.5
 
     @property

@@ -24,7 +24,7 @@ class Hypercube(Periodic):
         if self.agents.bit_count() != 1:
             below = 1 << self.agents.bit_length() - 1
             raise BadInput(
-                f"topology.agents = {self.agents}: a hypercube has a power of two of them; "
+                f"topology.agents = {self.agents}: a hypercube needs a power of two; "
                 f"the nearest are {below} and {2 * below}"
             )
 

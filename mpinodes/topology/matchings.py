@@ -20,7 +20,7 @@ class Matchings(EachRound):
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """A matching."""
-        one, other = rng.permutation(self.agents)[: self.agents // 2 * 2].reshape(2, -1)
+        first, second = rng.permutation(self.agents)[: self.agents // 2 * 2].reshape(2, -1)
         sends = np.zeros((self.agents, self.agents), dtype=bool)
-        sends[one, other] = sends[other, one] = True
+        sends[first, second] = sends[second, first] = True
         return sends

@@ -18,7 +18,7 @@ __all__ = ["Ring"]
 class Ring(Periodic):
     """The ring, 0 - 1 - ... - (n − 1) - 0."""
 
-    directed: Annotated[bool, Meta(description="let i hear only i − 1")] = False
+    directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
 
     @property
     def title(self) -> str:

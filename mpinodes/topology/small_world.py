@@ -25,7 +25,7 @@ class SmallWorld(Connected):
     """
 
     neighbours: Annotated[
-        int, Meta(ge=2, description="of each on the ring before edges move: even, half on each side")
+        int, Meta(ge=2, description="neighbors of an agent on the ring before edges move; even: half on each side")
     ] = 4
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.1
 

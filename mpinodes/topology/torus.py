@@ -28,11 +28,11 @@ class Torus(Periodic):
 
     rows: Annotated[
         Annotated[int, Meta(ge=1)] | Literal["square"],
-        Meta(description="of the grid, a divisor of agents; square: as near to a square as they can fill"),
+        Meta(description="number of rows, a divisor of agents; square: as near to a square as possible"),
     ] = "square"
 
     kind: ClassVar[str] = "torus"
-    line: ClassVar[str] = "ring"  # what it is with one row
+    line: ClassVar[str] = "ring"  # the name of the graph with one row
 
     def __post_init__(self) -> None:
         n, (rows, columns) = self.agents, self.sides
@@ -43,7 +43,7 @@ class Torus(Periodic):
             )
         if self.rows == "square" and rows == 1 and n > 3:
             raise BadInput(
-                f"topology.agents = {n}: {n} is prime, and fills no grid of two rows or more: take {n - 1} or {n + 1}, "
+                f"topology.agents = {n}: {n} is prime and cannot fill two rows or more: set {n - 1} or {n + 1}, "
                 f"or topology.rows=1, a {self.line}"
             )
 
@@ -63,7 +63,7 @@ class Torus(Periodic):
     def phases(self) -> tuple[Edges, ...]:
         """One."""
         rows, columns = self.sides
-        at = [divmod(j, columns) for j in range(self.agents)]
-        across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(at)}
-        down = {(j, (r + 1) % rows * columns + c) for j, (r, c) in enumerate(at)}
+        places = [divmod(j, columns) for j in range(self.agents)]
+        across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(places)}
+        down = {(j, (r + 1) % rows * columns + c) for j, (r, c) in enumerate(places)}
         return (both_ways(frozenset((j, i) for j, i in across | down if j != i)),)
