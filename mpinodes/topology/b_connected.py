@@ -1,4 +1,4 @@
-"""One random digraph, spread over the rounds of a period."""
+"""Define a random digraph whose edges are spread over the rounds of a period."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["BConnected"]
 
 @dataclass(frozen=True)
 class BConnected(Periodic):
-    """A random digraph, each edge of which is there in one random round of the period (after Nedić and Olshevsky 2015).
+    """Let each edge of a random digraph exist in one random round of the period (after Nedić and Olshevsky 2015).
 
-    So the union of any `period` consecutive rounds is strongly connected, and a single round usually is not.
+    The union of any `period` consecutive rounds is strongly connected. A single round usually is not.
     """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
@@ -28,12 +28,12 @@ class BConnected(Periodic):
 
     @property
     def title(self) -> str:
-        """With its parameters."""
+        """Return the name with period and probability."""
         return f"random digraph spread over {self.period} rounds, p = {self.probability:g}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """As many as the period has."""
+        """Return the edges by round of the period."""
         n, rng = self.agents, Draws(self.seed, Purpose.TOPOLOGY).at(0)
         sends = random_digraph(n, self.probability, rng)
         phase = rng.integers(self.period, size=(n, n))

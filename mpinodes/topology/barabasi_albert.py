@@ -1,4 +1,4 @@
-"""One scale-free graph."""
+"""Define a scale-free graph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["BarabasiAlbert"]
 
 @dataclass(frozen=True)
 class BarabasiAlbert(Periodic):
-    """A star that grows by agents joined to older ones, mostly those of many edges (Barabási and Albert 1999).
+    """Grow a star by agents that prefer to join agents with many edges (Barabási and Albert 1999).
 
     Raises:
-        BadInput: fewer agents than a new one is to be joined to.
+        BadInput: there are not more agents than edges of a new agent.
     """
 
     attachments: Annotated[int, Meta(ge=1, description="edges that each new agent adds")] = 2
@@ -34,12 +34,12 @@ class BarabasiAlbert(Periodic):
 
     @property
     def title(self) -> str:
-        """With its attachments, m."""
+        """Return the name with m, the edges of a new agent."""
         return f"Barabási–Albert graph, m = {self.attachments}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         import networkx as nx
 
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)

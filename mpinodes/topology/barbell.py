@@ -1,4 +1,4 @@
-"""The barbell."""
+"""Define the barbell."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Barbell"]
 
 @dataclass(frozen=True)
 class Barbell(Periodic):
-    """Two complete graphs of as many agents, joined by a path: the slowest way to mix so many edges.
+    """Join two complete graphs of equal size by a path, which mixes slowest for its number of edges.
 
     Raises:
-        BadInput: what is not on the path does not make two of two agents or more.
+        BadInput: the agents that are not on the path do not form two halves of at least two agents each.
     """
 
     bridge: Annotated[
@@ -37,18 +37,18 @@ class Barbell(Periodic):
 
     @property
     def between(self) -> int:
-        """Agents on the path."""
+        """Return the number of agents on the path."""
         return self.agents % 2 if self.bridge == "least" else self.bridge
 
     @property
     def title(self) -> str:
-        """With the path's length."""
+        """Return the name with the sizes of its parts."""
         half = (self.agents - self.between) // 2
         return f"barbell, {half} and {half}, {self.between} between"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         import networkx as nx
 
         graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)

@@ -1,6 +1,6 @@
-"""What topologies are made from: one that repeats, and one drawn anew in every round.
+"""Provide the base classes of topologies: graphs that repeat, and graphs that are drawn anew in every round.
 
-One of your own is a file with no more in it than this; its settings, if any, are fields, each a key `topology.<field>`:
+A topology of your own needs a file with these lines only. Its settings, if any, are fields: keys `topology.<field>`.
 
     from dataclasses import dataclass
     from functools import cached_property
@@ -17,7 +17,7 @@ One of your own is a file with no more in it than this; its settings, if any, ar
         def phases(self):
             return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
 
-A graph drawn anew in every round extends `EachRound` instead, and has `draw(rng)` in the place of `phases`.
+A graph that is drawn anew in every round extends `EachRound`, and has `draw(rng)` instead of `phases`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # i
 
 
 def as_matrix(agents: int, edges: Edges) -> Matrix:
-    """Edges as an (n, n) matrix."""
+    """Return edges as an (n, n) matrix: whether j sends to i, at [j, i]."""
     sends = np.zeros((agents, agents), dtype=bool)
     if edges:
         sends[tuple(np.array(list(edges)).T)] = True
@@ -44,35 +44,35 @@ def as_matrix(agents: int, edges: Edges) -> Matrix:
 
 
 def as_edges(sends: Matrix) -> Edges:
-    """An (n, n) matrix as edges."""
+    """Return an (n, n) matrix as edges."""
     j, i = np.nonzero(sends)
     return frozenset(zip(j.tolist(), i.tolist(), strict=True))
 
 
 def both_ways(edges: Edges) -> Edges:
-    """Every edge, and its reverse."""
+    """Return the edges together with their reverses."""
     return edges | {(i, j) for j, i in edges}
 
 
 class Periodic(Topology):
-    """One set of edges for each round of a period."""
+    """Define a graph that repeats after a period, with a set of edges for each round of the period."""
 
     @property
     @abstractmethod
     def phases(self) -> tuple[Edges, ...]:
-        """The edges by round of the period."""
+        """Return the edges by round of the period."""
 
     @property
     def period(self) -> int:
-        """The number of phases."""
+        """Return the number of rounds after which the graph repeats."""
         return len(self.phases)
 
     def edges(self, t: int) -> Edges:
-        """The edges of round t."""
+        """Return the edges of round t."""
         return self.phases[(t - 1) % len(self.phases)]
 
     def sends(self, t: int) -> Matrix:
-        """The same as a matrix."""
+        """Return the edges of round t as an (n, n) matrix."""
         return as_matrix(self.agents, self.edges(t))
 
     @cached_property
@@ -88,22 +88,22 @@ class Periodic(Topology):
         return tuple(phases)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """An agent's place in round t."""
+        """Return the senders and receivers of an agent in round t."""
         phases = self._neighbors
         inn, out = phases[(t - 1) % len(phases)]
         return Neighborhood(t, agent, inn[agent], out[agent])
 
 
 class EachRound(Topology):
-    """A graph that is drawn anew in every round: a pure function of (seed, t)."""
+    """Define a graph that is drawn anew in every round, as a pure function of (seed, t)."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """One round's (n, n) matrix."""
+        """Draw the graph of one round, as an (n, n) matrix."""
 
     @property
     def period(self) -> None:
-        """It never repeats."""
+        """Return None: the graph never repeats."""
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
@@ -119,15 +119,15 @@ class EachRound(Topology):
         return drawn
 
     def edges(self, t: int) -> Edges:
-        """The edges of round t."""
+        """Return the edges of round t."""
         return as_edges(self.sends(t))
 
     def sends(self, t: int) -> Matrix:
-        """The same as a matrix."""
+        """Return the edges of round t as an (n, n) matrix."""
         return self._latest(t)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """An agent's place in round t."""
+        """Return the senders and receivers of an agent in round t."""
         sends = self.sends(t)
         inn, out = np.flatnonzero(sends[:, agent]), np.flatnonzero(sends[agent])
         return Neighborhood(t, agent, tuple(inn.tolist()), tuple(out.tolist()))

@@ -1,4 +1,4 @@
-"""The complete graph."""
+"""Define the complete graph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Complete"]
 
 @dataclass(frozen=True)
 class Complete(Periodic):
-    """The complete graph: everybody hears everybody."""
+    """Join every agent to every other agent."""
 
     title = "complete graph"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         n = range(self.agents)
         return (frozenset((j, i) for j in n for i in n if i != j),)

@@ -1,4 +1,4 @@
-"""What graphs that are drawn at random have in common."""
+"""Provide the random graphs that several topologies use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROBABILITY = "probability of each edge that is not in the ring; small-world: of
 
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """An undirected Erdős–Rényi graph G(n, p)."""
+    """Draw an undirected Erdős–Rényi graph G(n, p), as an (n, n) matrix."""
     upper = np.triu(rng.random((agents, agents)) < probability, 1)
     return upper | upper.T
 
 
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
-    """A directed ring of all agents in random order."""
+    """Draw a directed ring of all agents in random order, as an (n, n) matrix."""
     order = rng.permutation(agents)
     sends = np.zeros((agents, agents), dtype=bool)
     sends[order[:-1], order[1:]] = True
@@ -33,27 +33,27 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """A Hamiltonian cycle, and each other edge with a probability."""
+    """Draw a Hamiltonian cycle, and each other edge with a probability, as an (n, n) matrix."""
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)
     return sends
 
 
 class Connected(Periodic):
-    """One connected graph for the whole run: drawn again from the seed until it is connected."""
+    """Define a graph for the whole run that is drawn from the seed, again until it is connected."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """One (n, n) matrix, connected or not."""
+        """Draw one graph, connected or not, as an (n, n) matrix."""
 
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
-        """For the error where no draw is connected: the key that is to blame, with its value, and what would do."""
+        """Return the key that makes graphs sparse with its value, and a remedy, if no draw was connected."""
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One.
+        """Return the edges of the graph, as one phase.
 
         Raises:
             BadInput: none of `ATTEMPTS` draws was connected.

@@ -1,4 +1,4 @@
-"""One Erdős–Rényi graph."""
+"""Define an Erdős–Rényi graph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["ErdosRenyi"]
 
 @dataclass(frozen=True)
 class ErdosRenyi(Connected):
-    """One connected G(n, p) for the whole run, drawn until it is connected (Gilbert 1959, Erdős and Rényi 1960)."""
+    """Draw one G(n, p) for the whole run, redrawn until it is connected (Gilbert 1959, Erdős and Rényi 1960)."""
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 
     @property
     def title(self) -> str:
-        """With its p."""
+        """Return the name with the probability of an edge."""
         return f"Erdős–Rényi graph, p = {self.probability:g}"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """One, connected or not."""
+        """Draw one graph, connected or not, as an (n, n) matrix."""
         return erdos_renyi(self.agents, self.probability, rng)
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """The probability."""
+        """Return the probability, and a larger one."""
         return f"probability = {self.probability:g}", f"{log(self.agents) / self.agents:.2g} or more usually is"

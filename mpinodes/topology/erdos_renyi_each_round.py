@@ -1,4 +1,4 @@
-"""An Erdős–Rényi graph drawn anew in every round."""
+"""Define an Erdős–Rényi graph that is drawn anew in every round."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["ErdosRenyiEachRound"]
 
 @dataclass(frozen=True)
 class ErdosRenyiEachRound(EachRound):
-    """A new G(n, p) in every round, connected or not."""
+    """Draw a G(n, p) in every round, connected or not."""
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 
     @property
     def title(self) -> str:
-        """With its p."""
+        """Return the name with the probability of an edge."""
         return f"Erdős–Rényi graph drawn anew each round, p = {self.probability:g}"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """G(n, p)."""
+        """Draw the graph of one round, as an (n, n) matrix."""
         return erdos_renyi(self.agents, self.probability, rng)

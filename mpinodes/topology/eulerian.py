@@ -1,4 +1,4 @@
-"""An Eulerian digraph drawn anew in every round."""
+"""Define an Eulerian digraph that is drawn anew in every round."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["Eulerian"]
 
 @dataclass(frozen=True)
 class Eulerian(EachRound):
-    """In every round a new strongly connected digraph in which each agent hears as many as it sends to.
+    """Draw a strongly connected digraph in every round, in which each agent has as many senders as receivers.
 
-    It is a random directed ring of all agents, and the cycles of random permutations. A cycle that would double an
-    edge is left out whole, which takes one from the in-degree and one from the out-degree of each of its agents: the
-    two stay equal, and differ from agent to agent.
+    The graph is a random directed ring of all agents, together with the cycles of random permutations. If a cycle would
+    repeat an edge, the whole cycle is left out. In-degree and out-degree of an agent stay equal, but degrees differ
+    between agents.
     """
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2
 
     @property
     def title(self) -> str:
-        """With its permutations."""
+        """Return the name with the number of permutations."""
         return f"Eulerian digraph drawn anew each round, {self.cycles} permutations"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """The ring, and the cycles that fit in."""
+        """Draw the ring and the cycles that repeat no edge, as an (n, n) matrix."""
         sends, agents = hamiltonian_cycle(self.agents, rng), np.arange(self.agents)
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)

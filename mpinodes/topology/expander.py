@@ -1,4 +1,4 @@
-"""An expander."""
+"""Define an expander graph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ __all__ = ["Expander"]
 
 @dataclass(frozen=True)
 class Expander(Periodic):
-    """A random regular graph, undirected, drawn until it is Ramanujan.
+    """Draw a random undirected regular graph, again until it is Ramanujan.
 
-    Then every eigenvalue of its adjacency matrix but the largest, the degree d, is at most 2 √(d − 1) in size: as near
-    to 0 as those of a family of ever larger graphs can be (Lubotzky, Phillips and Sarnak 1988).
+    In a Ramanujan graph every eigenvalue of the adjacency matrix except the largest, the degree d, is at most
+    2 √(d − 1) in absolute value. No infinite family of graphs of degree d has a smaller bound (Lubotzky, Phillips and
+    Sarnak 1988).
 
     Raises:
-        BadInput: there is no such graph of so many agents.
+        BadInput: no regular graph has this degree and number of agents.
     """
 
     degree: Annotated[int, Meta(ge=3, description="number of neighbors of every agent")] = 4
@@ -41,12 +42,12 @@ class Expander(Periodic):
 
     @property
     def title(self) -> str:
-        """With its degree."""
+        """Return the name with the degree."""
         return f"expander, {self.degree} neighbours each"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One.
+        """Return the edges of the graph, as one phase.
 
         Raises:
             BadInput: no draw was Ramanujan.

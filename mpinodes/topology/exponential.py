@@ -1,4 +1,4 @@
-"""The exponential graph."""
+"""Define the exponential graph."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Exponential"]
 
 @dataclass(frozen=True)
 class Exponential(Periodic):
-    """Agent j sends to j + 1, j + 2, j + 4, ... mod n, and hears as many (Ying et al., NeurIPS 2021)."""
+    """Let agent j send to j + 1, j + 2, j + 4, ... mod n (Ying et al., NeurIPS 2021)."""
 
     one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn to +1, +2, +4, ...")] = False
 
     @property
     def title(self) -> str:
-        """Exponential graph, and whether it is taken in turn."""
+        """Return the name of the graph."""
         return "one-peer exponential graph" if self.one_peer else "exponential graph"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One; one-peer: ⌈log₂ n⌉, or one for n = 1."""
+        """Return the edges by round of the period: ⌈log₂ n⌉ phases, at least one, if `one_peer`; else one phase."""
         n = self.agents
         hops = [frozenset((j, (j + (1 << k)) % n) for j in range(n)) for k in range((n - 1).bit_length())]
         return tuple(hops or [frozenset()]) if self.one_peer else (frozenset().union(*hops),)

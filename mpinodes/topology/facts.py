@@ -1,4 +1,7 @@
-"""What is to be known of a topology before a run: how often it is connected, which way its edges go, how many."""
+"""Compute facts of a topology: over how many rounds it is connected, whether it is undirected, how many edges it has.
+
+If a graph never repeats, the facts hold for its first `LONGEST_CHECK` rounds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ LONGEST_CHECK = 2000  # rounds that are checked of a graph that never repeats
 
 
 def unreached(sends: Matrix) -> tuple[int, int] | None:
-    """Return agents (j, i) such that nothing said by j ever gets to i; None: strongly connected."""
+    """Return agents (j, i) such that no information of j ever reaches i; None if the graph is strongly connected."""
     if (missing := _missing(sends, 0)).any():
         return 0, int(missing.argmax())
     if (stuck := _missing(sends.T, 0)).any():
@@ -26,7 +29,7 @@ def unreached(sends: Matrix) -> tuple[int, int] | None:
 
 
 def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
-    """Return which agents nothing said by `start` gets to: (n,)."""
+    """Return whether no information of `start` ever reaches each agent, as an array (n,)."""
     missing = np.arange(len(sends)) != start
     while (new := sends[~missing].any(axis=0) & missing).any():
         missing &= ~new
@@ -34,12 +37,12 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
 
 
 def connectivity(topology: Topology, rounds: int) -> int:
-    """The least B such that the union of any B consecutive rounds is strongly connected.
+    """Return the least B such that the union of the graphs of any B consecutive rounds is strongly connected.
 
-    Where the graph never repeats: of any B of the first min(rounds, `LONGEST_CHECK`) rounds.
+    If the graph never repeats, these are any B of its first min(rounds, `LONGEST_CHECK`) rounds.
 
     Raises:
-        BadInput: no B will do, or the run's rounds are too few; names the graph, the rounds and two agents.
+        BadInput: there is no such B, or the run is too short; the message names the graph, the rounds and two agents.
     """
     period = topology.period
     last = min(rounds, LONGEST_CHECK) if period is None else period
@@ -67,7 +70,7 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """For t = 1, 2, ...: how many rounds from t on have a strongly connected union; ends where `last` comes first."""
+    """Yield, for t = 1, 2, ..., how many rounds from t on have a connected union, as long as they end by `last`."""
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)
     for t in range(1, last + 1):
@@ -79,15 +82,12 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """The different rounds of a run, or the first of them where the graph never repeats."""
+    """Return the distinct rounds of a run; if the graph never repeats, the first `LONGEST_CHECK`."""
     return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
 
 
 def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None:
-    """(t, j, i) such that j sends to i in round t but not i to j; None: undirected in every round.
-
-    Where the graph never repeats: in each of the first `LONGEST_CHECK`.
-    """
+    """Return (t, j, i) such that j sends to i in round t but not i to j; None if every round is undirected."""
     for t in _first_rounds(topology, rounds):
         sends = topology.sends(t)
         one_way = sends & ~sends.T
@@ -98,26 +98,20 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
 
 
 def is_eulerian(topology: Topology, rounds: int) -> bool:
-    """Whether each agent hears as many as it sends to, in every round of a run.
-
-    Where the graph never repeats: in each of the first `LONGEST_CHECK`.
-    """
+    """Return whether each agent has as many senders as receivers in every round of a run."""
     graphs = map(topology.sends, _first_rounds(topology, rounds))
     return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
-    """The largest number of edges of any round of a run, one for each way.
-
-    Where the graph never repeats: of any of the first `LONGEST_CHECK`.
-    """
+    """Return the largest number of directed edges in any round of a run."""
     return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
-    """The largest eigenvalue of the Laplacian of any round of a run, all edges taken both ways.
+    """Return the largest eigenvalue of the Laplacian in any round of a run, with all edges taken both ways.
 
-    Where the graph never repeats: n, which none exceeds.
+    If the graph never repeats, return n, which is an upper bound.
     """
     if topology.period is None:
         return float(topology.agents)
@@ -129,7 +123,7 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Hops from one agent to another at most, in a graph that stays as it is in round 1 and is connected."""
+    """Return the largest number of hops between two agents, for a connected graph that is the same in all rounds."""
     sends = topology.sends(1)
     within, hops = np.eye(topology.agents, dtype=bool), 0
     while not within.all():

@@ -1,15 +1,17 @@
-"""Messages that are lost or come late, agents that leave and return: drawn from the seed, public, alike on every rank.
+"""Draw the faults of a run: messages that are lost or late, and agents that are away.
 
-What befalls a message is known to both ends, as the graph of a round is: an agent knows whom its message will reach.
-Weights are then those of a directed graph that changes from round to round, which push-sum is for (A. Nedić,
-A. Olshevsky, "Distributed Optimization Over Time-Varying Directed Graphs", 2015): its columns sum to 1, so that no mass
-is lost. What comes late is mass under way, as of agents that only pass it on (C. Hadjicostis, T. Charalambous, "Average
-Consensus in the Presence of Delays in Directed Graph Topologies", 2014). Losses that a sender does not learn of need
-running sums (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus via Exchange of
-Running Sums", 2016), which are other algorithms. Weights whose rows sum to 1 are made of what is heard, and hear of
-each sender the newest (A. Nedić, A. Ozdaglar, "Convergence Rate for Consensus with Delays", 2010).
+Faults are drawn from the seed. They are public, and every rank computes the same ones. Both ends know what happens to a
+message, as they know the graph of a round, so an agent knows whom its message will reach. Lost messages and absent
+agents thus make a directed graph that changes from round to round, for which push-sum is defined: its weights sum to 1
+over the receivers, so no mass is lost (A. Nedić, A. Olshevsky, "Distributed Optimization Over Time-Varying Directed
+Graphs", 2015). A late message is mass under way, as if virtual agents passed it on (C. Hadjicostis, T. Charalambous,
+"Average Consensus in the Presence of Delays in Directed Graph Topologies", 2014). If senders did not know which
+messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust
+Distributed Average Consensus via Exchange of Running Sums", 2016). Weights that sum to 1 over the senders are computed
+by the receiver, which mixes the newest message of each sender (A. Nedić, A. Ozdaglar, "Convergence Rate for Consensus
+with Delays", 2010).
 
-An agent that is away says nothing to anybody, and nothing is said to it; what is under way to it arrives.
+An absent agent sends nothing and is sent nothing. Messages that are under way to it arrive.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ SLOW, LOST, LATE, AWAY = range(4)  # each kind of fault has draws of its own, so
 
 @dataclass(frozen=True)
 class Faulty(Links):
-    """A graph with faults.
+    """Add faults to a graph.
 
     Attributes:
-        faults: which.
-        seed: of the run.
-        each: whether all that comes of one sender in one round is heard, or the newest of it.
+        faults: the probabilities and durations of the faults.
+        seed: the seed of the run.
+        each: whether an agent receives all messages of a sender that arrive in one round, or the newest only.
     """
 
     faults: Faults
@@ -49,7 +51,7 @@ class Faulty(Links):
 
     @cached_property
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """By agent, for the whole run: rounds that all it says comes late, and when its absences begin: (n,) each."""
+        """Return, for each agent, the lateness of all its messages and the phase of its absences, as arrays (n,)."""
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
         slow = max(1, round(self.faults.stragglers * n)) if self.faults.stragglers else 0
@@ -58,7 +60,7 @@ class Faulty(Links):
         return lag, phase
 
     def away(self, t: int) -> NDArray[np.bool_]:
-        """Which agents are away in round t: (n,)."""
+        """Return whether each agent is away in round t, as an array (n,)."""
         n, churn = self.graph.agents, self.faults.churn
         if not churn:
             return np.zeros(n, dtype=bool)
@@ -67,12 +69,12 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Whether j says anything to i in round t, lost or not, at [j, i]."""
+        """Return whether j sends a message to i in round t, lost or not, at [j, i]."""
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """By how many rounds what j says to i in round t comes late, at [j, i]; −1: it is lost, or was never said."""
+        """Return by how many rounds j's message of round t to i is late, at [j, i]; −1 if it is lost or not sent."""
         return self._latest(t)
 
     @cached_property
@@ -94,7 +96,7 @@ class Faulty(Links):
         return drawn
 
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
-        """What an agent hears in round t: (sender, round in which it was said), ascending, its own among them."""
+        """Return the messages that an agent receives in round t, and its own: (sender, round of sending), sorted."""
         messages = [(agent, t)]
         for s in range(max(1, t - self.most_late), t + 1):
             messages += [(j, s) for j in np.flatnonzero(self.lateness(s)[:, agent] == t - s).tolist()]
@@ -102,12 +104,12 @@ class Faulty(Links):
         return tuple(messages) if self.each or not self.most_late else tuple(dict(messages).items())
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """An agent's place in round t: whom it hears, and who hears, then or later, what it says."""
+        """Return whose messages an agent receives in round t, and who ever receives its message of round t."""
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))
 
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Whose messages of round t get through to an agent, then or later, and to whom its own does."""
+        """Return whose messages of round t ever reach an agent, and whom its own message of round t ever reaches."""
         inn = np.flatnonzero(self.lateness(t)[:, agent] >= 0)
         return Neighborhood(t, agent, tuple(inn.tolist()), self._out(t, agent))
 

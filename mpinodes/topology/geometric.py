@@ -1,4 +1,4 @@
-"""One random geometric graph."""
+"""Define a random geometric graph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Geometric"]
 
 @dataclass(frozen=True)
 class Geometric(Connected):
-    """Agents at random in the unit square hear who is near; drawn until it is connected (Gilbert 1961)."""
+    """Place agents at random in the unit square and join near ones; redrawn until connected (Gilbert 1961)."""
 
     radius: Annotated[
         float, Meta(gt=0, description="agents in the unit square that are nearer to each other than this are joined")
@@ -25,11 +25,11 @@ class Geometric(Connected):
 
     @property
     def title(self) -> str:
-        """With its radius."""
+        """Return the name with the radius."""
         return f"random geometric graph, radius {self.radius:g}"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """One, connected or not."""
+        """Draw one graph, connected or not, as an (n, n) matrix."""
         x, y = rng.random((2, self.agents))
         near: Matrix = np.hypot(x - x[:, None], y - y[:, None]) < self.radius
         np.fill_diagonal(near, False)
@@ -37,6 +37,6 @@ class Geometric(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """The radius."""
+        """Return the radius, and a larger one."""
         n = self.agents
         return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"

@@ -1,4 +1,4 @@
-"""The grid, a torus cut open."""
+"""Define the grid."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Grid"]
 
 @dataclass(frozen=True)
 class Grid(Torus):
-    """As the torus, but rows and columns end where they end."""
+    """Join each agent to its neighbors in its row and column, which do not wrap around as in the torus."""
 
     kind = "grid"
     line = "path"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         n, columns = self.agents, self.sides[1]
         across = {(j, j + 1) for j in range(n - 1) if (j + 1) % columns}
         down = {(j, j + columns) for j in range(n - columns)}

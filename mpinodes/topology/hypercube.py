@@ -1,4 +1,4 @@
-"""The hypercube."""
+"""Define the hypercube."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Hypercube"]
 
 @dataclass(frozen=True)
 class Hypercube(Periodic):
-    """The hypercube: agents whose numbers differ in one binary digit hear each other.
+    """Join agents whose numbers differ in one binary digit.
 
     Raises:
-        BadInput: the agents are not a power of two.
+        BadInput: the number of agents is not a power of two.
     """
 
     def __post_init__(self) -> None:
@@ -30,11 +30,11 @@ class Hypercube(Periodic):
 
     @property
     def title(self) -> str:
-        """With its dimension."""
+        """Return the name with the dimension."""
         return f"hypercube of dimension {self.agents.bit_length() - 1}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         bits = range(self.agents.bit_length() - 1)
         return (frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits),)

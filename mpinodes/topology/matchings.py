@@ -1,4 +1,4 @@
-"""A random matching drawn anew in every round."""
+"""Define a random matching that is drawn anew in every round."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Matchings"]
 
 @dataclass(frozen=True)
 class Matchings(EachRound):
-    """In every round the agents meet in random pairs, as in gossip; an odd one sits out (Boyd et al. 2006)."""
+    """Join the agents in random pairs in every round, as in gossip; an odd agent stays alone (Boyd et al. 2006)."""
 
     title = "random matching drawn anew each round"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """A matching."""
+        """Draw the pairs of one round, as an (n, n) matrix."""
         first, second = rng.permutation(self.agents)[: self.agents // 2 * 2].reshape(2, -1)
         sends = np.zeros((self.agents, self.agents), dtype=bool)
         sends[first, second] = sends[second, first] = True

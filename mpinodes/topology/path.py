@@ -1,4 +1,4 @@
-"""The path."""
+"""Define the path."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Path"]
 
 @dataclass(frozen=True)
 class Path(Periodic):
-    """The path, 0 - 1 - ... - (n − 1)."""
+    """Join agent i to agent i + 1: 0 - 1 - ... - (n − 1)."""
 
     title = "path"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         return (both_ways(frozenset((i - 1, i) for i in range(1, self.agents))),)

@@ -1,4 +1,4 @@
-"""One random digraph."""
+"""Define a random digraph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["RandomDigraph"]
 
 @dataclass(frozen=True)
 class RandomDigraph(Periodic):
-    """One digraph for the whole run: a random directed ring of all agents, and random edges besides."""
+    """Draw one digraph for the whole run: a random directed ring of all agents, and further random edges."""
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 
     @property
     def title(self) -> str:
-        """With its p."""
+        """Return the name with the probability of an edge."""
         return f"random digraph, p = {self.probability:g}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
         return (as_edges(random_digraph(self.agents, self.probability, rng)),)

@@ -1,4 +1,4 @@
-"""A random digraph drawn anew in every round."""
+"""Define a random digraph that is drawn anew in every round."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["RandomDigraphEachRound"]
 
 @dataclass(frozen=True)
 class RandomDigraphEachRound(EachRound):
-    """In every round a new random directed ring of all agents, and random edges besides."""
+    """Draw a random directed ring of all agents in every round, and further random edges."""
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 
     @property
     def title(self) -> str:
-        """With its p."""
+        """Return the name with the probability of an edge."""
         return f"random digraph drawn anew each round, p = {self.probability:g}"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """The ring, and the edges besides."""
+        """Draw the graph of one round, as an (n, n) matrix."""
         return random_digraph(self.agents, self.probability, rng)

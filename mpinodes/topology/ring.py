@@ -1,4 +1,4 @@
-"""The ring."""
+"""Define the ring."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Ring"]
 
 @dataclass(frozen=True)
 class Ring(Periodic):
-    """The ring, 0 - 1 - ... - (n − 1) - 0."""
+    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0."""
 
     directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
 
     @property
     def title(self) -> str:
-        """Ring, and which way it goes."""
+        """Return the name of the graph."""
         return "directed ring" if self.directed else "ring"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         n = self.agents
         onward = frozenset((j, (j + 1) % n) for j in range(n) if n > 1)
         return (onward if self.directed else both_ways(onward),)

@@ -1,4 +1,4 @@
-"""One small world."""
+"""Define a small-world graph that stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["SmallWorld"]
 
 @dataclass(frozen=True)
 class SmallWorld(Connected):
-    """A ring with some edges moved, undirected; drawn until it is connected (Watts and Strogatz 1998).
+    """Join each agent to neighbors on a ring and move some edges, until it is connected (Watts and Strogatz 1998).
 
     Raises:
-        BadInput: neighbours is odd, or there are not so many.
+        BadInput: the number of neighbors is odd, or at least the number of agents.
     """
 
     neighbours: Annotated[
@@ -38,11 +38,11 @@ class SmallWorld(Connected):
 
     @property
     def title(self) -> str:
-        """With its neighbours, k, and p."""
+        """Return the name with the neighbors k and the probability p."""
         return f"small world, k = {self.neighbours}, p = {self.probability:g}"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """One, connected or not."""
+        """Draw one graph, connected or not, as an (n, n) matrix."""
         import networkx as nx
 
         graph = nx.watts_strogatz_graph(self.agents, self.neighbours, self.probability, seed=rng)
@@ -50,5 +50,5 @@ class SmallWorld(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """The neighbours."""
+        """Return the number of neighbors, and other settings."""
         return f"neighbours = {self.neighbours}", "more neighbours, or a lower topology.probability, would do"

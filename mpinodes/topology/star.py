@@ -1,4 +1,4 @@
-"""The star."""
+"""Define the star."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Star"]
 
 @dataclass(frozen=True)
 class Star(Periodic):
-    """The star: agent 0 hears all others, and they it alone."""
+    """Join agent 0 to all other agents."""
 
     title = "star"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)

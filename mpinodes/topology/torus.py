@@ -1,4 +1,4 @@
-"""The torus."""
+"""Define the torus."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["Torus"]
 
 @dataclass(frozen=True)
 class Torus(Periodic):
-    """A grid that wraps: agent j stands in row j // columns and hears the next in its row and column, either way.
+    """Join each agent to its neighbors in its row and column of a grid that wraps around.
 
-    In a row or column of two, both ways lead to the same neighbour; in one of one, nowhere.
+    Agent j is in row j // columns. In a row or column of two agents both neighbors are the same agent, and in one of
+    one agent there is none.
 
     Raises:
-        BadInput: the agents do not fill the rows; or nothing but a ring would, and it was not asked for by rows=1.
+        BadInput: the agents do not fill the rows, or only a single row is possible and `rows` is not 1.
     """
 
     rows: Annotated[
@@ -49,19 +50,19 @@ class Torus(Periodic):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return the numbers of rows and columns."""
         n = self.agents
         rows = max(k for k in range(1, isqrt(n) + 1) if n % k == 0) if self.rows == "square" else self.rows
         return rows, n // rows
 
     @property
     def title(self) -> str:
-        """With its sides."""
+        """Return the name with rows and columns."""
         return "{}, {} × {}".format(self.kind, *self.sides)
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """One."""
+        """Return the edges of the graph, as one phase."""
         rows, columns = self.sides
         places = [divmod(j, columns) for j in range(self.agents)]
         across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(places)}
