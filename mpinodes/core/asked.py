@@ -12,10 +12,8 @@ from typing import Any
 from mpinodes.core.errors import BadInput
 
 Tree = dict[str, Any]
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a text begins
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte-order marks
 LINE = re.compile(r"""\s*(?:\[+\s*([\w."' -]+?)\s*\]|([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=)""")
-
-
 COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
@@ -74,13 +72,12 @@ def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator
 
 def nested(settings: Mapping[str, Any]) -> Tree:
     """Return dotted keys as dictionaries within each other."""
-    return merge(*(_below(key, value) for key, value in settings.items()))
-
-
-def _below(key: str, value: Any) -> Tree:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return dict(value)
+    trees = []
+    for key, value in settings.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        trees.append(value)
+    return merge(*trees)
 
 
 def utf8(data: bytes) -> bytes:
@@ -104,19 +101,19 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             asked = Request(tomllib.loads(text), _places(path, text))
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:  # tomllib's, of text that is none, and of a number of thousands of digits
+        except ValueError as error:  # also for text that is not UTF-8, and for a number of thousands of digits
             raise BadInput(f"{path}: not TOML: {error}") from error
     for pair in overrides:
         key, equals, text = (word.strip() for word in pair.partition("="))
         if not equals or not all(key.split(".")):
             is_torn = any(word.count("[") + word.count("{") > word.count("]") + word.count("}") for word in overrides)
-            hint = "; a list with blanks in it goes in quotes as a whole: 'key=[1, 2]'" if is_torn else ""
+            hint = "; put a list with blanks in quotes: 'key=[1, 2]'" if is_torn else ""
             raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5{hint}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except ValueError:
             value = text
-        asked = merge(asked, _below(key, value))
+        asked = merge(asked, nested({key: value}))
     return asked
 
 
@@ -151,9 +148,10 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
     for source in asked:
         if isinstance(source, Mapping):
             trees.append(_tree(source))
+        elif isinstance(source, str) and "=" in source:
+            trees.append(parse(None, [source]))
         elif isinstance(source, (str, Path)):
-            is_word = isinstance(source, str) and "=" in source
-            trees.append(parse(None, [str(source)]) if is_word else parse(str(source), []))
+            trees.append(parse(str(source), []))
         else:
             raise BadInput(f"{source!r}: expected a file, a word key=value, or a dictionary")
     return merge(*trees)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpinodes.core.messages import Vector
 
-SMALL, LARGE = 1e-280, 1e280  # between them a sum of squares has lost nothing to the ends of the doubles
+SMALL, LARGE = 1e-280, 1e280  # a sum of squares between them has neither overflowed nor underflowed
 
 
 def norm(v: Vector) -> float:
@@ -16,7 +16,7 @@ def norm(v: Vector) -> float:
     square = float(v.dot(v))
     if SMALL < square < LARGE:
         return sqrt(square)
-    length, exponent = _scaled(v)[1:]
+    _, length, exponent = _scaled(v)
     return float(np.ldexp(length, exponent))
 
 

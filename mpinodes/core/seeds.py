@@ -49,7 +49,7 @@ class Draws:
         key = _philox_key(source, purpose, agent)
         self._bits = np.random.Philox(key=key)
         self._counter = [0, 0, 0, part]
-        # As lists: it is read entry by entry, which of arrays takes twice as long, and thrice with cold caches.
+        # lists, because NumPy reads the state entry by entry, which takes twice as long for arrays
         self._state: Any = self._bits.state | {
             "state": {"counter": self._counter, "key": key.tolist()},
             "buffer": [0] * 4,
@@ -72,7 +72,7 @@ def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np
     if isinstance(source, bytes):
         address = int(purpose).to_bytes(4, "little") + int(agent).to_bytes(8, "little")
         return np.frombuffer(blake2b(address, key=source, digest_size=16).digest(), np.dtype("<u8"))
-    # A sequence of up to four 32-bit words is padded with zeros, and (2^32, 1, 0) then is (0, 1, 1).
+    # numpy pads up to four 32-bit words with zeros, so that (2^32, 1, 0) would equal (0, 1, 1)
     long = () if source < 2**32 else (1,)
     words = np.random.SeedSequence((source, purpose, agent, *long)).generate_state(2, np.uint64)
     return words.astype(np.uint64, copy=False)
