@@ -1,4 +1,7 @@
-"""What a user asks for: TOML files, words key=value and dictionaries, as nested dictionaries, the last on top."""
+"""Read what a user asks for: TOML files, key=value pairs and dictionaries become one tree of nested dictionaries.
+
+Later sources override earlier ones. A tree remembers the file and the line that set each key.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text in which the commands of mpinodes are named in the way that the user typed this one."""
+    """Return a text that names commands of mpinodes as the user typed this one: `mpinodes run` or `python -m ...`."""
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     by_module = "python -m mpinodes" + ("." if "." in module else " ")
@@ -27,10 +30,10 @@ def as_typed(text: str) -> str:
 
 
 class Request(Tree):
-    """Nested dictionaries that know where a file sets a key.
+    """Hold nested dictionaries, together with the places in files that set their keys.
 
     Attributes:
-        places: by dotted key, the file and the line, for messages; empty: the key was set otherwise since.
+        places: maps a dotted key to the file and line that set it; empty if something else overrode the key.
     """
 
     places: dict[str, str]
@@ -40,7 +43,7 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return a message about a key with the place of the key in front, if the key stands in a file."""
+        """Return a message about a key with the place of the key in front, if a file sets the key."""
         match = re.match(r"(?:unknown key )?([\w.-]+)(?: = |: |; | is missing| are missing|, \D)", problem)
         key = match[1] if match else ""
         while key and key not in self.places:
@@ -50,7 +53,7 @@ class Request(Tree):
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Return nested dictionaries laid over each other, the last on top."""
+    """Return one tree of all keys; later trees override earlier ones."""
     merged, places = Request({}, {}), dict[str, str]()
     for tree in trees:
         for key, value in tree.items():
@@ -62,7 +65,7 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every key of nested dictionaries, dotted, with its value; the value of the key `whole` stays as it is."""
+    """Yield every key of nested dictionaries, dotted, with its value; the table at `whole` counts as one value."""
     for name, value in tree.items():
         if isinstance(value, dict) and f"{prefix}{name}" != whole:
             yield from flat(value, f"{prefix}{name}.", whole)
@@ -71,7 +74,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator
 
 
 def nested(settings: Mapping[str, Any]) -> Tree:
-    """Return dotted keys as dictionaries within each other."""
+    """Return nested dictionaries for dotted keys."""
     trees = []
     for key, value in settings.items():
         for part in reversed(key.split(".")):
@@ -81,16 +84,16 @@ def nested(settings: Mapping[str, Any]) -> Tree:
 
 
 def utf8(data: bytes) -> bytes:
-    """Return a text as UTF-8 without its byte-order mark; by that mark UTF-16 is known, as PowerShell's `>` writes."""
+    """Return a text as UTF-8 without byte-order mark; a text in UTF-16, as PowerShell writes it, is converted."""
     is_utf16 = data[:2] in UTF_16 and len(data) > 2
     return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
 
 
 def parse(path: str | None, overrides: list[str]) -> Tree:
-    """Return what the user asks for: a TOML file with key=value pairs on top.
+    """Return what the user asks for: the keys of a TOML file, overridden by key=value pairs.
 
     Raises:
-        BadInput: the file is missing or malformed, or a pair is not one.
+        BadInput: the file is missing or malformed, or a word is not a key=value pair.
     """
     import tomllib
 
@@ -118,7 +121,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
 
 
 def _places(path: str, text: str) -> dict[str, str]:
-    """Return by dotted key the file and the line that a TOML text sets the key in."""
+    """Return, for each dotted key, the file and the line of a TOML text that set it."""
     places, section = dict[str, str](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if match := LINE.match(line):
@@ -129,20 +132,20 @@ def _places(path: str, text: str) -> dict[str, str]:
 
 
 def asked_for(words: list[str]) -> Tree:
-    """Return what the words of a command ask for: a file, if the first is no key=value, then overrides.
+    """Return what the words of a command ask for: a file, unless the first word is key=value, and overrides.
 
     Raises:
-        BadInput: the file is missing or malformed, or a word is no pair.
+        BadInput: the file is missing or malformed, or a word is not a key=value pair.
     """
     file = words[0] if words and "=" not in words[0] else None
     return parse(file, words[1:] if file else words)
 
 
 def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
-    """Return what files, words key=value, and dictionaries, nested or with dotted keys, ask for, the last on top.
+    """Return what files, key=value pairs and dictionaries ask for; later sources override earlier ones.
 
     Raises:
-        BadInput: a file is missing or malformed, or something is none of these.
+        BadInput: a file is missing or malformed, or a source is none of these.
     """
     trees: list[Tree] = []
     for source in asked:
@@ -158,7 +161,11 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
 
 
 def _tree(asked: Mapping[str, Any]) -> Tree:
-    """Return a dictionary for every dot of a key, and values as TOML has them."""
+    """Return a dictionary with nested or dotted keys as a tree of values that TOML has.
+
+    Raises:
+        BadInput: a key is not a name.
+    """
     for key in asked:
         if not isinstance(key, str) or not all(key.split(".")):
             raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
@@ -166,7 +173,7 @@ def _tree(asked: Mapping[str, Any]) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as Python's, an array (of numpy or pandas) or tuple as a list, a path as its name."""
+    """Return a value that TOML has: a number for a NumPy number, a list for an array or tuple, text for a path."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):

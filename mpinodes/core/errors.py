@@ -1,17 +1,20 @@
-"""The exceptions of mpinodes that the entry points catch and print in one line."""
+"""Define the exceptions that the entry points catch and print in one line."""
 
 
 class BadInput(ValueError):
-    """Something the user gave is wrong; the message says what, where, and what would be right."""
+    """Report a mistake in what the user gave: the message says what is wrong, where, and the remedy.
+
+    Commands print the message and exit with code 2.
+    """
 
 
 class Overdue(Exception):
-    """A rank has waited longer than the deadline.
+    """Report that a rank has waited longer than the deadline.
 
     Args:
-        ranks: the ranks that it waited for.
-        seconds: for which it waited.
-        round: the round that it was in; 0: before the rounds or after them.
+        ranks: the ranks for which it waited.
+        seconds: how long it waited.
+        round: the round in which it waited; 0 before or after the rounds.
     """
 
     def __init__(self, ranks: list[int], seconds: float, round: int) -> None:

@@ -1,4 +1,4 @@
-"""L2 norms that neither overflow nor underflow; those of ordinary size have the bits of the plain square root."""
+"""Compute L2 norms that neither overflow nor underflow; usually they equal the plain square root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SMALL, LARGE = 1e-280, 1e280  # a sum of squares between them has neither overfl
 
 
 def norm(v: Vector) -> float:
-    """‖v‖₂; nan where an entry is no number, inf where one is infinite or the norm is beyond the doubles."""
+    """Return ‖v‖₂: nan if an entry is nan; inf if an entry is infinite, or the norm exceeds the largest double."""
     square = float(v.dot(v))
     if SMALL < square < LARGE:
         return sqrt(square)
@@ -21,9 +21,9 @@ def norm(v: Vector) -> float:
 
 
 def shortened(v: Vector, most: float) -> Vector:
-    """The vector itself, or scaled back to a norm of `most` where it is longer; `most` is at least 1e-140.
+    """Return the vector itself, or, if its norm exceeds `most`, the vector scaled to that norm.
 
-    An entry that is not finite leaves one that is no number.
+    The result has a nan if an entry is not finite. `most` must be at least 1e-140.
     """
     square = float(v.dot(v))
     if square < LARGE:
@@ -36,7 +36,7 @@ def shortened(v: Vector, most: float) -> Vector:
 
 
 def _scaled(v: Vector) -> tuple[Vector, float, int]:
-    """A vector times the power of two that brings its largest entry to [½, 1), the norm of that, and the exponent."""
+    """Return the vector divided by 2^exponent so that its largest entry is in [½, 1), its norm, and the exponent."""
     exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
     unit = np.ldexp(v, -exponent)
     return unit, sqrt(float(unit @ unit)), exponent

@@ -1,9 +1,9 @@
-"""One random generator for each purpose and agent, addressed by round.
+"""Make one random generator for each purpose and agent, addressed by round.
 
-Every draw of a run is a function of (source, purpose, agent, t), so that a replay, a restart and the logger rebuild any
-round without stored state. The source is the run's seed or, of noise and dither, a key (`core.keys`). Philox is
-counter-based: its key is made from (source, purpose, agent) and its counter is set to t, which leaves 2^128 draws to
-every round.
+Every draw of a run is a function of (source, purpose, agent, t), so that a replay, a restart and the logger can compute
+any round without stored state. The source is the seed of the run; for noise and dither it is a key (`noise_key`).
+Philox is a counter-based generator: (source, purpose, agent) determine its key, and t its counter, which leaves 2^128
+draws for every round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 
 class Purpose(IntEnum):
-    """What the draws are for. The numbers fix every bit of a run: add new ones, never change one."""
+    """Name the purpose of draws. The numbers determine the bits of every run, so none may ever change."""
 
     NOISE = 1
     DATA = 2
@@ -35,13 +35,16 @@ class Purpose(IntEnum):
 
 
 class Draws:
-    """The generators of one (source, purpose, agent), and of one of several vectors that an agent draws for at once.
+    """Generate the draws of one (source, purpose, agent).
 
     Args:
         source: a seed, or the bytes of a key.
+        purpose: the purpose of the draws.
+        agent: the agent that draws.
+        part: the number of the vector, if an agent draws for several vectors in a round.
 
     Attributes:
-        agent: whose they are.
+        agent: the agent that draws.
     """
 
     def __init__(self, source: int | bytes, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
@@ -58,11 +61,11 @@ class Draws:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """What makes these generators these."""
+        """Return the numbers that identify these draws: agent, key and part."""
         return (self.agent, *self._state["state"]["key"], self._counter[3])
 
     def at(self, t: int) -> np.random.Generator:
-        """The generator at the beginning of round t; the one object is set back at each call."""
+        """Return the generator at the beginning of round t. Each call resets the same generator."""
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
