@@ -27,8 +27,8 @@ class Kind(IntEnum):
     CLEAN = 0
     LAPLACE = 1
     GAUSSIAN = 2
-    PURE = 3  # no shift of a fixed law, but l1/scale-DP all the same (penalty perturbation)
-    GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), of a shift that does not depend on it
+    PURE = 3  # l1/scale-DP without being a shift of a fixed distribution (penalty perturbation)
+    GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), added to a vector that does not depend on the noise
 
 
 class Event(NamedTuple):
@@ -68,14 +68,14 @@ class Event(NamedTuple):
         )  # fmt: skip
 
 
-NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or a `Relay`
+NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or `Relay`
 COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
-AXES = {  # of the columns of a leakage that have some
+AXES = {  # of the columns of a leakage that are not scalars
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
-STRETCH = 8192  # rounds that are looked at together, of events that may be too many to be in memory at once
-TELEMETRY = ("residual", "solver_steps")  # of an event: what costs nothing
-ADDED = ("offset", "coordinates")  # of a leakage: records from before 2026-11-25 lack these columns, which are then 0
+STRETCH = 8192  # rounds that are read at a time, because a record may not fit into memory
+TELEMETRY = ("residual", "solver_steps")  # fields of an event without a privacy cost
+ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack; they are then 0
 
 _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
 
@@ -186,7 +186,7 @@ class Events(msgspec.Struct, frozen=True):
         first, ends = chunks[0].data, np.cumsum([len(chunk) for chunk in chunks])
         data = np.empty((ends[-1], *first.shape[1:]), first.dtype)
         for end, chunk in zip(ends, chunks, strict=True):
-            data[end - len(chunk) : end] = chunk.data  # by np.concatenate, each would promote all fields
+            data[end - len(chunk) : end] = chunk.data  # faster than np.concatenate, which promotes all fields
         return cls(data, chunks[0].dimension)
 
     @classmethod
@@ -218,9 +218,9 @@ class Events(msgspec.Struct, frozen=True):
             for name in self.data[group].dtype.names or ():
                 column = self.data[group][name]
                 axes = AXES[name] if group == "leakage" and name in AXES else ("vector",) * (group == "event")
-                kept = [(axis, size) for axis, size in zip(axes, column.shape[2:], strict=True) if size > 1]
-                shape = column.shape[:2] + tuple(size for _, size in kept)
-                columns[COLUMN.format(group, name)] = tuple(axis for axis, _ in kept), column.reshape(shape)
+                sizes = {axis: size for axis, size in zip(axes, column.shape[2:], strict=True) if size > 1}
+                shape = (*column.shape[:2], *sizes.values())
+                columns[COLUMN.format(group, name)] = tuple(sizes), column.reshape(shape)
         return columns
 
     def blocks(self) -> Iterator[tuple[int, Events]]:

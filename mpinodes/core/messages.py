@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 
 Vector = NDArray[np.float64]
-HEADER = 3  # floats of a frame before its releases: round, kind, and who is known to move still (as bits)
+HEADER = 3  # floats of a frame before its releases: round, kind, and the agents that still move (as bits)
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
@@ -254,7 +254,7 @@ def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
     return (kind,) + (0.0,) * leakage_width(hidden, vectors)
 
 
-@dataclass(slots=True, eq=False)  # as all that is made in every round: a frozen one takes three times as long
+@dataclass(slots=True, eq=False)  # not frozen, because frozen ones take three times as long to make in every round
 class Query:
     """A vector that an algorithm wants to say, with what the mechanism must know to release it.
 
@@ -388,8 +388,7 @@ class Inbox:
 
     def mix(self) -> Vector:
         """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
-        # One elementwise product at a time, not a gemv: the order of summation, and so every bit, is then
-        # the same in lockstep, under any MPI and on any BLAS.
+        # not a gemv, so that the order of summation, and so every bit, is the same under any MPI and BLAS
         if len(self.weights) != len(self.releases):
             raise ValueError(f"{len(self.weights)} weights for {len(self.releases)} releases")
         terms = map(np.multiply, self.weights, self.releases)
