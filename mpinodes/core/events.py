@@ -1,8 +1,8 @@
-"""What a release was, for the ledger: events, and the rows of numbers in which they travel and are kept.
+"""Describe releases for privacy accounting: events, and the rows of numbers in which they are sent and recorded.
 
-In its round an agent hands a row of floats to the logger: its decision, an `Event` for each vector of its message, the
-numbers of the message's leakage, and its frame where the transcript is recorded. `Layout` knows what stands where;
-`Events` reads whole arrays of rows by name.
+In each round an agent sends a row of floats to the logger: its decision, an `Event` for each vector of its message, the
+numbers of the message's leakage, and its frame if the transcript is recorded. `Layout` defines the columns of a row.
+`Events` reads arrays of rows by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpinodes.core.messages import EXACT_KIND, HIDDEN_KIND, UNKNOWN_KIND, Leakag
 
 
 class Kind(IntEnum):
-    """The law of a release's noise."""
+    """Name the distribution of a release's noise."""
 
     CLEAN = 0
     LAPLACE = 1
@@ -32,17 +32,18 @@ class Kind(IntEnum):
 
 
 class Event(NamedTuple):
-    """What the release of one vector was.
+    """Describe the release of one vector.
 
     Attributes:
-        kind: the law of the noise, a `Kind`.
-        scale: of the noise, per coordinate.
-        draws: of noise on the same value: 1 where all receivers get the same release.
-        l1, l2, uses: as in `Query`; of gamma-norm noise l1 is l2, and of a `Solve` both are what divided by the scale
-            gives the pure ε.
-        tv_distance: total variation distance of the release to what is accounted for.
-        rounding_l1, rounding_l2: what rounding a value to a lattice adds to any change of it.
-        residual, solver_steps: of the local solve that made the release, if one did; they cost nothing.
+        kind: the distribution of the noise, a `Kind`.
+        scale: the scale of the noise of a coordinate.
+        draws: the number of draws of noise on the same value; 1 if all receivers get the same release.
+        l1, l2, uses: as in `Query`. For gamma-norm noise l1 equals l2; for a `Solve` each of them, divided by the
+            scale, is the pure ε.
+        tv_distance: the total variation distance between the release and the distribution that is accounted for.
+        rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 change of a value.
+        residual, solver_steps: the result of the local solve that made the release, if there was one; they have no
+            privacy cost.
     """
 
     kind: float
@@ -59,7 +60,7 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
-        """The event of releasing a query once, rounded to multiples of `lattice`; 0: as it is."""
+        """Return the event of releasing a query once, rounded to multiples of `lattice`; 0 means no rounding."""
         by_l2, d = kind == Kind.GAMMA_NORM, len(query.value)
         return cls(
             kind, scale, 1.0, query.l2 if by_l2 else query.l1, query.l2, query.uses,
@@ -81,7 +82,7 @@ _EVENT = np.dtype([(name, np.float64) for name in Event._fields])
 
 
 def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
-    """The numbers of a leakage, in the order of `Hidden.numbers`."""
+    """Return the type of a leakage: its kind and its numbers, in the order of `Hidden.numbers`."""
     fields: list[Any] = [("kind", np.float64)]
     if hidden:
         fields += [
@@ -99,12 +100,12 @@ def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
 
 
 class Layout(msgspec.Struct, frozen=True, dict=True):
-    """What stands where in a row.
+    """Define the columns of a row.
 
     Attributes:
         dimension: d.
-        vectors, hidden: their names, as the algorithm has them.
-        frame: floats of a frame that is kept in the row; 0: it is not.
+        vectors, hidden: the names of the algorithm's vectors and hidden parts.
+        frame: the number of floats of the frame in a row; 0 if rows have no frame.
     """
 
     dimension: int
@@ -114,33 +115,33 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Of a message: the events of its vectors, and its leakage."""
+        """Return the type of a message: the events of its vectors, and its leakage."""
         k = len(self.vectors)
         return np.dtype([("event", _EVENT, (k,)), ("leakage", _leakage(len(self.hidden), k))])
 
     @cached_property
     def message_end(self) -> int:
-        """Where a row's events and leakage end."""
+        """Return the column after a row's events and leakage."""
         return self.dimension + self.record.itemsize // 8
 
     @property
     def width(self) -> int:
-        """Floats of a row."""
+        """Return the number of floats in a row."""
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Put what a message was into a row: (width,)."""
+        """Write the events and the leakage of a message into a row (width,)."""
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         row[self.dimension : self.message_end] = [*chain.from_iterable(events), *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
-        """Decisions (..., d), events (...) and frames (..., frame) of rows: (..., width)."""
+        """Return decisions (..., d), events (...) and frames (..., frame) of rows (..., width)."""
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
 class _Column:
-    """Reads the field of `Event` that it is named after, of all events: (..., vectors)."""
+    """Read the field of `Event` with the name of this attribute, for all events, as an array (..., vectors)."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -150,13 +151,13 @@ class _Column:
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events and leakages of many messages, a column for each fact.
+    """Hold the events and leakages of many messages, with a column for each field.
 
     Args:
-        data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) of one agent. Columns of events have
-            one more axis, the vectors of a message; those of leakages have the axes that `Hidden` states. Of a record,
-            `data` is no array but reads the rounds that it is asked for, so columns can be had of `blocks` alone.
-        dimension: d of a vector; 0: not known, and gamma-norm noise is priced as any pure mechanism.
+        data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) for one agent. Columns of events have
+            one more axis, the vectors of a message; columns of leakages have the axes that `Hidden` states. If the
+            events are in a file, `data` reads rounds on request, so only the `blocks` have columns.
+        dimension: d; 0 if it is unknown, and gamma-norm noise is then priced as any pure mechanism.
     """
 
     data: NDArray[Any]
@@ -177,12 +178,12 @@ class Events(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def __getitem__(self, index: Any) -> Events:
-        """Some rounds, or an agent: as of an array."""
+        """Return the events at an index, as of an array."""
         return Events(self.data[index], self.dimension)
 
     @classmethod
     def concatenate(cls, chunks: Sequence[Events]) -> Events:
-        """One after the other, by round."""
+        """Return the rounds of all chunks, one after the other."""
         first, ends = chunks[0].data, np.cumsum([len(chunk) for chunk in chunks])
         data = np.empty((ends[-1], *first.shape[1:]), first.dtype)
         for end, chunk in zip(ends, chunks, strict=True):
@@ -194,9 +195,9 @@ class Events(msgspec.Struct, frozen=True):
         """Return the events of a record.
 
         Args:
-            layout: of a row.
+            layout: the layout of a row.
             shape: the numbers of rounds and agents.
-            column: gives each variable in turn, as `columns` does, by its name; None: the record has no such variable.
+            column: maps the name of a variable, as in `columns`, to its values; None if the record lacks the variable.
         """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
@@ -209,9 +210,9 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """All columns by their names in a record: the names of further axes, and (rounds, agents, ...).
+        """Return each column by its name in a record: names of its further axes, and an array (rounds, agents, ...).
 
-        Axes of one vector, or of one part, are left out.
+        Axes with a single vector or a single part are left out.
         """
         columns = {}
         for group in ("event", "leakage"):
@@ -224,39 +225,39 @@ class Events(msgspec.Struct, frozen=True):
         return columns
 
     def blocks(self) -> Iterator[tuple[int, Events]]:
-        """Yield all rounds, some at a time, each with the number of its first round, from 0."""
+        """Yield all rounds, up to `STRETCH` at a time, with the index of the first round of each block."""
         for first in range(0, len(self), STRETCH):
             yield first, self[first : first + STRETCH]
 
     def copy(self) -> Events:
-        """A copy, for rows that are written anew."""
+        """Return a copy that does not share memory with these events."""
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """A column of events by the name of an `Event`'s field: (..., vectors)."""
+        """Return the column of a field of `Event`, as an array (..., vectors)."""
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """A column of leakages by the name of a `Hidden`'s field: (..., its own axes)."""
+        """Return the column of a field of `Hidden`, as an array (..., and the axes of the field)."""
         return np.asarray(self.data["leakage"][name])
 
     @property
     def vectors(self) -> int:
-        """Of a message."""
+        """Return the number of vectors of a message."""
         return int(self.data.dtype["event"].shape[0])
 
     @property
     def hidden(self) -> int:
-        """How many hidden parts there are."""
+        """Return the number of hidden parts."""
         names = self.data.dtype["leakage"].names or ()
         return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
 
     @property
     def l1_per_l2(self) -> Vector:
-        """The most that a vector moves in L1 per move in L2: (..., vectors).
+        """Return the largest L1 change of a vector per L2 change, as an array (..., vectors).
 
-        A use moves it by l1 and l2. An older change moves any coordinates, unless the leakage states how many: √d.
-        Gamma-norm noise costs by L2 alone. Where the dimension is not known, l1/l2 stands for all changes.
+        A use moves a vector by l1 and l2. An older change can move all d coordinates, so the ratio is √d, or fewer if
+        the leakage states how many. For gamma-norm noise only L2 changes count. If d is unknown, the ratio is l1/l2.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -268,35 +269,35 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """(...) The round whose loss a message first carries; 0: none. All its vectors tell of the same."""
+        """Return the round whose loss a message is the first to carry, as an array (...); 0 if there is none."""
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """(...) Whether nothing is stated of the leakage."""
+        """Return whether the leakage is unknown, as an array (...)."""
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """(...) Whether the message depends on hidden parts."""
+        """Return whether the message depends on hidden parts, as an array (...)."""
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """(...) Whether it does, and states exactly how."""
+        """Return whether the message states exactly how it depends on hidden parts, as an array (...)."""
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property
     def agents(self) -> int:
-        """Of (rounds, agents)."""
+        """Return the number of agents."""
         return int(self.data.shape[1])
 
     def of(self, agent: int) -> Events:
-        """(rounds,) of (rounds, agents)."""
+        """Return the events (rounds,) of one agent."""
         return self[:, agent]
 
     def priced(self) -> bytes:
-        """All that a cost depends on."""
+        """Return all bytes on which the privacy cost depends."""
         data = self.data.copy()
         for name in TELEMETRY:
             data["event"][name] = 0.0

@@ -1,13 +1,13 @@
-"""What agents say to each other, and what a message says of itself.
+"""Define the messages of agents, and what a message states about its own privacy.
 
-An algorithm never sends: it returns a `Query`, `Queries` or a `Solve`, and its agent releases it through the mechanism,
-the one place that adds noise; or a `Start` or a `Relay`, which have no field for data to be in. What else travels
-un-noised is made by a `Mixing`, which is never given state or loss.
+An algorithm never sends. It returns a `Query`, `Queries` or a `Solve`, which its agent releases through the mechanism,
+the only place that adds noise. Or it returns a `Start` or a `Relay`, which have no field for data. Everything else that
+is sent without noise comes from a `Mixing`, which never receives state or loss.
 
-Every message with data states what it leaks, in two parts. Its *own* sensitivity: how far it moves when a sample of the
-loss that it first carries (`uses`) is replaced, given all that was said before. And its *leakage*: what an older change
-still makes of it beyond what was said before, for state that an agent keeps to itself may remember. There is no default
-for either. What is not known is stated as `UNKNOWN`, and nothing is proven of it.
+Every message with data states what it leaks, in two parts. Its *own* sensitivity is how far the message moves if a
+sample is replaced in the loss that it is the first to carry (`uses`), given everything released before. Its *leakage*
+is how far it moves beyond that because an older change lives on in the agent's hidden state. Neither has a default.
+Unknown leakage is stated as `UNKNOWN`, and nothing is proven of such a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
 def stack(rows: Sequence[Features]) -> Features:
-    """Feature matrices on top of each other."""
+    """Return feature matrices stacked on top of each other."""
     if len(rows) == 1:
         return rows[0]
     if isinstance(rows[0], np.ndarray):
@@ -42,7 +42,7 @@ def stack(rows: Sequence[Features]) -> Features:
 
 
 def arrays(numbers: Any) -> Features:
-    """Return numbers that NumPy or SciPy can read as a plain array, dense or sparse by rows."""
+    """Return numbers in a form that NumPy or SciPy reads: as a dense array, or a sparse array by rows."""
     if not hasattr(numbers, "tocsr"):
         return np.asarray(numbers)
     from scipy.sparse import csr_array
@@ -51,10 +51,10 @@ def arrays(numbers: Any) -> Features:
 
 
 def doubles(numbers: Any) -> Features:
-    """Return real numbers, dense or sparse, as doubles: an array that holds doubles is returned as it is.
+    """Return real numbers, dense or sparse, as doubles, without a copy if they are doubles already.
 
     Raises:
-        BadInput: the numbers are of a type that doubles do not hold.
+        BadInput: doubles cannot hold numbers of that type.
     """
     array = arrays(numbers)
     if not np.can_cast(array.dtype, np.float64, "same_kind"):
@@ -63,16 +63,17 @@ def doubles(numbers: Any) -> Features:
 
 
 class Diverged(RuntimeError):
-    """The run has left what its method is sound for; the message says where and why."""
+    """Report that a run diverges or breaks an assumption of its method; the message says where and why."""
 
 
 class Neighborhood(NamedTuple):
-    """An agent's place in the graph of one round.
+    """Hold an agent's neighbors in one round.
 
     Attributes:
         t: the round, from 1.
-        agent: whose place it is.
-        in_neighbors, out_neighbors: whom it hears and who hears it, ascending, never itself.
+        agent: the agent.
+        in_neighbors, out_neighbors: the agents from which it receives, and those that receive from it, ascending and
+            without the agent itself.
     """
 
     t: int
@@ -82,61 +83,61 @@ class Neighborhood(NamedTuple):
 
     @property
     def senders(self) -> tuple[int, ...]:
-        """Whose releases this agent mixes: its in-neighbors and itself, ascending."""
+        """Return the agents whose releases this agent mixes: its in-neighbors and itself, ascending."""
         return tuple(sorted((*self.in_neighbors, self.agent)))
 
 
 class Released(NamedTuple):
-    """The message is made of released points and the loss it names in `uses`: an older change moves it no further.
+    """State that a message depends only on released points and on the loss in `uses`: it has no leakage.
 
-    Nor do the hidden parts, where the algorithm has some, hold anything else.
+    Hidden parts of the state, if the algorithm has any, contain nothing else either.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
+        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors."""
         return _alone(RELEASED_KIND, hidden, vectors)
 
 
 class Unknown(NamedTuple):
-    """Nothing is stated: an older change may move the message without bound, and nothing is proven of the run."""
+    """State that the leakage is unknown: an older change may move the message without bound, and nothing is proven."""
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors."""
+        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors."""
         return _alone(UNKNOWN_KIND, hidden, vectors)
 
 
 class Hidden(NamedTuple):
-    """The message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
+    """State that a message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
 
-    Let h be the change of the hidden parts that a changed sample makes, given all that was said. With g the change of
-    the gradient (or whatever else the data enter by) that was put into the state since the message before:
+    Let h be how far a changed sample moves the hidden parts, given everything released. Let g be how far it moves the
+    gradient (or whatever else depends on the data) that entered the state since the previous message. Then
 
         h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)  at the h before
         change of vector v = c_v · h
 
     where w counts only after a message that used a changed sample.
 
-    Where the dynamics are linear, state `exact=True` and all numbers with their signs: the exact impulse response of
-    the signed system is accounted for, as far as all messages of a run are exact. Where only norms are bounded
-    (projections, Lipschitz maps), state nonnegative numbers and take h as a vector of norms; then h <- A h + b g is a
-    bound, and is accounted for as such. The L1 change of a vector counts as √d times its L2 change, or as l1/l2 times
-    where that is more; where an older change moves few coordinates only, state how many.
+    If the dynamics are linear, state `exact=True` and all numbers with their signs: if all messages of a run are exact,
+    the exact impulse response of the signed system is accounted for. If only norms are bounded (projections, Lipschitz
+    maps), state nonnegative numbers, with h as a vector of norms; h <- A h + b g is then accounted for as a bound. The
+    L1 change of a vector counts as √d times its L2 change, or as l1/l2 times if that is more. If an older change moves
+    few coordinates only, state how many.
 
-    All numbers are public constants: they must not depend on anybody's data.
+    All numbers are public constants: they must not depend on any agent's data.
 
     Attributes:
-        transition: A, (m, m) nested tuples, m the number of the algorithm's `hidden` parts.
+        transition: A, (m, m) nested tuples; m is the number of the algorithm's `hidden` parts.
         gradient: b, (m,).
-        sensitivity: s, the L2 change of the gradient between adjacent data at one and the same point.
-        point: p, (m,): how the hidden parts before move the point that the gradient is taken at; 0: it is released.
-        lipschitz: ℓ, the gradient's L2 change per L2 change of the point, on the same data; inf: unknown.
-        largest: r, the most that the gradient moves between any two points, on the same data; inf: unknown.
+        sensitivity: s, the L2 change of the gradient at one point between adjacent data.
+        point: p, (m,), how the previous hidden parts move the point of the gradient; zeros for a released point.
+        lipschitz: ℓ, the gradient's L2 change per L2 change of the point, on the same data; inf if unknown.
+        largest: r, the largest L2 change of the gradient between two points, on the same data; inf if unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
-        exact: whether this is what happens, signs and all, and not a bound on norms.
-        offset: w, what moves the gradient in every round after a changed sample was used, however small h is. Under
-            bandit feedback it includes the rounding of the estimate (`Run.grad_rounding`, times what a message takes
-            of it); where a message then states 0, it counts as `largest`, as it does wherever feedback is late.
-        coordinates: how many coordinates of a vector an older change can move; 0: all.
+        exact: whether the numbers state exactly what happens, with signs, instead of a bound on norms.
+        offset: w, how far the gradient moves in every round after a changed sample was used, however small h is. For
+            bandit feedback it includes the rounding of the estimate (`Run.grad_rounding`, times its weight in the
+            message). An offset of 0 then counts as `largest`; for delayed feedback the offset always does.
+        coordinates: the number of coordinates of a vector that an older change can move; 0 for all.
     """
 
     transition: Sequence[Sequence[float]]
@@ -151,11 +152,11 @@ class Hidden(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
+        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors.
 
         Raises:
-            ValueError: the shapes are not those of the algorithm's `hidden` and `vectors`, a bound is below 0, or a
-                weight is not finite.
+            ValueError: the shapes do not fit the algorithm's `hidden` and `vectors`, a bound is below 0, or a weight is
+                not finite.
         """
         transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
@@ -182,17 +183,18 @@ class Hidden(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """The usual `Hidden`: one hidden part, which is the message itself.
+    """State the usual case of `Hidden`: one hidden part, which is the message itself.
 
-    With δ its L2 change:
+    Let δ be the L2 change of the message. Then
 
         δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
     Attributes:
         sensitivity: s, the message's own L2 sensitivity.
-        lipschitz: ℓ, what an older change of size 1 makes of this message, up to `largest`: a loss's share.
-        largest: r, the most that it makes of it that way.
-        linear: λ, what it makes of it beside that: a regularizer's share, taken at a hidden point.
+        lipschitz: ℓ, how far an older change of size 1 moves this message through the loss.
+        largest: r, the most that any older change moves this message through the loss.
+        linear: λ, how far an older change of size 1 moves this message otherwise, as through a regularizer whose
+            gradient is taken at a hidden point.
         offset, coordinates: as in `Hidden`.
     """
 
@@ -204,7 +206,7 @@ class Feedback(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """The kind and all numbers, flat, for a row of an algorithm with so many hidden parts and vectors.
+        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors.
 
         Raises:
             ValueError: the algorithm has other than one hidden part and one vector, or a number is below 0.
@@ -223,12 +225,12 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def with_offset(leaks: Leakage, share: float) -> Leakage:
-    """Return a leakage whose gradients at points that hidden parts move have at least an offset.
+    """Return a leakage with at least a given offset, if hidden parts move the points of its gradients.
 
     Args:
-        leaks: of a message.
-        share: of `largest`, that the offset is at least. If the message states no offset, the offset is `largest`: an
-            algorithm that cuts its gradients has a small `largest`, and a share says nothing of absolute rounding.
+        leaks: the leakage of a message.
+        share: the least offset, as a share of `largest`. If the message states no offset, the offset is `largest`,
+            because a share of it is not a bound on absolute rounding.
     """
     if not isinstance(leaks, (Feedback, Hidden)) or not (leaks.lipschitz > 0 and leaks.largest > 0):
         return leaks
@@ -238,14 +240,14 @@ def with_offset(leaks: Leakage, share: float) -> Leakage:
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message with that leakage; one without data is returned as it is."""
+    """Return a message whose leakage has at least that offset (`with_offset`), or a message without data as it is."""
     if not isinstance(message, (Query, Queries)):
         return message
     return replace(message, leaks=with_offset(message.leaks, share))
 
 
 def leakage_width(hidden: int, vectors: int) -> int:
-    """Floats of a leakage's numbers, beside its kind."""
+    """Return how many floats the numbers of a leakage take, without its kind."""
     return hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0
 
 
@@ -256,20 +258,20 @@ def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
 
 @dataclass(slots=True, eq=False)  # not frozen, because frozen ones take three times as long to make in every round
 class Query:
-    """A vector that an algorithm wants to say, with what the mechanism must know to release it.
+    """Hold a vector that an algorithm wants to send, with what the mechanism needs to release it.
 
     Attributes:
-        value: (d,) the clean vector.
-        l1: L1 sensitivity of the value given everything released before; `inf` where nothing bounds it.
-        l2: L2 sensitivity, likewise.
-        uses: the round whose loss first reaches the network with this value; 0: none does.
-        leaks: what older changes make of it: `RELEASED`, a `Hidden`, or `UNKNOWN`.
-        calibration: what the noise is calibrated to, in the mechanism's own terms (see `Mechanism.release`); None:
-            its sensitivity. 0: a message that in this paper carries no noise.
-        residual, solver_steps: of the local solve that made the value, where one did, as in `Solved`.
+        value: (d,) the vector without noise.
+        l1: the L1 sensitivity of the value given everything released before; inf if it is unbounded.
+        l2: the L2 sensitivity, likewise.
+        uses: the round whose loss first reaches the network with this value; 0 if there is none.
+        leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
+        calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it; None for the
+            sensitivity, and 0 for a message that carries no noise in the paper.
+        residual, solver_steps: the result of the local solve that made the value, if there was one, as in `Solved`.
 
     Raises:
-        ValueError: a sensitivity that is not positive, or a calibration below 0.
+        ValueError: a sensitivity is not positive, or the calibration is below 0.
     """
 
     value: Vector
@@ -289,7 +291,7 @@ class Query:
 
 
 class Payload(NamedTuple):
-    """One named vector of `Queries`; value, l1, l2 and calibration as in `Query`."""
+    """Hold one named vector of `Queries`, with value, l1, l2 and calibration as in `Query`."""
 
     value: Vector
     l1: float
@@ -299,11 +301,11 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Queries:
-    """Several vectors of one message, noised each by itself, sent in one frame and accounted for jointly.
+    """Hold several vectors of one message, each with noise of its own, sent in one frame and accounted for jointly.
 
     Attributes:
-        vectors: by name, those that the algorithm's `vectors` lists, each (d,).
-        uses, leaks: as in `Query`, of all together: they tell of the same samples.
+        vectors: the vectors (d,) by the names in the algorithm's `vectors`.
+        uses, leaks: as in `Query`, for all vectors together, because they depend on the same samples.
     """
 
     vectors: Mapping[str, Payload]
@@ -313,21 +315,21 @@ class Queries:
 
 @dataclass(slots=True, eq=False)
 class Solve:
-    """A minimizer that an algorithm wants to say: of f(x) + ‖x − center − e‖²/(2·step), e the mechanism's noise.
+    """Ask for a minimizer to send: argmin of f(x) + ‖x − center − e‖²/(2·step), where e is the mechanism's noise.
 
     Attributes:
-        center: (d,) made of what was released alone; all that is private is in f.
-        step: of the proximal operator.
-        near: (d,) where the solver begins.
-        uses: the round whose loss f is.
-        l2: how far apart two centers with noise are, in L2, that give the same minimizer on adjacent data: step times
-            the change of ∇f.
-        log_volume: how far apart, on adjacent data, the logarithms of det(∂(center + e)/∂x) are.
-        calibration: the inverse of the rate that the noise is calibrated to.
-        tolerance: the largest gradient norm at which the minimizer counts as found.
-        stretch: ‖x − minimizer‖ per gradient norm at x: the inverse of the strong convexity.
-        leaks: `RELEASED`, as the center asks for, or `UNKNOWN`.
-        grid: the release is rounded to multiples of it, after a uniform dither; 0: it is not.
+        center: (d,) a point that depends only on releases; everything private is in f.
+        step: the step of the proximal operator.
+        near: (d,) the point at which the solver starts.
+        uses: the round whose loss is f.
+        l2: the L2 distance between noisy centers that give the same minimizer on adjacent data: step times the change
+            of ∇f.
+        log_volume: the difference of log det(∂(center + e)/∂x) between adjacent data.
+        calibration: the inverse of the rate to which the noise is calibrated.
+        tolerance: the gradient norm at which the solver stops.
+        stretch: a bound on ‖x − minimizer‖ per gradient norm at x: the inverse of the modulus of strong convexity.
+        leaks: `RELEASED`, if the center depends only on releases, or `UNKNOWN`.
+        grid: the release is rounded to multiples of this number, after a uniform dither; 0 for no rounding.
     """
 
     center: Vector
@@ -344,23 +346,23 @@ class Solve:
 
 
 class Start(Struct, frozen=True):
-    """The x that `init` was given, in round 1: no data has reached it, so it goes out as it is."""
+    """Ask to send the point that `init` received, in round 1. It depends on no data and is sent without noise."""
 
 
 class Relay(Struct, frozen=True):
-    """The mix of what was heard in the round before, own release included: it tells nothing that was not said."""
+    """Ask to send the mix of the releases of the previous round, including its own. It reveals nothing new."""
 
 
 Message: TypeAlias = Query | Queries | Solve | Start | Relay
 
 
 class Solved(NamedTuple):
-    """What a local solve found.
+    """Hold the result of a local solve.
 
     Attributes:
-        x: (d,).
-        residual: the gradient's L2 norm there.
-        steps: how many the solver took.
+        x: (d,) the approximate minimizer.
+        residual: the L2 norm of the gradient at x.
+        steps: the number of steps that the solver took.
     """
 
     x: Vector
@@ -370,14 +372,14 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Inbox:
-    """The releases that agent i mixes in a round, its own among them, in ascending order of sender; all read only.
+    """Hold the releases that agent i mixes in a round, with its own, in ascending order of senders; all are read-only.
 
     Attributes:
-        releases: k vectors (d,); of an algorithm with several `vectors` side by side, to be taken by name.
+        releases: k vectors (d,); the concatenation of several vectors, of which indexing by name selects one.
         weights: (k,) the a_ij, in the same order.
-        scale: what the mixed vector has to be divided by (push-sum's w_i); 1 where the mixing has none.
+        scale: the number by which the mixed vector is to be divided (push-sum's w_i); 1 for other mixings.
         own: (d,) the agent's own release.
-        vectors: the names of several vectors; empty: there is one.
+        vectors: the names of the vectors, if a message has several; else empty.
     """
 
     releases: Sequence[Vector]
@@ -387,7 +389,7 @@ class Inbox:
     vectors: tuple[str, ...] = ()
 
     def mix(self) -> Vector:
-        """Σ_j a_ij h_j as a new (d,) vector, summed in ascending order of j."""
+        """Return Σ_j a_ij h_j as a new vector (d,), summed in ascending order of j."""
         # not a gemv, so that the order of summation, and so every bit, is the same under any MPI and BLAS
         if len(self.weights) != len(self.releases):
             raise ValueError(f"{len(self.weights)} weights for {len(self.releases)} releases")
@@ -398,7 +400,7 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """The same of one named vector alone."""
+        """Return the inbox of one named vector."""
         place, d = self.vectors.index(name), len(self.own) // len(self.vectors)
         part = slice(place * d, (place + 1) * d)
         return Inbox([release[part] for release in self.releases], self.weights, self.scale, self.own[part])
