@@ -11,7 +11,7 @@ from mpinodes.core.parts import Metric
 from mpinodes.metrics.built_in import BUILT_IN
 
 AXES = {("round",), ("round", "agent"), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")}
-# Names that record.h5 has for something else.
+# Names of other variables in record.h5
 _is_taken = re.compile(
     "(event|leakage|epsilon|bound)_.*|decision|offset|transcript|receiver|lateness|distance|repeat|seed|round|horizon|"
     "agent|viewer|neighbor|coordinate|word|vector|part|part_before"

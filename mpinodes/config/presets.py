@@ -58,25 +58,25 @@ def _read(value: Any, where: str) -> Tree:
 
 def _mistakes(tree: Tree) -> list[str]:
     """Return what a preset says that is not of a problem, and take it out."""
-    mistakes = [] if tree else ["it says nothing of data, problem or step"]
+    mistakes = [] if tree else ["it has no key of data, problem or step"]
     for key in [key for key in tree if key not in (*SECTIONS, "privacy") or not isinstance(tree[key], dict)]:
-        mistakes.append(f"{key} is no part of a problem; it has [data], [problem], [step] and [privacy]")
+        mistakes.append(f"{key} is not a section of a preset, which has [data], [problem], [step] and [privacy]")
         del tree[key]
     for key in tree.get("privacy", {}).keys() - OF_PRIVACY:
-        mistakes.append(f"of [privacy] it has {', '.join(OF_PRIVACY)}, and no {key}")
+        mistakes.append(f"{key} of [privacy] is not a key of a preset, which has {', '.join(OF_PRIVACY)}")
         del tree["privacy"][key]
     if "preset" in tree.get("problem", {}):
-        mistakes.append("a preset has no preset")
+        mistakes.append("a preset cannot have a preset")
         del tree["problem"]["preset"]
     return mistakes
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:
     """Return an algorithm's defaults without those of the problem."""
-    kept = {key: value for key, value in defaults.items() if key not in SECTIONS}
-    if "privacy" in kept:
-        kept["privacy"] = {key: value for key, value in kept["privacy"].items() if key not in OF_PRIVACY}
-    return kept
+    rest = {key: value for key, value in defaults.items() if key not in SECTIONS}
+    if "privacy" in rest:
+        rest["privacy"] = {key: value for key, value in rest["privacy"].items() if key not in OF_PRIVACY}
+    return rest
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:

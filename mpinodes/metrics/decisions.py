@@ -21,7 +21,7 @@ class ConsensusError(Metric):
         """Of the agents' estimates."""
         r, n, d = rounds.estimates.shape
         squares = np.zeros((r, n))
-        for start in range(0, d, AT_ONCE):  # what is taken in turns stays in the cache
+        for start in range(0, d, AT_ONCE):  # a block of coordinates fits into the processor's cache
             some = rounds.estimates[:, :, start : start + AT_ONCE]
             apart = some - some.mean(axis=1, keepdims=True)
             squares += np.vecdot(apart, apart)

@@ -7,7 +7,7 @@ from typing import Literal
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Judged, Metric
 
-AVERAGE, LAST = 0, 1  # of a `Judged`
+AVERAGE, LAST = 0, 1  # indices of the decisions in a `Judged`
 DATA = {"test": "test data", "train": "training data"}
 
 
@@ -32,7 +32,7 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 
         def judge(self, run: Judged) -> Vector | None:
             by_set = getattr(run, marks)
-            # The order of summation is that of all decisions at once.
+            # the mean before the index, because the order of summation must not depend on the decision
             return by_set[of].mean(axis=2)[:, decision] if of in by_set else None
 
     return OnASet
@@ -49,7 +49,7 @@ def of_agents(of: str) -> type[Metric]:
         long_name = f"accuracy of an agent, running mean, {DATA[of]}"
 
         def judge(self, run: Judged) -> Vector | None:
-            found = run.accuracy.get(of)
-            return found[:, AVERAGE] if found is not None and found.shape[2] > 1 else None
+            accuracy = run.accuracy.get(of)
+            return accuracy[:, AVERAGE] if accuracy is not None and accuracy.shape[2] > 1 else None
 
     return OfAgents

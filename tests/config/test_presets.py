@@ -71,12 +71,12 @@ def test_every_preset_can_be_run(name):
         ("digit", "did you mean digits"),
         ("nowhere.toml", "cannot be read"),
         (3, "no such preset"),
-        ({"rounds": 5}, "rounds is no part of a problem"),
-        ({"algorithm": {"name": "dola"}}, "algorithm is no part of a problem"),
-        ({"privacy": {"epsilon": 1}}, "and no epsilon"),
+        ({"rounds": 5}, "rounds is not a section of a preset"),
+        ({"algorithm": {"name": "dola"}}, "algorithm is not a section of a preset"),
+        ({"privacy": {"epsilon": 1}}, "epsilon of .privacy. is not a key"),
         ({"problem": {"radus": 1}}, "did you mean problem.radius"),
-        ({"problem": {"preset": "digits"}}, "has no preset"),
-        ({}, "says nothing"),
+        ({"problem": {"preset": "digits"}}, "cannot have a preset"),
+        ({}, "no key of data"),
     ],
 )
 def test_a_preset_that_is_none_is_refused(preset, says):
