@@ -1,4 +1,4 @@
-"""The metrics that `record.metrics` names."""
+"""Find the metrics that `record.metrics` names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _is_taken = re.compile(
 
 
 def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
-    """All classes of a run's metrics: the built-in ones, and those wanted, by name or by path of a Python file.
+    """Return the classes of a run's metrics: built-in metrics, then metrics by name or by path of a Python file.
 
     Raises:
-        BadInput: there is none of that name, a file holds none, or two would be told under one name.
+        BadInput: there is no such metric, or its name or its axes do not fit into record.h5.
     """
     metrics = list(BUILT_IN)
     for word in words:

@@ -1,9 +1,9 @@
-"""`problem.preset`: one problem for all algorithms, in the place of what each brings.
+"""Read `problem.preset`: one problem for all algorithms, which replaces the defaults of each algorithm.
 
 A preset is a table of an experiment's keys in data, problem and step, and of privacy.clip, .scale and .adjacency. An
-algorithm's own defaults of these keys are left aside, so that what the preset does not say is the same for all
-algorithms: the data's defaults. Keys that the user sets override the preset. A preset is a file of presets/, a TOML
-file of the user's, or the table itself.
+algorithm's own defaults of these keys are dropped. A key that the preset does not set thus has the data's default,
+which is the same for all algorithms. Keys that the user sets override the preset. A preset is a file of presets/, a
+TOML file of the user, or the table itself.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ OF_PRIVACY = ("clip", "scale", "adjacency")
 
 
 def names() -> list[str]:
-    """Return the names of the presets that come with mpinodes."""
+    """Return the names of the presets that come with mpinodes, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
-    """Return what the user asks for without the preset, the preset, and what to call it; it is empty if there is none.
+    """Return the user's keys without the preset, the preset (empty if there is none), and the name of its layer.
 
     Args:
-        asked: what the user asks for.
-        problems: takes what is wrong with the preset.
+        asked: the keys that the user asks for.
+        problems: receives a line for each mistake in the preset.
     """
     problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:
@@ -57,7 +57,7 @@ def _read(value: Any, where: str) -> Tree:
 
 
 def _mistakes(tree: Tree) -> list[str]:
-    """Return what a preset says that is not of a problem, and take it out."""
+    """Remove keys that do not belong to a preset, and return a message for each."""
     mistakes = [] if tree else ["it has no key of data, problem or step"]
     for key in [key for key in tree if key not in (*SECTIONS, "privacy") or not isinstance(tree[key], dict)]:
         mistakes.append(f"{key} is not a section of a preset, which has [data], [problem], [step] and [privacy]")
@@ -72,7 +72,7 @@ def _mistakes(tree: Tree) -> list[str]:
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:
-    """Return an algorithm's defaults without those of the problem."""
+    """Return an algorithm's defaults without the keys that a preset sets."""
     rest = {key: value for key, value in defaults.items() if key not in SECTIONS}
     if "privacy" in rest:
         rest["privacy"] = {key: value for key, value in rest["privacy"].items() if key not in OF_PRIVACY}
@@ -80,7 +80,7 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
-    """Return a preset without what an algorithm does not know: changing batches, steps, clipping of a minimizer."""
+    """Return a preset without keys that an algorithm cannot use: batches, steps, or clipping."""
     if not preset:
         return preset
     fit = {key: value for key, value in preset.items() if key != "step" or algorithm.takes_steps}

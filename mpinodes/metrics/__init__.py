@@ -1,1 +1,1 @@
-"""What is told of a run: built-in metrics, and those that `record.metrics` names, one file each."""
+"""Define the metrics of a run: built-in metrics, and one file for each metric that `record.metrics` can name."""

@@ -1,4 +1,4 @@
-"""The metrics of every run, in the order in which they are printed."""
+"""List the metrics of every run, in the order in which they are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best fixed decision in hindsight."""
+"""Define metrics of the best fixed decision in hindsight, with which regret is compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mpinodes.core.parts import Judged, Metric
 
 
 class Value(Metric):
-    """What it would have lost."""
+    """Measure the loss of the best fixed decision."""
 
     name = "comparator_value"
     key = "comparator.value"
@@ -18,12 +18,12 @@ class Value(Metric):
     per_round = True
 
     def judge(self, run: Judged) -> Vector:
-        """Min over v of Σ f(v), or a little more."""
+        """Return Σ f(v) at the best decision v that was found, at each horizon (h,)."""
         return run.least
 
 
 class Gap(Metric):
-    """How much more."""
+    """Measure the certificate of the best fixed decision: how much better a fixed decision can be at most."""
 
     name = "comparator_gap"
     long_name = "certificate: most by which a fixed decision can be better still"
@@ -35,12 +35,12 @@ class Gap(Metric):
     repeats = "largest"
 
     def judge(self, run: Judged) -> Vector:
-        """The certificate."""
+        """Return the certificate at each horizon (h,)."""
         return run.within
 
 
 class BestDecision(Metric):
-    """The decision itself."""
+    """Record the best fixed decision."""
 
     name = "comparator_point"
     long_name = "best fixed decision"
@@ -48,5 +48,5 @@ class BestDecision(Metric):
     summarized = False
 
     def judge(self, run: Judged) -> Vector:
-        """Argmin."""
+        """Return the best fixed decision at each horizon (h, d)."""
         return run.best

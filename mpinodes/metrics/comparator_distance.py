@@ -1,4 +1,4 @@
-"""Distance to the comparator: of the network's decision to the best fixed one of the rounds so far."""
+"""Define the distance between the network's decision and the best fixed decision of the rounds so far."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["ComparatorDistance"]
 
 
 class ComparatorDistance(Metric):
-    """‖x(T) − v(T)‖, v(T) = argmin over v in 𝒳 of Σ f(v) over the rounds up to T, of online methods too."""
+    """Measure ‖x(T) − v(T)‖, where v(T) = argmin over v in 𝒳 of Σ f(v) over the rounds up to T, for all methods."""
 
     name = "comparator_distance"
     dims = ("horizon",)
     label = "distance to the best fixed decision"
 
     def judge(self, run: Judged) -> Vector:
-        """Of last decisions, averaged over the deciders."""
+        """Return the distance of the last decision, averaged over deciders, at each horizon (h,)."""
         return np.asarray(np.linalg.norm(run.last - run.best, axis=1))

@@ -1,4 +1,4 @@
-"""What was decided."""
+"""Define metrics of the decisions themselves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ AT_ONCE = 2048  # coordinates
 
 
 class ConsensusError(Metric):
-    """Sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )."""
+    """Measure the consensus error, sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )."""
 
     name = "consensus_error"
     compared = 7
     dims = ("round",)
 
     def take(self, rounds: Stretch) -> Vector:
-        """Of the agents' estimates."""
+        """Return the consensus error of the agents' estimates in each round (r,)."""
         r, n, d = rounds.estimates.shape
         squares = np.zeros((r, n))
         for start in range(0, d, AT_ONCE):  # a block of coordinates fits into the processor's cache
@@ -29,19 +29,19 @@ class ConsensusError(Metric):
 
 
 class Norm(Metric):
-    """Of the last decision, in L2."""
+    """Measure the L2 norm of the last decision."""
 
     name = "decision_norm"
     dims = ("horizon",)
     label = "norm of the last decision"
 
     def judge(self, run: Judged) -> Vector:
-        """Averaged over the deciders first."""
+        """Return the norm of the last decision, averaged over deciders, at each horizon (h,)."""
         return np.array([np.linalg.norm(x) for x in run.last])
 
 
 class Last(Metric):
-    """The last decision."""
+    """Record the last decision."""
 
     name = "decision_last"
     long_name = "last decision, mean over deciders"
@@ -49,12 +49,12 @@ class Last(Metric):
     summarized = False
 
     def judge(self, run: Judged) -> Vector:
-        """Averaged over the deciders."""
+        """Return the last decision, averaged over deciders, at each horizon (h, d)."""
         return run.last
 
 
 class MeanDecision(Metric):
-    """The average decision."""
+    """Record the average decision."""
 
     name = "decision_mean"
     long_name = "average decision, mean over deciders"
@@ -62,5 +62,5 @@ class MeanDecision(Metric):
     summarized = False
 
     def judge(self, run: Judged) -> Vector:
-        """Averaged over the deciders."""
+        """Return the average decision, averaged over deciders, at each horizon (h, d)."""
         return run.mean

@@ -1,4 +1,4 @@
-"""Disagreement: how far apart the two agents are that are farthest apart."""
+"""Define the disagreement: the largest distance between the estimates of two agents."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Disagreement"]
 
 
 class Disagreement(Metric):
-    """Max over i, j of ‖y_i(t) − y_j(t)‖."""
+    """Measure the maximum over i and j of ‖y_i(t) − y_j(t)‖."""
 
     name = "disagreement"
     dims = ("round",)
     label = "disagreement, max ‖y_i − y_j‖"
 
     def take(self, rounds: Stretch) -> Vector:
-        """From differences, not from inner products: near consensus those cancel."""
+        """Return the disagreement in each round (r,), computed from differences, which are exact near consensus."""
         y = rounds.estimates
         squared = [((y - y[:, i : i + 1]) ** 2).sum(axis=2).max(axis=1) for i in range(y.shape[1])]
         return np.asarray(np.sqrt(np.max(squared, axis=0)))

@@ -1,4 +1,4 @@
-"""What was lost."""
+"""Define metrics of the losses of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mpinodes.core.parts import Judged, Metric, Stretch
 
 
 class NetworkLoss(Metric):
-    """The summand of network regret."""
+    """Measure the loss of the network in a round, which network regret sums up."""
 
     name = "loss"
     long_name = "loss of the network in a round"
@@ -16,12 +16,12 @@ class NetworkLoss(Metric):
     summarized = False
 
     def take(self, rounds: Stretch) -> Vector:
-        """What the network lost."""
+        """Return the loss of the network in each round (r,)."""
         return rounds.losses
 
 
 class TrainingLoss(Metric):
-    """The mean over agents of the mean of ℓ over an agent's own samples at its decision, of losses that stay."""
+    """Measure the mean loss of an agent's own samples at its decision, averaged over agents, for losses that stay."""
 
     name = "training_loss"
     dims = ("round",)
@@ -29,12 +29,12 @@ class TrainingLoss(Metric):
     figure, title, compared = "training", "Training loss", 3
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """Its values, where losses stay the same."""
+        """Return the training loss in each round (r,); None if losses change."""
         return rounds.training_losses
 
 
 class AverageFitness(Metric):
-    """What the network lost, per round."""
+    """Measure the loss of the network per round, F(T)/T."""
 
     name = "average_fitness"
     dims = ("horizon",)
@@ -43,5 +43,5 @@ class AverageFitness(Metric):
     compared = 4
 
     def judge(self, run: Judged) -> Vector:
-        """F(T)/T."""
+        """Return F(T)/T at each horizon (h,)."""
         return run.total[:, 0] / run.horizons

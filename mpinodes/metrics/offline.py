@@ -1,4 +1,4 @@
-"""What offline methods are judged by, with x̃_i(t) or x_i(t) for the decision of agent i."""
+"""Define metrics of offline methods, for the average decision x̃_i(t) or the last decision x_i(t) of agent i."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpinodes.core.parts import Judged, Metric
 
 
 class OptimalityGap(Metric):
-    """F at an agent's decision, less its minimum; F the mean of all losses of the run."""
+    """Measure F at an agent's decision minus the minimum of F, where F is the mean of all losses of the run."""
 
     name = "optimality_gap"
     dims = ("horizon", "agent")
@@ -18,14 +18,14 @@ class OptimalityGap(Metric):
     long_name = "optimality gap of an agent"
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, of offline methods."""
+        """Return the values at each horizon (h, n); None for online methods."""
         if not run.judged_by:
             return None
         return np.asarray(run.whole - float(run.least[-1]) / (int(run.horizons[-1]) * run.agents))
 
 
 class DecisionError(Metric):
-    """Squared distance of the mean decision to the best."""
+    """Measure the squared distance between the mean decision and the best decision."""
 
     name = "decision_error"
     dims = ("horizon",)
@@ -33,12 +33,12 @@ class DecisionError(Metric):
     figure, title = "error", "Distance to the best decision"
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, of offline methods."""
+        """Return the values at each horizon (h,); None for online methods."""
         return ((run.judged.mean(axis=1) - run.best[-1]) ** 2).sum(axis=1) if run.judged_by else None
 
 
 class AgentDecisionError(Metric):
-    """Squared distance of each agent's decision to the best."""
+    """Measure the squared distance between each agent's decision and the best decision."""
 
     name = "agent_decision_error"
     dims = ("horizon", "agent")
@@ -47,5 +47,5 @@ class AgentDecisionError(Metric):
     figure, title = "error", "Distance to the best decision"
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, of offline methods."""
+        """Return the values at each horizon (h, n); None for online methods."""
         return ((run.judged - run.best[-1]) ** 2).sum(axis=2) if run.judged_by else None

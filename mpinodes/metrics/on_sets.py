@@ -1,4 +1,4 @@
-"""Accuracy and root mean squared error of decisions, on test and training data; of many deciders, their mean."""
+"""Define accuracy and root mean squared error of decisions on test and training data, averaged over deciders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DATA = {"test": "test data", "train": "training data"}
 
 
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
-    """Return the metric of what average or last decisions are worth on a set of samples.
+    """Return the metric of average or last decisions on a set of samples.
 
     Args:
         marks: the attribute of `Judged` that holds the values by set.

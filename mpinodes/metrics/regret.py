@@ -1,4 +1,4 @@
-"""Regrets; `evaluation.regret` has their formulas."""
+"""Define the regrets of a run; `evaluation.regret` has their formulas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Regret(Metric):
 
 
 class OfNetwork(_Regret):
-    """R(T)."""
+    """Measure network regret, R(T)."""
 
     name = "network_regret"
     label = "network regret per round, R(T)/T"
@@ -25,24 +25,24 @@ class OfNetwork(_Regret):
     compared = 1
 
     def judge(self, run: Judged) -> Vector:
-        """Of the decisions."""
+        """Return the regret of the decisions at each horizon (h,)."""
         return run.total[:, 0] - run.least
 
 
 class OfRunningAverage(_Regret):
-    """R̃(T)."""
+    """Measure the regret of the running average, R̃(T)."""
 
     name = "network_regret_average_iterate"
     label = "running average's regret per round"
     long_name = "regret of the running average"
 
     def judge(self, run: Judged) -> Vector:
-        """Of the running averages of the decisions."""
+        """Return the regret of the running averages of the decisions at each horizon (h,)."""
         return run.total[:, 1] - run.least
 
 
 class OfAgents(_Regret):
-    """R_i(T)."""
+    """Measure each agent's regret, R_i(T)."""
 
     name = "agent_regret"
     dims = ("horizon", "agent")
@@ -50,29 +50,29 @@ class OfAgents(_Regret):
     long_name = "regret of an agent"
 
     def judge(self, run: Judged) -> Vector:
-        """Of each agent's estimates."""
+        """Return the regret of each agent's estimates at each horizon (h, n)."""
         return run.total[:, 2:] - run.least[:, None]
 
 
 class Dynamic(_Regret):
-    """Regret against the best decision of every single round."""
+    """Measure the regret against the best decision of every single round."""
 
     name = "dynamic_regret"
     label = "dynamic regret per round"
     long_name = "dynamic regret"
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, where they were asked for."""
+        """Return the values at each horizon (h,); None unless `record.dynamic_regret` asks for them."""
         return None if run.best_of_rounds is None else run.total[:, 0] - run.best_of_rounds[0]
 
 
 class PathLength(Metric):
-    """Σ_t ‖v(t) − v(t − 1)‖, of the best decisions v(t) of every single round."""
+    """Measure Σ_t ‖v(t) − v(t − 1)‖, where v(t) is the best decision of round t."""
 
     name = "path_length"
     dims = ("horizon",)
     label = "path length of the best decisions"
 
     def judge(self, run: Judged) -> Vector | None:
-        """Its values, where they were asked for."""
+        """Return the values at each horizon (h,); None unless `record.dynamic_regret` asks for them."""
         return None if run.best_of_rounds is None else run.best_of_rounds[1]
