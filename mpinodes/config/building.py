@@ -19,11 +19,9 @@ from mpinodes.core.experiment import Experiment, Privacy, Problem
 from mpinodes.core.messages import Features, Vector, arrays
 from mpinodes.core.parts import (
     Algorithm,
-    Links,
     Loss,
     MakeLoss,
     Mechanism,
-    Mixing,
     Run,
     SampleLoss,
     Schedule,
@@ -38,7 +36,7 @@ from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.topology.stored import file_of
 
-Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # by agent, by round
+Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, then a round, to a loss
 
 
 class Classes(NamedTuple):
@@ -103,33 +101,31 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, classes.feasible, steps)
     samples = samples_of(experiment, stream, graph.agents)
     stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
-    changed = experiment.feedback.points or experiment.problem.gradient_noise  # after they were cut, in `losses`
-    told = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run
+    changed = experiment.feedback.points or experiment.problem.gradient_noise  # by `losses`, after clipping
+    visible = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run  # it may not use the horizon
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
+    mechanism, links, faults = classes.mechanism(), None, experiment.faults
+    if experiment.private:
+        constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
+        mechanism = classes.mechanism(experiment.privacy.epsilon, constant, experiment.noise.backend)
+    if faults.takes or faults.most_late:
+        from mpinodes.topology.faults import Faulty  # agents without faults start faster without it
+
+        links = Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
     return Setup(
         experiment, graph, stream,
-        algorithm=classes.algorithm(run=told, **hyper),
+        algorithm=classes.algorithm(run=visible, **hyper),
         mixing=mixing(graph_facts(graph, None if mixing.anytime else experiment.rounds)),
-        mechanism=_mechanism(experiment, classes.mechanism),
+        mechanism=mechanism,
         loss=classes.loss,
         run=run,
         samples=samples,
         losses=seen_losses(experiment, stream.of, run, stated),
         make_key=noise_key,
         cut=cut_to_clip(experiment, run, stated) if stated and not changed else None,
-        links=_links(experiment, graph, mixing),
+        links=links,
     )  # fmt: skip
-
-
-def _links(experiment: Experiment, graph: Topology, mixing: type[Mixing]) -> Links | None:
-    """What gets through; None: all does, at once."""
-    faults = experiment.faults
-    if not (faults.takes or faults.most_late):
-        return None
-    from mpinodes.topology.faults import Faulty  # which runs without faults do without
-
-    return Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
@@ -172,7 +168,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
     def cut(agent: int, loss: Loss) -> Loss:
         most = run.grad_sensitivity[agent] / 2
-        before = loss if isinstance(loss, Reclipped) else None  # by `losses`: a step cuts what it is handed in any way
+        before = loss if isinstance(loss, Reclipped) else None  # `losses` has clipped it already
         fits = not stated or stated.fits(agent, before.loss if before else loss)
         if isinf(clip) or (before and (before.clip, before.whole) == ((clip, whole) if fits else (most, True))):
             return loss
@@ -183,7 +179,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None) -> Losses:
     """By agent, what it sees of its losses at the points that it plays."""
-    from mpinodes.losses.two_point import Directions, two_point  # which runs that see gradients do without
+    from mpinodes.losses.two_point import Directions, two_point  # agents with gradients start faster without it
 
     directions = Directions(experiment, run.blocks, run.dimension)
 
@@ -208,13 +204,6 @@ def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> 
     return make_loss
 
 
-def _mechanism(experiment: Experiment, part: type[Mechanism]) -> Mechanism:
-    if not experiment.private:
-        return part()
-    constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
-    return part(experiment.privacy.epsilon, constant, experiment.noise.backend)
-
-
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
     """The graph that a resolved `topology` section names.
 
@@ -222,7 +211,7 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
         BadInput: its file is missing or malformed.
     """
     if file := section.get("file") or file_of(section.get("name", "")):
-        from mpinodes.topology import graph_files as files  # which agents of a generated graph do without
+        from mpinodes.topology import graph_files as files  # agents of a generated graph start faster without it
 
         return files.read(Path(file), section["undirected"])
     graph: Topology = registry.chosen(registry.TOPOLOGIES, section)(

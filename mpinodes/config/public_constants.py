@@ -37,12 +37,18 @@ def constants_of(
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm = stream.feature_norm
     replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
-    # The class that takes the gradients is the one that must say where.
+    # the class that defines `update` must state where it takes gradients
     updating = next(kind for kind in algorithm.__mro__ if "update" in vars(kind))
     in_set = vars(updating).get("gradients_in_set", False)
     bounds = _gradient_bounds(experiment, loss, stream, samples, replaced, blocks, d, feasible, in_set)
     sensitivity, largest, lipschitz, rounding = bounds
     convex = stream.makes_all_losses and loss.convex
+
+    def gdp(epsilon: float, delta: float) -> float:
+        from mpinodes.privacy.curves import gdp_mu  # imports scipy, which most agents do not need
+
+        return gdp_mu(epsilon, delta)
+
     return Run(
         agents=n,
         rounds=experiment.rounds,
@@ -65,15 +71,9 @@ def constants_of(
         least_modulus=problem.regularizer + min(terms) * loss.sample_modulus,
         largest_smoothness=problem.regularizer + max(terms) * loss.sample_smoothness(norm, norm),
         steps=steps,
-        gdp=_gdp,
+        gdp=gdp,
         grad_rounding=rounding,
     )
-
-
-def _gdp(epsilon: float, delta: float) -> float:
-    from mpinodes.privacy.curves import gdp_mu  # scipy, which most agents do without
-
-    return gdp_mu(epsilon, delta)
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
@@ -93,14 +93,14 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     """Public facts of the graphs of so many rounds, for a mixing; None: for one that is `anytime`: none."""
 
     def over(fact: str) -> Callable[[], Any]:
-        def found() -> Any:
-            from mpinodes.topology import facts  # which most agents do without
+        def compute() -> Any:
+            from mpinodes.topology import facts  # most agents do not need it
 
             if rounds is None:
-                raise ValueError("this mixing says that it is anytime, and asks for a fact of the graphs of all rounds")
+                raise ValueError("this mixing states that it is anytime, but needs a fact of the graphs of all rounds")
             return getattr(facts, fact)(graph, rounds)
 
-        return found
+        return compute
 
     return GraphFacts(graph.agents, *map(over, ("is_eulerian", "out_edges", "laplacian_max")))
 
@@ -113,8 +113,8 @@ def shared_blocks(dimension: int, agents: int) -> tuple[slice, ...]:
     """
     if dimension < agents:
         raise BadInput(
-            f"{dimension} coordinates cannot be shared out among {agents} agents: fewer agents, or data of more "
-            "dimensions"
+            f"{dimension} coordinates cannot be shared out among {agents} agents: set fewer agents, or use data with "
+            "more features"
         )
     small, larger = divmod(dimension, agents)
     ends = [i * small + min(i, larger) for i in range(agents + 1)]

@@ -143,7 +143,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         BadInput: the experiments differ; the message names up to three keys.
     """
 
-    def names(value: object) -> object:  # of a key that may name files: what it names beside them
+    def without_paths(value: object) -> object:
         return [None if is_file(word) else word for word in value] if isinstance(value, list) else None
 
     old, new = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
@@ -154,7 +154,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
         and not any(key == name or key.startswith(f"{name}.") for name in free)
-        and not (key in MOVABLE and key in old and key in new and names(old[key]) == names(new[key]))
+        and not (key in MOVABLE and key in old and key in new and without_paths(old[key]) == without_paths(new[key]))
     ]
     if differ:
         values = [(key, old.get(key, "not set"), new.get(key, "not set")) for key in differ[:3]]
