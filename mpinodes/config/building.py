@@ -1,4 +1,4 @@
-"""The parts of an experiment that has every choice made, each built once: all that an agent needs of this room."""
+"""Build the parts of an experiment that has every choice made, each part once. An agent runs no other code of config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, the
 
 
 class Classes(NamedTuple):
-    """What the parts of an experiment are made from."""
+    """Hold the classes of the parts of an experiment; `steps` is None for algorithms without gradient steps."""
 
     algorithm: type[Algorithm[Any]]
     stream: type[Stream]
@@ -51,7 +51,7 @@ class Classes(NamedTuple):
 
     @classmethod
     def of(cls, e: Experiment) -> Classes:
-        """Those that an experiment names."""
+        """Return the classes that an experiment names."""
         problem = msgspec.to_builtins(e.problem)
         noise = {"path": e.privacy.path} if e.privacy.path else {"mechanism": e.privacy.mechanism}
         return cls(
@@ -73,7 +73,7 @@ def loss_of(problem: Mapping[str, Any]) -> type[SampleLoss]:
 
 
 def build(experiment: Experiment) -> Setup:
-    """The set-up of an experiment that has every choice made: on another rank, or for another seed.
+    """Return the set-up of an experiment that has every choice made, on another rank or for another seed.
 
     Raises:
         BadInput: a file is missing or malformed, or the parts do not fit together.
@@ -85,9 +85,9 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """The set-up of an experiment that differs in its noise, its budget or its algorithm alone.
+    """Return the set-up of an experiment that differs from that of `setup` only in noise, budget or algorithm.
 
-    Graph, faults and data stay.
+    Graph, faults and data are taken from `setup`.
     """
     classes = Classes.of(experiment)._replace(loss=setup.loss)
     again = assembled(experiment, classes, setup.topology, setup.stream)
@@ -95,7 +95,7 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
-    """All parts, from those that are there already."""
+    """Return the set-up of an experiment from its graph, its stream and the classes of its other parts."""
     schedule = classes.steps
     steps = schedule(**registry.picked(registry.SCHEDULES, schedule, experiment.step)) if schedule else None
     run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, classes.feasible, steps)
@@ -129,13 +129,13 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """By agent, the losses that it sees, given its own: as clipped, and with the stochastic error of its gradients.
+    """Return the losses as agents see them: clipped, and with the stochastic error of their gradients.
 
     Args:
-        experiment: says how they are clipped, the error, and whether gradients are seen at all.
-        of: the losses, by agent.
-        run: what is known of them.
-        stated: what they should be, where a stream of the user's may make others; None: they surely are.
+        experiment: determines the clipping, the error, and whether agents see gradients at all.
+        of: the losses of each agent.
+        run: the public constants of the run.
+        stated: checks whether a loss is as the user's stream states; None if all losses surely are.
     """
     if experiment.feedback.points:
         return _played_losses(experiment, of, run, stated)
@@ -156,11 +156,11 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 
 
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
-    """What makes of an agent and its loss a loss whose gradient keeps the sensitivity that is accounted for.
+    """Return a function that clips the loss of an agent so that its gradient has the accounted sensitivity.
 
     Args:
-        experiment: says how losses are clipped.
-        run: what is known of them.
+        experiment: determines the clipping.
+        run: the public constants of the run.
         stated: as in `seen_losses`.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
@@ -178,7 +178,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
 
 def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None) -> Losses:
-    """By agent, what it sees of its losses at the points that it plays."""
+    """Return the losses as agents see them at the points that they play."""
     from mpinodes.losses.two_point import Directions, two_point  # agents with gradients start faster without it
 
     directions = Directions(experiment, run.blocks, run.dimension)
@@ -193,7 +193,7 @@ def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated 
 
 
 def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> MakeLoss:
-    """What makes the loss of a round from its samples."""
+    """Return a function that makes the loss of a round from its features (k, d) and targets (k,)."""
     whole, clip = privacy.adjacency == "one-round", float(privacy.clip)
     average, weight, regularizer = problem.average, problem.weight, problem.regularizer
 
@@ -205,10 +205,10 @@ def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> 
 
 
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
-    """The graph that a resolved `topology` section names.
+    """Return the graph that a resolved `topology` section names.
 
     Raises:
-        BadInput: its file is missing or malformed.
+        BadInput: the graph's file is missing or malformed.
     """
     if file := section.get("file") or file_of(section.get("name", "")):
         from mpinodes.topology import graph_files as files  # agents of a generated graph start faster without it
@@ -221,7 +221,7 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
 
 
 def stream_of(section: Mapping[str, Any], seed: int, agents: int, make_loss: Callable[..., SampleLoss]) -> Stream:
-    """The stream of losses that a resolved `data` section names.
+    """Return the stream of losses that a resolved `data` section names.
 
     Raises:
         BadInput: files are missing or malformed.

@@ -1,4 +1,4 @@
-"""What a run's algorithm may know of it: public constants, made of experiment, graph and loss, never of data."""
+"""Compute the public constants that an algorithm may know of its run: from experiment and graph, never from data."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def constants_of(
     set_class: type[Set],
     steps: Schedule | None,
 ) -> Run:
-    """Return what the run knows.
+    """Return the public constants of a run.
 
-    Constants of the loss's class hold only where the stream surely makes every loss of that class; those of minimizers
-    only where the loss is convex. Else they are the worst.
+    Constants of the loss's class hold only if the stream surely makes every loss of that class, and constants for
+    minimizers only if the loss is convex. Otherwise the worst case is assumed.
 
     Raises:
-        BadInput: more agents than coordinates to be shared out among them.
+        BadInput: an agent has no samples, or there are more agents than coordinates to distribute among them.
     """
     problem, n = experiment.problem, graph.agents
     d = stream.dimension * (stream.classes if loss.per_class else 1)
@@ -77,10 +77,10 @@ def constants_of(
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """Return how many samples an agent sees in a round.
+    """Return the number of samples of each agent in a round.
 
     Raises:
-        BadInput: an agent has none.
+        BadInput: an agent has no samples.
     """
     batch = experiment.data.get("batch", 1)
     samples = tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
@@ -90,7 +90,7 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 
 
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
-    """Public facts of the graphs of so many rounds, for a mixing; None: for one that is `anytime`: none."""
+    """Return facts of the graphs of a run of `rounds` rounds, for a mixing; None for mixings that are `anytime`."""
 
     def over(fact: str) -> Callable[[], Any]:
         def compute() -> Any:
@@ -106,7 +106,7 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
 
 def shared_blocks(dimension: int, agents: int) -> tuple[slice, ...]:
-    """Return the coordinates of each agent: disjoint, together all of them, in sizes as equal as possible.
+    """Return the block of coordinates of each agent; the blocks are a partition, of sizes as equal as possible.
 
     Raises:
         BadInput: there are fewer coordinates than agents.
@@ -132,18 +132,21 @@ def _gradient_bounds(
     feasible: Set,
     in_set: bool,
 ) -> tuple[tuple[float, ...], ...]:
-    """How far an agent's gradient [∇f]_B, as clipped, can move in L2, by agent.
+    """Return bounds on how far each agent's clipped gradient [∇f]_B can move in L2.
 
-    Sensitivity: between adjacent data, at one point. A replaced sample moves the sum of clipped gradients by 2·clip,
-        their mean by 2·clip/batch; all samples of an agent move the sum by 2·clip·batch, the mean by 2·clip; where the
-        round's whole gradient is clipped, replacing it moves it by 2·clip.
-    Range: between any two points, on the same data; of 𝒳 where gradients are taken there alone (`in_set`).
-    Lipschitz constant: per L2 change of the point, on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, where only the block of the
-        point moves with ‖[a_k]_B‖ for both norms. Clipping a vector of fixed direction, or projecting, adds nothing.
+    The regularizer's gradient is not included, because it is λ times the point for all data. For two-point estimates
+    over k coordinates the first three bounds are k times as large, and only the clip of a sample is known
+    (`losses.two_point`).
 
-    The regularizer's gradient is no part of it: λ times the point, whatever the data. Of two-point estimates over k
-    coordinates all is k times as much, and of the sample only the clip is known (`losses.two_point`). The last numbers
-    are how far rounding moves an estimate: each of four values by the loss's `value_rounding`, over 2r.
+    Returns:
+        Four tuples with a number for each agent.
+        The sensitivity is the bound between adjacent data at one point. A replaced sample moves the sum of clipped
+        gradients by 2·clip and their mean by 2·clip/batch. All samples of an agent move the sum by 2·clip·batch and the
+        mean by 2·clip. If the gradient of a round is clipped as a whole, replacing the round moves it by 2·clip.
+        The range is the bound between any two points on the same data; between points of 𝒳 if `in_set`.
+        The Lipschitz constant bounds the change per L2 change of the point on the same data: Σ_k ℓ''‖[a_k]_B‖‖a_k‖, or
+        with ‖[a_k]_B‖ for both norms if only the block of the point moves. Clipping and projecting do not increase it.
+        The rounding is the bound on the rounding of a two-point estimate: `value_rounding` of four values, over 2r.
     """
     weight, average, clip = experiment.problem.weight, experiment.problem.average, experiment.clip
     whole, estimated = experiment.privacy.adjacency == "one-round", bool(experiment.feedback.points)
