@@ -1,4 +1,4 @@
-"""Build the parts of an experiment that has every choice made, each part once. An agent runs no other code of config."""
+"""Build the parts of an experiment that has every choice made, each once. An agent runs no other code of config."""
 
 from __future__ import annotations
 
