@@ -224,26 +224,15 @@ RELEASED, UNKNOWN = Released(), Unknown()
 Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
-def with_offset(leaks: Leakage, share: float) -> Leakage:
-    """Return a leakage with at least a given offset, if hidden parts move the points of its gradients.
-
-    Args:
-        leaks: the leakage of a message.
-        share: the least offset, as a share of `largest`. If the message states no offset, the offset is `largest`,
-            because a share of it is not a bound on absolute rounding.
-    """
-    if not isinstance(leaks, (Feedback, Hidden)) or not (leaks.lipschitz > 0 and leaks.largest > 0):
-        return leaks
-    if isinstance(leaks, Hidden) and not any(leaks.point):
-        return leaks
-    return leaks._replace(offset=max(leaks.offset, (share if leaks.offset else 1.0) * leaks.largest))
-
-
 def offset_by(message: Message, share: float) -> Message:
     """Return a message whose leakage has at least that offset (`with_offset`), or a message without data as it is."""
-    if not isinstance(message, (Query, Queries)):
+    if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
-    return replace(message, leaks=with_offset(message.leaks, share))
+    moves = leaks.lipschitz > 0 and leaks.largest > 0
+    if not moves or (isinstance(leaks, Hidden) and not any(leaks.point)):
+        return message
+    offset = max(leaks.offset, (share if leaks.offset else 1.0) * leaks.largest)
+    return replace(message, leaks=leaks._replace(offset=offset))
 
 
 def leakage_width(hidden: int, vectors: int) -> int:
