@@ -225,7 +225,13 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message whose leakage has at least that offset (`with_offset`), or a message without data as it is."""
+    """Return a message whose leakage has at least a given offset, if hidden parts move the points of its gradients.
+
+    Args:
+        message: the message. A message without data is returned as it is.
+        share: the least offset, as a share of `largest`. If the message states no offset, the offset is `largest`,
+            because a share of it is not a bound on absolute rounding.
+    """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
     moves = leaks.lipschitz > 0 and leaks.largest > 0
