@@ -115,7 +115,7 @@ MISTAKES = [
     ("old.toml", ["old.toml, line 3: record.chunk = 100: this key no longer exists"]),
     (
         "record.agent_regret_every=5",
-        ["no such key any more; leave it out: agent regret is found in every round"],
+        ["record.agent_regret_every = 5: this key no longer exists; leave it out"],
     ),
     ("checkpoint.seconds=60", ["this key no longer exists; set checkpoint.every to a number of rounds"]),
     ("privacy.epsilon=1e-20", ["privacy.epsilon = 1e-20: expected a number from 1e-12 to 1e+12, or inf"]),

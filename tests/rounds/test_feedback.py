@@ -320,8 +320,8 @@ def test_who_needs_gradients_is_refused_before_the_first_round(asked):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("problem.radius=1 feedback.radius=1", r"^feedback\.radius = 1: no point of the set"),
-        ("problem.gradient_noise=0.1", r"^problem\.gradient_noise = 0\.1: with feedback\.points = 2 there are no"),
+        ("problem.radius=1 feedback.radius=1", r"^feedback\.radius = 1: .*problem\.radius"),
+        ("problem.gradient_noise=0.1", r"^problem\.gradient_noise = 0\.1: .*feedback\.points"),
         ("privacy.clip=inf privacy.scale=1", r"^privacy\.clip = inf: nothing bounds the estimates"),
         ("feedback.points=1", r"^feedback\.points = 1"),
         ("feedback.radius=0", r"^feedback\.radius = 0"),
