@@ -123,7 +123,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return an entry of the type's annotation that msgspec does not check ("range", "expected"); None without one."""
+    """Return the entry "range" or "expected" of a type's annotation, which msgspec does not check; None without one."""
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
 

@@ -1,6 +1,7 @@
-"""What everything rests on: the contract of parts, messages, seeds, errors; imports nothing else.
+"""Define what every other package uses: the contracts of parts, messages, events, seeds, errors and experiments.
 
-All that a file of one's own needs is here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`.
+A user's file imports all that it needs from here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This
+package imports no other package of mpinodes.
 """
 
 from importlib import import_module
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import a name when it is asked for: with NumPy, eight ranks take a second longer to find their launcher."""
+        """Import a name at its first use, because ranks that import NumPy early find their launcher a second later."""
         for module in ("events", "messages", "parts"):
             names = vars(import_module(f"mpinodes.core.{module}"))
             if name in names:

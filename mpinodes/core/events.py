@@ -297,7 +297,7 @@ class Events(msgspec.Struct, frozen=True):
         return self[:, agent]
 
     def priced(self) -> bytes:
-        """Return all bytes on which the privacy cost depends."""
+        """Return the events as bytes, without the fields that have no privacy cost; equal bytes have equal costs."""
         data = self.data.copy()
         for name in TELEMETRY:
             data["event"][name] = 0.0

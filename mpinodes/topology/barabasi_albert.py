@@ -18,7 +18,7 @@ __all__ = ["BarabasiAlbert"]
 
 @dataclass(frozen=True)
 class BarabasiAlbert(Periodic):
-    """Grow a star by agents that prefer to join agents with many edges (Barabási and Albert 1999).
+    """Add agents one by one to a star; each joins mostly agents with many edges (Barabási and Albert 1999).
 
     Raises:
         BadInput: there are not more agents than edges of a new agent.

@@ -1,4 +1,4 @@
-"""Define the barbell."""
+"""Define the barbell graph: two complete graphs joined by a path."""
 
 from __future__ import annotations
 

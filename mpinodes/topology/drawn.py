@@ -49,7 +49,7 @@ class Connected(Periodic):
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
-        """Return the key that makes graphs sparse with its value, and a remedy, if no draw was connected."""
+        """Return `key = value` of the setting that makes graphs too sparse, and a remedy; for the error message."""
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -1,4 +1,4 @@
-"""Define the grid."""
+"""Define the two-dimensional grid graph."""
 
 from __future__ import annotations
 

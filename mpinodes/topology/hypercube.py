@@ -1,4 +1,4 @@
-"""Define the hypercube."""
+"""Define the hypercube graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the path."""
+"""Define the path graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the ring."""
+"""Define the ring graph, directed or undirected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the star."""
+"""Define the star graph."""
 
 from __future__ import annotations
 

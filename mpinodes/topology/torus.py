@@ -1,4 +1,4 @@
-"""Define the torus."""
+"""Define the two-dimensional torus graph."""
 
 from __future__ import annotations
 
