@@ -220,12 +220,8 @@ NAMED: dict[str, set[str] | None] = {
     "data/libsvm.py": {"mushrooms"},  # a file
     "runlog/export.py": {"shuffle"},  # a filter of HDF5
     # Still to be asked of the parts:
-    "evaluation/comparator.py": {"softmax"},
-    "evaluation/samples.py": {"least-squares"},
     "presentation/privacy_words.py": {"gamma-norm", "gaussian"},
     "presentation/run_warnings.py": {"gaussian"},
-    "privacy/together.py": {"concentration", "epochs", "shuffle"},
-    "privacy/views.py": {"gaussian"},
     "running/budget.py": {"gaussian"},
 }
 

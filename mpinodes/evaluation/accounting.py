@@ -230,10 +230,7 @@ def _budget(experiment: Experiment) -> typed.BudgetSummary | None:
     if budget is None:
         return None
     return typed.BudgetSummary(
-        epsilon=budget.epsilon,
-        delta=experiment.privacy.budget_delta,
-        kept_by=budget.kept_by,
-        stops=list(budget.stops),
+        epsilon=budget.epsilon, delta=experiment.privacy.budget_delta, kept_by=budget.kept_by, stops=list(budget.stops)
     )
 
 

@@ -39,10 +39,7 @@ class Adult(FileStream):
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
     public = "Which rows of Adult are complete is taken to be public."
-    defaults = {
-        "problem": {"loss": "logistic", "set": "ball", "radius": 10.0},
-        "privacy": {"clip": 1.0},
-    }
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}, "privacy": {"clip": 1.0}}
 
     @property
     def unproven_because(self) -> str:

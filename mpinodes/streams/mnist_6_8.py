@@ -28,10 +28,7 @@ class Mnist(FileStream):
     name: ClassVar[str] = "MNIST, 6 against 8"
     feature_bound: ClassVar[float] = 1.0
     public = "Which of the digits are sixes and eights is taken to be public."
-    defaults = {
-        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
-        "privacy": {"clip": 1.0},
-    }
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, from the training file."""

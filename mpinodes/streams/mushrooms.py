@@ -26,10 +26,7 @@ class Mushrooms(FileStream):
     name: ClassVar[str] = "mushrooms"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = sqrt(21)
-    defaults = {
-        "problem": {"loss": "logistic", "set": "ball", "radius": 5.0},
-        "privacy": {"clip": 1.0},
-    }
+    defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, from one file; LIBSVM's label 2 is UCI's p."""

@@ -31,10 +31,7 @@ class Rcv1(FileStream):
     name: ClassVar[str] = "RCV1"
     feature_bound: ClassVar[float] = 1.0
     feature_norm: ClassVar[float] = 1.0
-    defaults = {
-        "problem": {"loss": "hinge", "set": "ball", "radius": 10.0},
-        "privacy": {"clip": 1.0},
-    }
+    defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
         """Both sets, from one file, with rows longer than 1 scaled to 1."""
