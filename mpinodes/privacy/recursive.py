@@ -1,35 +1,37 @@
-"""Ledgers that follow what a change of every group makes of an agent's messages, round by round, agents side by side.
+"""Price every group of samples by its own hidden changes, round by round, for several agents side by side.
 
-Where groups have come to the same place (at the cap of what a gradient moves, most often), an older change of either
-does the same from then on: they go on as one *course*. So time grows with the rounds and the courses, not with the
-rounds and the groups. Courses join at the largest of their places, and what an older change makes is monotone in its
-size: nothing is ever below the recursion of each group by itself.
+A group is a set of samples that an agent always uses together. From its first use on, a change of the group may move
+the agent's hidden parts by some h (`leakage`), and every later message with them. Groups whose h has become equal (most
+often at the cap of what a gradient can move) are moved equally from then on. They are merged into a *cluster*, so time
+grows with the rounds times the clusters, not with the rounds times the groups. A group that is used again leaves its
+cluster. A merged cluster goes on from the elementwise largest h of its members, and the response to an older change is
+monotone in its size, so no cost is ever below that of the group by itself.
 
-The recursion prices Laplace, Gaussian, gamma-norm and pure mechanisms alike: given all that was sent before, a bound on
-the change of the next message is a public constant, and costs of such bounds add up (ρ, Rényi curves; for Gaussian
-noise Σ (change/σ)² exactly). Two conditions make it finite and true. The gradient is Lipschitz in the point that it is
-taken at, with a finite public constant; clipping does not expand. And the weight with which an agent's own state enters
-its next state without noise is public and stands in the leakage's transition; a weight on its own release costs
-nothing, for the release was sent.
+Example: each of 4,000 samples is used once, and a sample's h shrinks by a factor 0.3 every round. Soon h moves a message
+by almost nothing. At the end the 4,000 groups form 51 clusters, and a round costs the work of so many.
 
-How far above the recursion the result is depends on what joins:
+The recursion prices Laplace, Gaussian, gamma-norm and pure mechanisms alike: given all messages so far, the bound on
+the change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for
+Gaussian noise Σ (change/σ)² exactly). Two conditions make the recursion finite and true. The gradient is Lipschitz in
+the point at which it is taken, with a finite public constant; clipping is nonexpansive. And the weight with which an
+agent's own state enters its next state without noise is public and stands in the leakage's transition; a weight on the
+agent's own release costs nothing, because the release was sent.
 
-- what is alike to rounding, always;
-- of more courses than `FEW`, once what is within `LOOSE`: what an older change makes grows no faster than it, so that
-  costs are above by no more than that;
-- what moves a message by next to nothing beside what any group has cost, coarsely: it costs nothing that counts,
-  unless it should grow back by as much.
+How far a cost may lie above that of the group by itself depends on which clusters are merged:
+
+- clusters whose h differ by rounding alone are always merged;
+- where an agent has more than `FEW` clusters, those within `LOOSE` of each other are merged once. Costs rise by no more
+  than that, because the response to a change grows no faster than the change;
+- clusters that move a message by almost nothing, compared with the least cost of a use, are merged coarsely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from math import inf, isinf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
@@ -38,244 +40,175 @@ from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
 from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
 from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns
 
-BLOCK = 512  # uses followed, of all agents, before courses are looked at; no more than a quarter as many rounds
-FEW = 512  # courses of an agent, up to which all are followed to rounding
+BLOCK = 512  # uses of all agents between two merges; at most a quarter as many rounds
+FEW = 512  # clusters of an agent up to which only changes that are equal to rounding are merged
 
-# Bits by which two doubles may differ and count as one: 64 are 1e-14 of them.
-ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56  # 1e-14, 0.4 %, an eighth, by 2^16
-SMALL, NOTHING = 1e-6, 1e-17  # of what a group has cost at least: what moves a message by less is coarse, and coarsest
-FLOOR = 1e-100  # of the same: nothing but 0 is below, where doubles end and are slow
-
-
-def _cells(values: Vector, bits: Any) -> Indices:
-    """Numbers that are equal where values >= 0 are alike but for some of their last bits; 0 is alike to 0 alone."""
-    return np.where(values == 0, -1, np.ascontiguousarray(values).view(np.int64) >> bits)
+# Numbers of last bits by which two doubles may differ and count as equal: relative 1e-14, 0.4 %, 1/8, and 2^16.
+ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56
+# Of the least cost of a use: clusters that move a message by less are merged within COARSE, or within COARSEST.
+SMALL, NOTHING = 1e-6, 1e-17
+FLOOR = 1e-100  # of the same: smaller changes, but for 0, are raised to it, since subnormal doubles are slow
 
 
-@dataclass(slots=True)
-class Places:
-    """All that goes on, as plain arrays; n agents, g groups of each, c courses, w columns of a cost.
+class Clusters:
+    """Follow the groups of several agents by bounds on norms, and merge groups whose hidden changes are equal.
 
-    Attributes:
-        own: (n, g, w) what each group has cost beside its course.
-        course: (n, g) by which it goes on; −1: it has not been used.
-        agent: (c,) whose a course is.
-        members: (c,) how many groups go on by it.
-        place: (parts, c) how far the hidden parts are moved.
-        cost: (c, w) since it began.
-        is_raised: (c,) whether it was by as much as it may be.
-        least, most: (n,) what a use has cost at least, and a hidden part moved by 1 at most, pure ε.
-    """
-
-    own: Vector
-    course: Indices
-    agent: Indices
-    members: Indices
-    place: Vector
-    cost: Vector
-    is_raised: NDArray[np.bool_]
-    least: Vector
-    most: Vector
-
-    @classmethod
-    def new(cls, agents: int, groups: int, parts: int, columns: int) -> Places:
-        """Before the first round."""
-        none = np.zeros(0, np.int64)
-        return cls(
-            np.zeros((agents, groups, columns)), np.full((agents, groups), -1), none, none, np.zeros((parts, 0)),
-            np.zeros((0, columns)), np.zeros(0, bool), np.full(agents, np.inf), np.zeros(agents),
-        )  # fmt: skip
-
-
-class Agent(NamedTuple):
-    """What there is to follow: events, (rounds,), what they use, and what holds of all of them."""
-
-    events: Events
-    uses: Uses | Unlisted
-    facts: Facts
-
-
-class Joined:
-    """By which course every group goes on, while courses join: groups stay with the one that they began by.
-
-    `Places.course` holds nodes meanwhile, courses that were: what a group has cost more than the course that its own
-    has joined is added to it when it is looked for, or when all are settled.
-    """
-
-    def __init__(self, state: Places) -> None:
-        self._state = state
-        self._begin(0)
-
-    def _begin(self, more: int) -> None:
-        """Anew, with room for at least so many more courses."""
-        s = self._state
-        courses = len(s.agent)
-        room = max(4096, 4 * (courses + more), int((s.course >= 0).sum()) // 4)
-        self.node = np.arange(courses)  # of every course that goes on
-        self._nodes, self._parent = courses, np.arange(room)
-        self._more = np.empty((room, s.cost.shape[1]))
-
-    def settle(self, more: int = 0) -> None:
-        """Name the courses of all groups, and have room for so many more."""
-        s = self._state
-        own, course = s.own.reshape(-1, s.own.shape[-1]), s.course.ravel()
-        used = np.flatnonzero(course >= 0)
-        for some in np.array_split(used, len(used) // 16_384 + 1):
-            course[some], paid = self.find(some)
-            own[some] += paid
-        self._begin(more)
-
-    def find(self, group: Indices) -> tuple[Indices, Vector]:
-        """The courses of groups, (m,) places in `Places.course`, and what they have cost more: (m, w)."""
-        node = self._state.course.ravel()[group]
-        more = np.zeros((len(group), self._more.shape[1]))
-        while len(moving := np.flatnonzero(self._parent[node] != node)):
-            more[moving] += self._more[node[moving]]
-            node[moving] = self._parent[node[moving]]
-        return np.searchsorted(self.node, node), more
-
-    def reserve(self, courses: int) -> None:
-        """Have room for so many new ones."""
-        if self._nodes + courses > len(self._parent):
-            self.settle(courses)
-
-    def open(self, kept: Indices, new: int) -> Indices:
-        """Nodes of new courses, after those that are kept."""
-        nodes = np.arange(self._nodes, self._nodes + new)
-        self.node, self._nodes = np.append(self.node[kept], nodes), self._nodes + new
-        return nodes
-
-    def join(self, guests: Indices, hosts: Indices) -> None:
-        """Courses go on by others."""
-        cost, node = self._state.cost, self.node
-        self._parent[node[guests]] = node[hosts]
-        more = cost[guests]
-        with np.errstate(invalid="ignore"):
-            more -= cost[hosts]
-        lost = np.isinf(cost[hosts, -1])  # as those of their guests are
-        more[lost] = np.nan_to_num(more[lost], nan=0.0)
-        self._more[node[guests]] = more
-
-
-class Courses:
-    """Follows the groups of several agents, by bounds on norms.
+    The cost of a group is `_own` of the group plus `_cost` of its cluster. Where clusters are merged, or a group leaves
+    its cluster, the difference is added to `_own`.
 
     Args:
-        state: from which to go on; between calls of `take` it is all that there is.
-        shifts: for what a Rényi curve is made of; None: none is.
+        agents: number n of agents.
+        groups: number of groups of each agent.
+        parts: number of hidden parts.
+        shifts: what Rényi curves are made of; None: no curves are made.
     """
 
-    def __init__(self, state: Places, shifts: Shifts | None) -> None:
-        self.state, self._shifts = state, shifts
+    def __init__(self, agents: int, groups: int, parts: int, shifts: Shifts | None) -> None:
+        self._shifts = shifts
+        self._own = np.zeros((agents, groups, columns(shifts)))
+        self._cluster_of = np.full((agents, groups), -1)  # label of each group's cluster; -1: not used yet
+        self._least_use = np.full(agents, np.inf)  # the least pure ε that a use has cost
+        self._most_read = np.zeros(agents)  # the largest pure ε that a hidden part has cost when moved by 1
+        # The clusters in the order of their labels, which count up and are never used twice:
+        self.labels = np.zeros(0, np.int64)
+        self._new_label = 0
+        self._agent = np.zeros(0, np.int64)
+        self._members = np.zeros(0, np.int64)  # number of groups
+        self._change = np.zeros((parts, 0))  # bounds on how far the hidden parts are moved
+        self._cost = np.zeros((0, columns(shifts)))  # since the cluster exists
+        self._is_raised = np.zeros(0, bool)  # whether a merge within LOOSE has raised the change
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """The next rounds, (rounds, agents), and what they use by agent."""
-        self._have_room(max(each.groups for each in uses))
-        prices, lanes, s = Prices(events, self._shifts), Lanes(events), self.state
-        agent = np.repeat(np.arange(len(uses)), [len(each.message) for each in uses])
+        """Follow all groups through the next rounds.
+
+        Args:
+            events: (rounds, agents).
+            uses: by agent, the uses in these rounds.
+        """
+        prices, lanes = Prices(events, self._shifts), Lanes(events)
+        agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
         message, group = (np.concatenate(column) for column in zip(*uses, strict=True))
         order = np.argsort(message, kind="stable")
         message, agent, group = message[order], agent[order], group[order]
-        s.most = np.maximum(s.most, np.einsum("tav,tavp->tap", prices.slope, lanes.reads).max(axis=(0, 2)))
-        np.minimum.at(s.least, agent, (prices.slope * events.l2).sum(axis=2)[message, agent])
+        read = np.einsum("tav,tavp->tap", prices.slope, lanes.reads).max(axis=(0, 2))
+        self._most_read = np.maximum(self._most_read, read)
+        np.minimum.at(self._least_use, agent, (prices.slope * events.l2).sum(axis=2)[message, agent])
         rounds = int(np.clip(BLOCK * len(events) // max(1, len(message)), -(-BLOCK // 16), -(-BLOCK // 4)))
-        joined = Joined(s)
         for first in range(0, len(events), rounds):
-            here = slice(first, min(first + rounds, len(events)))
-            of = slice(*np.searchsorted(message, (first, here.stop)))
-            used = self._board(joined, message[of] - first, agent[of], group[of], here.stop - first)
-            before = used.begun_before(here.stop - here.start)
-            moved, s.place = lanes.follow(here, s.agent, s.place, used.message, used.course, before)
-            s.cost += prices.costs(here, s.agent, moved, used, s.least)
-            self._join(joined)
-        joined.settle()
+            block = slice(first, min(first + rounds, len(events)))
+            here = slice(*np.searchsorted(message, (first, block.stop)))
+            used = self._split(message[here] - first, agent[here], group[here], block.stop - first)
+            before = used.begun_before(block.stop - first)
+            moved, self._change = lanes.follow(block, self._agent, self._change, used.message, used.cluster, before)
+            self._cost += prices.costs(block, self._agent, moved, used, self._least_use)
+            self._merge()
 
-    def _have_room(self, groups: int) -> None:
-        """For so many groups of each agent."""
-        s = self.state
-        if (more := groups - s.course.shape[1]) > 0:
-            s.course = np.pad(s.course, ((0, 0), (0, more)), constant_values=-1)
-            s.own = np.pad(s.own, ((0, 0), (0, more), (0, 0)))
+    def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
+        """Move the groups that the next rounds use into new clusters.
 
-    def _board(self, joined: Joined, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Give groups that will be used courses of their own, from where they are; those that are used alike, one."""
-        s = self.state
-        pairs, pair = np.unique(agent * s.course.shape[1] + group, return_inverse=True)
-        joined.reserve(len(pairs))
-        own, course = s.own.reshape(-1, s.own.shape[-1]), s.course.ravel()
-        before, begun = np.full(len(pairs), -1), course[pairs] >= 0
-        before[begun], more = joined.find(pairs[begun])
-        own[pairs[begun]] += more + s.cost[before[begun]]
-        s.members -= np.bincount(before[begun], minlength=len(s.members))
-        first, alike = _alike(pairs // s.course.shape[1], before, message, pair, rounds)
-        kept, origin = np.flatnonzero(s.members), before[first]
-        course[pairs] = joined.open(kept, len(first))[alike]
-        s.agent = np.append(s.agent[kept], pairs[first] // s.course.shape[1])
-        s.members = np.append(s.members[kept], np.bincount(alike, minlength=len(first)))
-        came = np.zeros((len(s.place), len(first)))
-        came[:, origin >= 0] = s.place[:, origin[origin >= 0]]
-        s.place = np.append(s.place[:, kept], came, axis=1)
+        Groups that come from one cluster and are used in the same messages share a new cluster.
+
+        Args:
+            message: (uses,) of these rounds, ascending.
+            agent: (uses,) whose message it is.
+            group: (uses,) that the message first carries.
+            rounds: number of rounds.
+        """
+        groups = self._cluster_of.shape[1]
+        own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
+        places, use = np.unique(agent * groups + group, return_inverse=True)  # of the groups, and by use which of them
+        begun = label[places] >= 0
+        before = np.full(len(places), -1)
+        before[begun] = np.searchsorted(self.labels, label[places[begun]])
+        own[places[begun]] += self._cost[before[begun]]
+        self._members -= np.bincount(before[begun], minlength=len(self._members))
+        owner = places // groups
+        first = new = np.arange(len(places))
+        if len(np.unique(agent * rounds + message)) < len(message):
+            times = np.zeros((len(places), rounds), np.int64)
+            np.add.at(times, (use, message), 1)
+            keys = np.column_stack([owner, before, times])
+            _, first, new = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+            new = new.ravel()
+        staying, origin = np.flatnonzero(self._members), before[first]
+        is_old = origin >= 0
+        labels = self._new_label + np.arange(len(first))
+        label[places], self._new_label = labels[new], self._new_label + len(first)
+        self.labels = np.append(self.labels[staying], labels)
+        self._agent = np.append(self._agent[staying], owner[first])
+        self._members = np.append(self._members[staying], np.bincount(new, minlength=len(first)))
+        change = np.zeros((len(self._change), len(first)))
+        change[:, is_old] = self._change[:, origin[is_old]]
+        self._change = np.append(self._change[:, staying], change, axis=1)
         raised = np.zeros(len(first), bool)
-        raised[origin >= 0] = s.is_raised[origin[origin >= 0]]
-        s.is_raised = np.append(s.is_raised[kept], raised)
-        s.cost = np.append(s.cost[kept], np.zeros((len(first), s.cost.shape[1])), axis=0)
-        one = first[alike[pair]] == pair
-        ever = np.append(np.ones(len(kept), bool), origin >= 0)
-        return Used(message[one], len(kept) + alike[pair[one]], ever)
+        raised[is_old] = self._is_raised[origin[is_old]]
+        self._is_raised = np.append(self._is_raised[staying], raised)
+        self._cost = np.append(self._cost[staying], np.zeros((len(first), self._cost.shape[1])), axis=0)
+        is_first = first[new[use]] == use
+        return Used(
+            message[is_first], len(staying) + new[use[is_first]], np.append(np.ones(len(staying), bool), is_old)
+        )
 
-    def _join(self, joined: Joined) -> None:
-        """Join courses that are alike."""
-        s = self.state
-        floor = np.divide(FLOOR * s.least, s.most, where=s.most > 0, out=np.zeros(len(s.most)))[s.agent]
-        np.maximum(s.place, floor, out=s.place, where=s.place > 0)
-        for crowded in (False, True):
-            if not len(s.agent):
+    def _merge(self) -> None:
+        """Merge clusters of an agent whose hidden changes are alike, into the oldest of them."""
+        floor = np.zeros(len(self._most_read))
+        np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
+        np.maximum(self._change, floor[self._agent], out=self._change, where=self._change > 0)
+        for is_crowded in (False, True):
+            if not len(self._agent):
                 return
             with np.errstate(invalid="ignore"):
-                moves = s.most[s.agent] * s.place.max(axis=0)  # nan: not known
-            bits = np.full(len(s.agent), ALIKE)
-            if crowded:
-                many = np.bincount(s.agent)[s.agent] > FEW
-                bits[many & ~s.is_raised] = LOOSE
-                bits[many & (moves <= SMALL * s.least[s.agent])] = COARSE
-            bits[moves <= NOTHING * s.least[s.agent]] = COARSEST
-            keys = (*_cells(s.place, bits), bits, *np.isinf(s.cost[:, [PURE, -1]]).T, s.agent)
+                moves = self._most_read[self._agent] * self._change.max(axis=0)  # nan: not known
+            least = self._least_use[self._agent]
+            bits = np.full(len(self._agent), ALIKE)
+            if is_crowded:
+                many = np.bincount(self._agent)[self._agent] > FEW
+                bits[many & ~self._is_raised] = LOOSE
+                bits[many & (moves <= SMALL * least)] = COARSE
+            bits[moves <= NOTHING * least] = COARSEST
+            # Doubles that differ in these last bits alone get one number; 0 is alike to 0 alone.
+            cells = np.where(self._change == 0, -1, np.ascontiguousarray(self._change).view(np.int64) >> bits)
+            keys = (*cells, bits, *np.isinf(self._cost[:, [PURE, -1]]).T, self._agent)
             order = np.lexsort(keys)
-            apart = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-            starts = np.flatnonzero(np.append(True, apart))
-            hosts = order[starts]  # the oldest of each
-            joined.join(order[1:][~apart], np.repeat(hosts, np.diff(np.append(starts, len(order))) - 1))
-            place, oldest = s.place[:, order], np.argsort(hosts)
-            highest, lowest = (most.reduceat(place, starts, axis=1) for most in (np.maximum, np.minimum))
-            raised = np.logical_or.reduceat(s.is_raised[order], starts)
-            raised |= (bits[hosts] != ALIKE) & (highest > lowest).any(axis=0)
-            s.members = np.add.reduceat(s.members[order], starts)[oldest]
-            s.place, s.is_raised, kept = highest[:, oldest], raised[oldest], hosts[oldest]
-            joined.node, s.agent, s.cost = joined.node[kept], s.agent[kept], s.cost[kept]
-            if np.bincount(s.agent).max() <= FEW:
+            is_other = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+            starts = np.flatnonzero(np.append(True, is_other))
+            oldest = order[starts]
+            self._absorb(order[1:][~is_other], np.repeat(oldest, np.diff(np.append(starts, len(order))) - 1))
+            change, by_age = self._change[:, order], np.argsort(oldest)
+            highest, lowest = (most.reduceat(change, starts, axis=1) for most in (np.maximum, np.minimum))
+            raised = np.logical_or.reduceat(self._is_raised[order], starts)
+            raised |= (bits[oldest] != ALIKE) & (highest > lowest).any(axis=0)
+            self._members = np.add.reduceat(self._members[order], starts)[by_age]
+            self._change, self._is_raised = highest[:, by_age], raised[by_age]
+            oldest = oldest[by_age]
+            self.labels, self._agent, self._cost = self.labels[oldest], self._agent[oldest], self._cost[oldest]
+            if np.bincount(self._agent).max() <= FEW:
                 return
 
+    def _absorb(self, absorbed: Indices, into: Indices) -> None:
+        """Move the groups of some clusters into others: (m,) places of both. Their costs so far stay."""
+        own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
+        target, is_absorbed = np.arange(len(self.labels)), np.zeros(self._new_label + 1, bool)
+        target[absorbed], is_absorbed[self.labels[absorbed]] = into, True
+        moved = np.flatnonzero(is_absorbed[label])  # the last entry is that of -1
+        before = np.searchsorted(self.labels, label[moved])
+        after = target[before]
+        with np.errstate(invalid="ignore"):
+            more = self._cost[before] - self._cost[after]
+        more[np.isnan(more)] = 0.0  # unbounded before and after
+        own[moved] += more
+        label[moved] = self.labels[after]
+
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """What groups of an agent have cost: (m,) -> (m, columns)."""
-        s = self.state
-        found, course = s.own[agent, group, columns], s.course[agent, group]
-        found[course >= 0] += s.cost[course[course >= 0], columns]
-        return found
-
-
-def _alike(agent: Indices, before: Indices, message: Indices, pair: Indices, rounds: int) -> tuple[Indices, Indices]:
-    """Of groups that come from the same course and are used in the same messages, the first; and by group, which."""
-    if len(np.unique(agent[pair] * rounds + message)) == len(message):
-        return np.arange(len(agent)), np.arange(len(agent))
-    times = np.zeros((len(agent), rounds), np.int64)
-    np.add.at(times, (pair, message), 1)
-    keys = np.column_stack([agent, before, times])
-    _, first, alike = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return first, alike.ravel()
+        """Return columns of the costs of an agent's groups: (m,) -> (m, columns)."""
+        total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
+        begun = label >= 0
+        total[begun] += self._cost[np.searchsorted(self.labels, label[begun]), columns]
+        return total
 
 
 class Exact:
-    """Follows the groups of one agent whose dynamics are exact, signs and all: none goes on by another's course.
+    """Follow the groups of one agent whose dynamics are exact, with signs; no groups are merged.
 
     Time and memory grow with the square of the rounds.
     """
@@ -286,166 +219,166 @@ class Exact:
         self._costs = np.zeros((groups, columns(shifts)))
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """As `Courses`."""
-        for first in range(0, len(events), BLOCK):
-            last = min(first + BLOCK, len(events))
-            self._follow(events[first:last], Used(*uses[0].between(first, last), self._before))
-
-    def _follow(self, events: Events, used: Used) -> None:
+        """Follow all groups through the next rounds: (rounds, 1) events, and the uses of the one agent."""
         groups = len(self._before)
-        moved = np.zeros((events.vectors, len(events), groups))
-        starts = np.searchsorted(used.message, np.arange(len(events) + 1))
-        for t in range(len(events)):
-            moved[:, t] = self._response.step(self._done + t, used.course[starts[t] : starts[t + 1]])
-        prices = Prices(events, self._shifts)
-        self._costs += prices.costs(slice(None), np.zeros(groups, np.int64), moved, used, np.zeros(1))
-        self._before, self._done = used.begun(len(events))[-1], self._done + len(events)
+        for first in range(0, len(events), BLOCK):
+            block = events[first : first + BLOCK]
+            used = Used(*uses[0].between(first, first + len(block)), self._before)
+            moved = np.zeros((block.vectors, len(block), groups))
+            starts = np.searchsorted(used.message, np.arange(len(block) + 1))
+            for t in range(len(block)):
+                moved[:, t] = self._response.step(self._done + t, used.cluster[starts[t] : starts[t + 1]])
+            prices = Prices(block, self._shifts)
+            self._costs += prices.costs(slice(None), np.zeros(groups, np.int64), moved, used, np.zeros(1))
+            self._before, self._done = used.begun(len(block))[-1], self._done + len(block)
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """As `Courses`."""
+        """Return columns of the costs of groups: (m,) -> (m, columns)."""
         return self._costs[group, columns]
 
 
+class Agent(NamedTuple):
+    """The events of one agent, (rounds,), with their uses, and the facts of all of them."""
+
+    events: Events
+    uses: Uses | Unlisted
+    facts: Facts
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether the recursion applies to the groups, and differs from what `Saturated` computes."""
+        if not self.events.hidden or self.facts.is_saturated:
+            return False
+        fits = not self.facts.is_signed or len(self.events) * self.facts.groups <= LARGEST_HISTORY
+        return fits and Kind.CLEAN not in self.facts.kinds and isinf(self.facts.unknown_from) and self.facts.is_finite
+
+
 class Followed:
-    """The events of agents that are followed side by side, as far as they were asked for.
+    """Several agents that are followed side by side, up to the largest horizon asked for.
 
     Args:
-        of: by agent its events, (rounds,), its uses, and what holds of all of them.
-        shifts: as of `Courses`.
+        agents: the agents.
+        counts: count shifts by size instead of making Rényi curves; None: make curves where ρ does not say all, and
+            the groups are not too many.
     """
 
-    def __init__(self, of: Sequence[Agent], shifts: Shifts | None) -> None:
-        self._of, self._done = of, 0
-        events, _, facts = of[0]
-        groups = max(each.groups for _, _, each in of)
-        self._courses: Courses | Exact
+    def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
+        self._agents, self._done = agents, 0
+        events, _, facts = agents[0]
+        groups = max(agent.facts.groups for agent in agents)
+        shifts: Shifts | None = counts
+        kinds = frozenset().union(*(agent.facts.kinds for agent in agents))
+        curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
+        if shifts is None and curved and groups <= MOST_KEPT:
+            is_pure = curved[0] == Kind.GAMMA_NORM and not events.dimension
+            shifts = Shifts(Kind.PURE if is_pure else curved[0], events.dimension)
+        self._groups: Clusters | Exact
         if facts.is_signed:
-            self._courses = Exact(events[:], groups, shifts)
+            self._groups = Exact(events[:], groups, shifts)
         else:
-            self._courses = Courses(Places.new(len(of), groups, events.hidden, columns(shifts)), shifts)
+            self._groups = Clusters(len(agents), groups, events.hidden, shifts)
 
     def follow(self, horizon: int) -> None:
-        """On to there.
+        """Follow all agents up to a round.
 
         Raises:
-            ValueError: it was asked, of any agent, for more rounds before.
+            ValueError: more rounds were followed before.
         """
         if horizon < self._done:
             raise ValueError(f"round {horizon} is asked for, and {self._done} were followed")
         while self._done < horizon:
             first, last = self._done, min(self._done + STRETCH, horizon)
-            some = [(events[first:last], uses.between(first, last)) for events, uses, _ in self._of]
-            data = np.stack([events.data for events, _ in some], axis=1)
-            self._courses.take(Events(data, self._of[0][0].dimension), [uses for _, uses in some])
+            data = np.stack([events[first:last].data for events, _, _ in self._agents], axis=1)
+            uses = [uses.between(first, last) for _, uses, _ in self._agents]
+            self._groups.take(Events(data, self._agents[0].events.dimension), uses)
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """What groups of an agent have cost after so many rounds: (m, columns).
+        """Return columns of the costs of an agent's groups after `horizon` rounds: (m,) -> (m, columns).
 
         Raises:
-            ValueError: as of `follow`.
+            ValueError: more rounds were followed before.
         """
         self.follow(horizon)
-        return self._courses.costs(agent, group, columns)
+        return self._groups.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
-    """Every group's own response, followed round by round.
+    """The ledger that follows every group's own hidden changes, round by round.
 
     Args:
-        events, uses, facts: as of any ledger.
-        followed: by which they are, with others'; None: by themselves.
-        place: of this agent among them.
+        events: (rounds,) of the agent.
+        uses: of its messages.
+        facts: of all events.
+        followed: the agents that are followed together, this one among them; None: this one alone.
+        place: the place of this agent among them.
     """
 
     def __init__(
         self, events: Events, uses: Uses | Unlisted, facts: Facts, followed: Followed | None = None, place: int = 0
     ) -> None:
         super().__init__(events, uses, facts)
-        self._place = place
-        self._followed = followed or Followed([Agent(events, uses, facts)], _curves([Agent(events, uses, facts)]))
-        self._horizon, self._read = -1, np.empty((0, 2))
+        self._followed, self._place = followed or Followed([Agent(events, uses, facts)]), place
+        self._horizon = -1
 
     def follow(self, horizon: int) -> None:
-        """See `Ledger.follow`."""
+        """Follow the agent, and those beside it, up to a round."""
         self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """See `Ledger.at`."""
-        if horizon != self._horizon:  # an agent's loss and the network's are of the same
-            self._read = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2))
-            self._horizon = horizon
-        pure, rho = self._read[:, PURE], self._read[:, RHO]
+        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each. With Gaussian noise ε is inf."""
+        self._horizon = horizon
+        pure, rho = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2)).T
         return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
-        """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
-        found = self._followed.costs(self._horizon, self._place, group)
-        return found[:, 2:] if found.shape[1] > 2 else found[:, [RHO]] * ORDERS
+        """Return Rényi divergences of groups: (m,) -> (m, orders). Where no curves are kept they follow from ρ."""
+        costs = self._followed.costs(self._horizon, self._place, group)
+        return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Ledger.envelope`: for every shift, as many releases above it as any group has.
+        """Return releases and changes that cost no less than any group: of Laplace noise, counted by size.
 
-        What rounding adds is in the shift and counts once more as the release's own. Of other noise than Laplace's the
-        envelope is that of the ceiling.
+        For every size of a shift, as many releases lie above that size as any group has. The rounding of a release is
+        contained in its shift, and counts once more with the release. Noise of another kind gets the envelope of
+        `Saturated`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
             ceiling.follow(self._horizon)
             return ceiling.envelope()
-        shifts = Counts()
-        followed = Followed([Agent(self._events, self._uses, self.facts)], shifts)
-        counts = followed.costs(self._horizon, 0, np.arange(self.facts.groups))[:, 2:]
-        above = np.rint(counts)[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
-        numbers = (above - np.append(above[1:], 0)).astype(int)
+        counts = Counts()
+        followed = Followed([Agent(self._events, self._uses, self.facts)], counts)
+        numbers = followed.costs(self._horizon, 0, np.arange(self.facts.groups))[:, 2:]
+        above = np.rint(numbers)[:, ::-1].cumsum(axis=1).max(axis=0)[::-1]
         slope = self.costs.slopes()[0]
         first = int(np.argmax(np.where(np.isfinite(slope), slope, -1.0)))
-        changes = np.repeat(shifts.sizes, numbers)
+        changes = np.repeat(counts.sizes, (above - np.append(above[1:], 0)).astype(int))
         return np.full(len(changes), first), changes / slope[first]
 
 
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
-    """The ledgers of agents, by the events, (rounds,), and uses of each."""
-    facts = [Facts() for _ in of]
+    """Return a ledger for each agent, given its (rounds,) events and its uses.
+
+    Agents with noise of the same kinds are followed side by side.
+    """
+    agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
-        for each, (events, uses) in zip(facts, of, strict=True):
+        for events, uses, facts in agents:
             some = events[first : first + STRETCH]
-            each.take(first, some, uses.between(first, first + len(some)))
-    agents = [Agent(*each, holds) for each, holds in zip(of, facts, strict=True)]
-    beside: dict[Any, list[int]] = {}
+            facts.take(first, some, uses.between(first, first + len(some)))
+    beside: dict[Hashable, list[int]] = {}
     for i, agent in enumerate(agents):
-        alone = i if agent.facts.is_signed else None
-        key = _is_followed(agent), alone, agent.facts.groups > MOST_KEPT, agent.facts.kinds
-        beside.setdefault(key, []).append(i)
+        if agent.is_followed:
+            alone = i if agent.facts.is_signed else None
+            beside.setdefault((alone, agent.facts.groups > MOST_KEPT, agent.facts.kinds), []).append(i)
     ledgers: dict[int, Ledger] = {}
-    for (is_followed, *_), places in beside.items():
-        together = [agents[i] for i in places]
-        followed = Followed(together, _curves(together)) if is_followed else None
-        for place, i in enumerate(places):
-            ledgers[i] = Recursive(*agents[i], followed, place) if followed else Saturated(*agents[i])
-    return [ledgers[i] for i in range(len(of))]
+    for places in beside.values():
+        followed = Followed([agents[i] for i in places])
+        ledgers |= {i: Recursive(*agents[i], followed, place) for place, i in enumerate(places)}
+    return [ledgers.get(i) or Saturated(*agent) for i, agent in enumerate(agents)]
 
 
 def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
-    """The ledger of one agent's events: (rounds,)."""
+    """Return the ledger of one agent, given its (rounds,) events and its uses."""
     return open_ledgers([(events, uses)])[0]
-
-
-def _curves(agents: Sequence[Agent]) -> Shifts | None:
-    """Return what keeps the Rényi curves of agents; None: ρ says it all, or the groups are too many."""
-    kinds = frozenset().union(*(agent.facts.kinds for agent in agents))
-    curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
-    if not curved or max(agent.facts.groups for agent in agents) > MOST_KEPT:
-        return None
-    dimension = agents[0].events.dimension
-    kind = Kind.PURE if curved[0] == Kind.GAMMA_NORM and not dimension else curved[0]
-    return Shifts(kind, dimension)
-
-
-def _is_followed(agent: Agent) -> bool:
-    """Return whether groups can be followed, and there is something to follow."""
-    events, _, facts = agent
-    if not events.hidden or facts.is_saturated:
-        return False
-    fits = not facts.is_signed or len(events) * facts.groups <= LARGEST_HISTORY
-    return fits and Kind.CLEAN not in facts.kinds and isinf(facts.unknown_from) and facts.is_finite

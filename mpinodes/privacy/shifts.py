@@ -1,4 +1,7 @@
-"""The costs of releases by how far they are moved: of many courses of several agents at once."""
+"""Costs of the releases of several agents, given how far each release is moved, for many clusters of samples at once.
+
+`Prices` turns moves into pure ε and ρ. `Shifts` adds Rényi curves, and `Counts` counts shifts by size for `tight`.
+"""
 
 from __future__ import annotations
 
@@ -16,37 +19,36 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:
-    """Rényi curves of shifts of one law of noise, rounded up to cells 0.2 to 0.4 % wide.
+    """Rényi curves of shifts of one noise law, with shifts rounded up to cells 0.2 to 0.4 % wide.
+
+    A shift is the L1 change of a release over the scale of its noise.
 
     Args:
-        kind: the law, LAPLACE, GAMMA_NORM or PURE; releases of another law cost their ρ times the order.
+        kind: the law, LAPLACE, GAMMA_NORM or PURE; a release of another law costs ρ times the order.
         dimension: of a vector, for gamma-norm noise.
+
+    Attributes:
+        sizes: the upper ends of the cells.
     """
 
-    BITS = 44  # by which shifts in a cell differ
-    LEAST, LARGEST = 2.0**-14, 2.0**30  # of the cells; the curve of a larger one is inf
-    SMALL = 1 / 128  # of a use's shift: one below goes by its ρ alone, to a hundredth, in orders that count beside it
+    BITS = 44  # number of last bits by which shifts of one cell differ
+    LEAST, LARGEST = 2.0**-14, 2.0**30  # the range of the cells; the curve of a larger shift is inf
+    SMALL = 1 / 128  # of the shift of a use: below, ρ times the order is within a hundredth, at orders that matter
 
     def __init__(self, kind: Kind = Kind.LAPLACE, dimension: int = 0) -> None:
         self.kind, self._dimension = kind, dimension
         self._first, last = (int(np.float64(size).view(np.int64)) >> self.BITS for size in (self.LEAST, self.LARGEST))
         self.sizes = (np.arange(self._first, last + 1) << self.BITS).view(np.float64)
         self._ratios: list[float] = []
-        self._row = np.zeros(0, np.int64)  # by ratio and cell, its place among the costs; -1: not there
-        self._each = self._of_rho[None]
+        self._row = np.zeros(0, np.int64)  # by ratio and cell, its row in the table; -1: not computed yet
+        self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
-    @property
-    def _of_rho(self) -> Vector:
-        """The cost of shifts that are in no cells, by the sum of their ρ."""
+    def cost_of_rho(self) -> Vector:
+        """Return the cost of ρ = 1, of a release whose shift is in no cell: (columns,)."""
         return ORDERS
 
-    @property
-    def columns(self) -> int:
-        """Of a cost."""
-        return len(ORDERS)
-
-    def _costs(self, cell: Indices, ratio: Vector) -> Vector:
-        """Of cells, by what ρ may be at most of a shift squared."""
+    def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
+        """Return the cost of shifts as large as cells, given the largest ρ per shift squared: (m,) -> (m, columns)."""
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
             curve = laplace_rdp(size)
@@ -55,11 +57,11 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """The shift above which it goes by its cell, by the least shift of a use."""
+        """Return the shift above which a release is in a cell, given the least shift of a use."""
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """The number of a ratio of ρ to the square of a shift, rounded up a little."""
+        """Return the number of a ratio of ρ to the square of a shift, rounded up a little."""
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
             self._ratios.append(up)
@@ -67,87 +69,91 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Over the releases of every course: (releases, courses) twice, (courses,) twice -> (courses, columns)."""
+        """Return the cost of all releases together, by cluster: (clusters, columns).
+
+        Args:
+            shift: (releases, clusters).
+            rho: (releases, clusters).
+            ratio: (clusters,) numbers of ratios.
+            least: (clusters,) shift above which a release is in a cell.
+        """
         from scipy import sparse
 
         inside = shift > least
-        course, release = np.nonzero(np.ascontiguousarray(inside.T))
-        shift, number = shift[release, course], np.bincount(course, minlength=len(ratio))
+        cluster, release = np.nonzero(np.ascontiguousarray(inside.T))
+        shift, number = shift[release, cluster], np.bincount(cluster, minlength=len(ratio))
         cell = (shift.view(np.int64) + ((1 << self.BITS) - 1)) >> self.BITS
-        key = ratio[course] * len(self.sizes) + (cell - self._first).clip(0, len(self.sizes) - 1)
+        key = ratio[cluster] * len(self.sizes) + (cell - self._first).clip(0, len(self.sizes) - 1)
         if (self._row[key] < 0).any():
             new = np.unique(key[self._row[key] < 0])
-            self._row[new] = np.arange(len(self._each), len(self._each) + len(new))
+            self._row[new] = np.arange(len(self._table), len(self._table) + len(new))
             of, cell = np.divmod(new, len(self.sizes))
-            self._each = np.concatenate([self._each, self._costs(cell, np.array(self._ratios)[of])])
-        # Of every course first the ρ that is in no cells, as a row of its own, and then its cells.
-        begins, places = np.cumsum(number + 1) - number - 1, np.arange(len(course)) + course + 1
-        times, row = np.ones(len(course) + len(ratio)), np.zeros(len(course) + len(ratio), np.int64)
+            self._table = np.concatenate([self._table, self.costs_of_cells(cell, np.array(self._ratios)[of])])
+        # A sparse matrix times the table: of every cluster, first the ρ that is in no cell (row 0), then the cells.
+        begins, places = np.cumsum(number + 1) - number - 1, np.arange(len(cluster)) + cluster + 1
+        times, row = np.ones(len(cluster) + len(ratio)), np.zeros(len(cluster) + len(ratio), np.int64)
         times[begins], row[places] = np.where(inside, 0.0, rho).sum(axis=0), self._row[key]
-        each = sparse.csr_array((times, row, np.append(begins, len(row))), shape=(len(ratio), len(self._each)))
-        found = np.asarray(each @ self._each)
-        found[course[shift > self.LARGEST]] = np.inf
-        return found
+        matrix = sparse.csr_array((times, row, np.append(begins, len(row))), shape=(len(ratio), len(self._table)))
+        sums = np.asarray(matrix @ self._table)
+        sums[cluster[shift > self.LARGEST]] = np.inf
+        return sums
 
 
 class Counts(Shifts):
-    """Numbers of shifts instead, in cells 1.5 to 3 % wide; a smaller one counts as one in the lowest."""
+    """Numbers of shifts by size, in cells 1.5 to 3 % wide; a smaller shift counts as one in the lowest cell."""
 
     BITS = 47
 
-    @property
-    def columns(self) -> int:
-        """Of a cost."""
-        return len(self.sizes)
+    def cost_of_rho(self) -> Vector:
+        """Return zeros: every shift is in a cell."""
+        return np.zeros(len(self.sizes))
 
-    def _costs(self, cell: Indices, ratio: Vector) -> Vector:
+    def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
+        """Return a 1 in the column of each cell: (m,) -> (m, cells)."""
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """All go by their cells."""
+        """Return 0: every shift is in a cell."""
         return np.zeros(len(use))
-
-    @property
-    def _of_rho(self) -> Vector:
-        return np.zeros(self.columns)
 
 
 class Used(NamedTuple):
-    """What messages of a stretch of rounds use.
+    """The uses of a stretch of rounds, by cluster of samples.
 
     Attributes:
-        message, course: (uses,) from 0.
-        before: (courses,) whether any message before the stretch did.
+        message: (uses,) counted from 0.
+        cluster: (uses,) whose samples the message first carries.
+        before: (clusters,) whether any message before the stretch carried samples of the cluster.
     """
 
     message: Indices
-    course: Indices
+    cluster: Indices
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Whether a message, or one before it, does: (rounds, courses)."""
-        found = np.zeros((rounds, len(self.before)), bool)
-        found[self.message, self.course] = True
-        return np.logical_or.accumulate(found) | self.before
+        """Return whether a message, or any one before it, carries samples of a cluster: (rounds, clusters)."""
+        carries = np.zeros((rounds, len(self.before)), bool)
+        carries[self.message, self.cluster] = True
+        return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether a message before it does: (rounds, courses)."""
+        """Return whether any message before a message carries samples of a cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
 def columns(shifts: Shifts | None) -> int:
-    """Of what a group or course has cost."""
-    return 2 + (shifts.columns if shifts else 0)
+    """Return the number of columns of a cost: pure ε, ρ, and those of `shifts`."""
+    return 2 + (len(shifts.cost_of_rho()) if shifts else 0)
 
 
 class Prices:
-    """The costs of several agents' releases by how far they are moved.
+    """Costs of releases of several agents, given how far each release is moved.
 
-    The column of pure ε sums shifts of all laws; where Gaussian noise was moved there is no pure ε (`Recursive.at`).
+    The column of pure ε sums the shifts of all laws; where a Gaussian release is moved, pure ε is inf (`Recursive.at`).
 
     Args:
         events: (rounds, agents).
-        shifts: for what a Rényi curve is made of; None: none is.
+        shifts: what Rényi curves are made of; None: no curves are made.
     """
 
     def __init__(self, events: Events, shifts: Shifts | None) -> None:
@@ -165,20 +171,20 @@ class Prices:
             kind = costs.kinds(np.arange(slope.size)).reshape(shape)
             self._in_cells = (kind == shifts.kind) & ((kind == Kind.LAPLACE) | (events.draws == 1))
             squares = np.divide(self._rho, self.slope**2, where=self._in_cells & (self.slope > 0), out=np.zeros(shape))
-            self._ratio = np.array([shifts.ratio(each) for each in squares.max(axis=(0, 2)).tolist()])
+            self._ratio = np.array([shifts.ratio(most) for most in squares.max(axis=(0, 2)).tolist()])
 
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
-        """What courses cost: (vectors, rounds, courses) -> (courses, columns).
+        """Return the cost of some rounds by cluster: (clusters, columns).
 
         Args:
-            rounds: of the releases.
-            agent: (courses,).
-            moved: how far each release is.
-            used: what they use; from then on rounding is paid for.
-            least: (agents,) what a use costs at least, pure ε.
+            rounds: the rounds of the releases.
+            agent: (clusters,) whose releases they are.
+            moved: (vectors, rounds, clusters) how far each release is moved, in L2.
+            used: the uses in these rounds; from its first use on, a cluster pays for rounding.
+            least: (agents,) the least pure ε of a use.
         """
         shifts = self._shifts
-        found = np.zeros((len(agent), columns(shifts)))
+        total = np.zeros((len(agent), columns(shifts)))
         for vector, delta in enumerate(moved):
             slope, rho, clean = (x[rounds, :, vector] for x in (self.slope, self._rho, self._clean))
             shift = slope.take(agent, axis=1) * delta
@@ -186,13 +192,13 @@ class Prices:
                 begun = used.begun(len(delta))
                 shift += self._grain[rounds, :, vector].take(agent, axis=1) * begun
                 delta = delta + self._rounding[rounds, :, vector].take(agent, axis=1) * begun
-            each = rho.take(agent, axis=1) * delta
-            each *= delta
-            found[:, PURE] += shift.sum(axis=0)
-            found[:, RHO] += each.sum(axis=0)
+            squared = rho.take(agent, axis=1) * delta
+            squared *= delta
+            total[:, PURE] += shift.sum(axis=0)
+            total[:, RHO] += squared.sum(axis=0)
             if shifts and len(agent):
                 in_cells = np.where(self._in_cells[rounds, :, vector].take(agent, axis=1), shift, 0.0)
-                found[:, 2:] += shifts.sums(in_cells, each, self._ratio[agent], shifts.least(least)[agent])
+                total[:, 2:] += shifts.sums(in_cells, squared, self._ratio[agent], shifts.least(least)[agent])
             if clean.any():
-                found[(clean[:, agent] & (delta > 0)).any(axis=0)] = np.inf
-        return found
+                total[(clean[:, agent] & (delta > 0)).any(axis=0)] = np.inf
+        return total

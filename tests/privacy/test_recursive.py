@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 
@@ -17,8 +16,8 @@ from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 from mpinodes.privacy import recursive
 from mpinodes.privacy.leakage import Norms
 from mpinodes.privacy.ledger import Facts, Uses
-from mpinodes.privacy.recursive import Courses, Places, Recursive, open_ledgers
-from mpinodes.privacy.shifts import Shifts, columns
+from mpinodes.privacy.recursive import Clusters, Recursive, open_ledgers
+from mpinodes.privacy.shifts import Shifts
 from tests.helpers.accounting import events
 
 TINY = float(np.finfo(float).tiny)
@@ -57,7 +56,7 @@ def by_number(r: int) -> list[int]:
 
 
 def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pure ε, ρ and Rényi curves of every group, without courses."""
+    """Pure ε, ρ and Rényi curves of every group, without clusters."""
     norms, ledger = Norms(made, uses.groups), Recursive(made, uses, Facts.of(made, uses))
     pure, rho = np.zeros(uses.groups), np.zeros(uses.groups)
     curves = np.zeros((uses.groups, 102))
@@ -95,7 +94,7 @@ def test_of_many_groups_none_is_below_the_recursion_by_itself_nor_a_hundredth_ab
 
 @given(seed=st.integers(0, 2**31), style=st.sampled_from(STYLES), epochs=st.integers(1, 9), few=st.integers(1, 20))
 @settings(max_examples=40, deadline=None)
-def test_the_same_of_few_courses_and_short_blocks(seed, style, epochs, few):
+def test_the_same_of_few_clusters_and_short_blocks(seed, style, epochs, few):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recursive, "FEW", few)
         patch.setattr(recursive, "BLOCK", 1 + seed % 13)
@@ -152,41 +151,30 @@ def test_agents_side_by_side_cost_what_each_does_alone():
         together[0].at(699)
 
 
-def costs(chunks: list[int], pause, parts: int) -> list[np.ndarray]:
-    """Of all groups, of three agents whose events come chunk by chunk, with a pause after each."""
+def costs(chunks: list[int], parts: int) -> list[np.ndarray]:
+    """Costs of all groups, of some agents whose events come chunk by chunk."""
     of = agents_of(600, 4)[:3] if parts == 1 else [(m, Uses.of(m, by_number)) for m in [of_two_parts(3, 600, 4)] * 2]
-    courses, begun = Courses(Places.new(len(of), 1, parts, columns(Shifts())), Shifts()), 0
+    clusters, begun = Clusters(len(of), 150, parts, Shifts()), 0
     for last in chunks:
         events = Events(np.stack([made.data[begun:last] for made, _ in of], axis=1))
-        courses.take(events, [uses.between(begun, last) for _, uses in of])
-        courses, begun = pause(courses), last
-    return [courses.costs(i, np.arange(150), slice(None)) for i in range(len(of))]
+        clusters.take(events, [uses.between(begun, last) for _, uses in of])
+        begun = last
+    return [clusters.costs(i, np.arange(150), slice(None)) for i in range(len(of))]
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_a_state_that_was_written_down_goes_on_as_if_it_had_not_been(parts, tmp_path):
-    def pause(courses: Courses) -> Courses:
-        np.savez(tmp_path / "state.npz", **dataclasses.asdict(courses.state))
-        with np.load(tmp_path / "state.npz", allow_pickle=False) as file:
-            return Courses(Places(**file), Shifts())
-
-    chunks = [7, 100, 101, 480, 600]
-    for one, other in zip(costs(chunks, lambda courses: courses, parts), costs(chunks, pause, parts), strict=True):
-        np.testing.assert_array_equal(one, other)
-    for one, other in zip(costs(chunks, pause, parts), costs([600], lambda courses: courses, parts), strict=True):
+def test_costs_do_not_depend_on_how_rounds_are_cut_into_chunks(parts):
+    for one, other in zip(costs([7, 100, 101, 480, 600], parts), costs([600], parts), strict=True):
         np.testing.assert_allclose(one[:, :2], other[:, :2], rtol=1e-12)
         np.testing.assert_allclose(one[:, 2:], other[:, 2:], rtol=1e-2)
 
 
-def test_what_goes_on_is_small_whatever_the_number_of_rounds():
-    """Beside what each group has cost, a few hundred courses."""
+def test_clusters_are_few_whatever_the_number_of_rounds():
     made = made_of("falls ever faster", 4_000, 40, seed=0)
-    uses, courses = Uses.of(made, by_number), Courses(Places.new(1, 100, 1, 104), Shifts())
+    uses, clusters = Uses.of(made, by_number), Clusters(1, 100, 1, Shifts())
     for first in range(0, 4_000, 1_000):
-        courses.take(made[first : first + 1_000][:, None], [uses.between(first, first + 1_000)])
-        held = [getattr(courses.state, field.name) for field in dataclasses.fields(courses.state)]
-        assert len(courses.state.agent) < 300
-        assert sum(array.nbytes for array in held) < 400 * 104 * 8 + 20_000
+        clusters.take(made[first : first + 1_000][:, None], [uses.between(first, first + 1_000)])
+        assert len(clusters.labels) < 300
 
 
 @pytest.mark.parametrize("style", STYLES)
