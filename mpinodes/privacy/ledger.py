@@ -1,10 +1,12 @@
-"""One agent's events, added up for every sample that may have been changed.
+"""Add up the cost of one agent's events, for every sample that adjacent data may change.
 
-A changed sample (or round, by the adjacency) moves the message that first carries it by the event's l2, and later ones
-by what they leak of the agent's hidden state (`leakage`). A vector whose change is δ > 0 costs by its noise's law, with
-L1 change δ·l1/l2; where it was rounded to a lattice, either is larger by the event's rounding. The vectors of one
-message are releases one after the other, for each has noise of its own: "release" below is one vector of one message.
-Samples that are always used together share one row of a ledger, a group.
+A changed sample (or round, by the adjacency) moves the message that first carries the sample by the l2 of the event,
+and later messages by what they leak of the agent's hidden state (`leakage`). A vector that moves by δ > 0 in L2 costs by
+the law of its noise, with L1 change δ·l1/l2. Where the vector was rounded to a lattice, both changes are larger by the
+rounding of the event. The vectors of a message have noise of their own and count as one release after the other: a
+*release* is one vector of one message. Samples that are always used together share one row of a ledger: a *group*.
+
+`Costs` prices single releases. A `Ledger` adds them up by group: `Saturated` here, or `recursive.Recursive`.
 """
 
 from __future__ import annotations
@@ -25,54 +27,54 @@ from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shi
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Ceilings, Indices, ceilings, has_signs
 
-AT_ONCE = 2048  # messages, or uses, that are looked at together where that takes much room for each
-MOST_KEPT = 50_000  # groups of an agent whose Rényi curves are kept
-PURE, RHO = 0, 1  # columns of what groups have cost; then the Rényi curve
+AT_ONCE = 2048  # messages, or uses, that are priced together
+MOST_KEPT = 50_000  # groups of an agent up to which Rényi curves are kept
+PURE, RHO = 0, 1  # columns of a cost; the others are the Rényi curve
 
 
 class Uses(NamedTuple):
-    """Pairs (message, group), by message: message t (from 0) first carries samples of this group."""
+    """Pairs (message, group), by message: message t (from 0) is the first to carry a use of samples of the group."""
 
     message: Indices
     group: Indices
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """The uses that one agent's events name."""
+        """Return the uses that one agent's events name, given the groups of a round."""
         carried = [groups(r) if r else () for r in events.uses.tolist()]
         times = np.array([len(c) for c in carried], np.int64)
-        found = np.fromiter((g for c in carried for g in c), np.int64, int(times.sum()))
-        return cls(np.repeat(np.arange(len(events)), times), found)
+        group = np.fromiter((g for c in carried for g in c), np.int64, int(times.sum()))
+        return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Those of messages `first` to `last` - 1, as messages from 0."""
+        """Return the uses of messages `first` to `last` - 1, which are counted from 0."""
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """The same by release: as many vectors for each message."""
+        """Return the uses by release instead of message, given the number of vectors of a message."""
         if vectors == 1:
             return self
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     def distinct(self) -> tuple[Uses, Indices]:
-        """Return every pair once, by message, and how often each pair comes: (pairs,)."""
+        """Return the distinct pairs, by message, and the number of times of every pair: (pairs,)."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
         return Uses(pair >> 32, pair & (1 << 32) - 1), times
 
     @property
     def groups(self) -> int:
-        """How many there are."""
+        """Return the number of groups: one more than the largest."""
         return int(self.group.max(initial=-1)) + 1
 
 
 class Unlisted:
-    """The uses that one agent's events name, found anew for the messages asked for: those asked for last are kept.
+    """The uses that one agent's events name, made for the messages asked for; the last result is cached.
 
     Args:
         events: (rounds,) of the agent.
-        of: by round its groups.
+        of: return the groups of a round.
     """
 
     def __init__(self, events: Events, of: Callable[[int], Sequence[int]]) -> None:
@@ -80,17 +82,17 @@ class Unlisted:
         self._last = (0, 0), Uses.of(events[:0], of)
 
     def between(self, first: int, last: int) -> Uses:
-        """As of `Uses`."""
+        """Return the uses of messages `first` to `last` - 1, which are counted from 0."""
         if self._last[0] != (first, last):
             self._last = (first, last), Uses.of(self._events[first:last], self._of)
         return self._last[1]
 
 
 class Costs:
-    """What release t costs if it changes by δ, for vectors of releases and changes.
+    """The costs of releases t that move by δ in L2, for arrays of t and δ.
 
     Attributes:
-        roundings: by release, what rounding adds to its L1 and its L2 change.
+        roundings: by release, what rounding adds to its L1 change and to its L2 change.
     """
 
     def __init__(self, events: Events) -> None:
@@ -104,23 +106,23 @@ class Costs:
         self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Pure ε, inf where there is none."""
+        """Return pure ε, (m,); inf where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """ZCDP, inf where there is none."""
+        """Return ρ of zCDP, (m,); inf where there is none."""
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self._kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self._kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return by release the shift per unit of change and ρ per squared unit, without that of rounding.
+        """Return, by release, the shift per unit of change and ρ per squared unit of change, without rounding.
 
-        The shift is the L1 change over the scale: the pure ε, but for Gaussian noise, which has none.
+        The shift is the L1 change over the scale. That is pure ε, except for Gaussian noise, which has no pure ε.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -129,39 +131,39 @@ class Costs:
         return shift, np.where(self._kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
-        """Rényi divergences, (m,) -> (m, orders): by order the least that is proven."""
+        """Return Rényi divergences, the least that is proven at each order: (m, orders)."""
         draws = self._draws[t]
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
         with np.errstate(over="ignore", invalid="ignore"):
             by_norm = partial(gamma_norm_rdp, self._dimension)
-            for kind, of in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp), (Kind.GAMMA_NORM, by_norm)):
+            for kind, curves in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp), (Kind.GAMMA_NORM, by_norm)):
                 here = (self._kind[t] == kind) & np.isfinite(single) & (single > 0)
                 if here.any():
                     # Equal shifts share a curve; within a thousandth, rounded up, they count as equal.
                     step = np.ceil(np.log(single[here]) / log(1.001) - 1e-9).astype(int)
                     values, where = np.unique(step, return_inverse=True)
-                    curve[here] = np.minimum(curve[here], draws[here, None] * of(1.001**values)[where])
+                    curve[here] = np.minimum(curve[here], draws[here, None] * curves(1.001**values)[where])
         return curve
 
     def kinds(self, t: Indices) -> Vector:
-        """The law of the noise of releases."""
+        """Return the noise laws of releases, each a `Kind`: (m,)."""
         return np.asarray(self._kind[t])
 
 
 @dataclass(slots=True)
 class Facts:
-    """What holds of all of an agent's events.
+    """Facts about all events of an agent, by which its ledger is chosen.
 
     Attributes:
-        unknown_from: the first message, from 0, of which nothing is stated; inf: there is none.
-        kinds: the laws of the noise of all that can tell of data.
-        is_saturated: whether an older change moves every message as far as it can, or not at all.
-        moves: whether a gradient that messages hide may change with the point that it is taken at.
-        is_finite: whether all numbers are that a recursion goes by.
-        is_exact: whether every hidden part is stated exactly.
-        has_signs: whether there is a sign in any.
-        groups: how many are used.
+        unknown_from: the first message, from 0, whose leakage is unknown; inf: there is none.
+        kinds: the noise laws of all messages that may depend on data.
+        is_saturated: whether an older change moves every message by a fixed most, or not at all.
+        moves: whether a hidden gradient may change with the point at which it is taken.
+        is_finite: whether all numbers of the recursion are finite.
+        is_exact: whether the leakage of every hidden part is stated exactly.
+        has_signs: whether the leakage has a negative weight.
+        groups: the number of groups in use.
     """
 
     unknown_from: float = inf
@@ -175,13 +177,13 @@ class Facts:
 
     @classmethod
     def of(cls, events: Events, uses: Uses) -> Facts:
-        """Of all events."""
-        found = cls()
-        found.take(0, events, uses)
-        return found
+        """Return the facts of events: (rounds,) of one agent."""
+        facts = cls()
+        facts.take(0, events, uses)
+        return facts
 
     def take(self, first: int, events: Events, uses: Uses) -> None:
-        """The messages (rounds,) from `first` on, and what they use."""
+        """Update the facts, given the messages from `first` on, (rounds,), and their uses."""
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
         if unknown.any():
@@ -204,21 +206,21 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Whether there are signs that count: beside a bound on norms one is worth nothing."""
+        """Return whether signs are taken into account: together with a bound on norms they say nothing."""
         return self.is_exact and self.has_signs
 
     def is_all(self, kind: Kind) -> bool:
-        """Whether every event that can tell of data is of this kind."""
+        """Return whether every message that may depend on data has noise of this kind."""
         return self.kinds <= {kind}
 
 
 class Ledger(ABC):
-    """One agent's events, read at growing horizons.
+    """The costs of one agent's events by group of samples, at growing horizons.
 
     Args:
         events: (rounds,) of the agent.
-        uses: what its messages carry.
-        facts: of all events.
+        uses: the groups that its messages carry.
+        facts: the facts of all events.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -226,60 +228,60 @@ class Ledger(ABC):
 
     @property
     def uses_ceiling(self) -> bool:
-        """Whether hidden changes are priced at the most that they can be."""
+        """Return whether hidden changes are priced at the most that they can be."""
         return False
 
     @cached_property
     def costs(self) -> Costs:
-        """Of all releases, for which all events are read."""
+        """Return the costs of all releases; this reads all events."""
         return Costs(self._events[:])
 
     @abstractmethod
     def follow(self, horizon: int) -> None:
-        """Read on to there."""
+        """Read the events up to a round."""
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Pure ε and ρ of every group after `horizon` rounds, (groups,) each."""
+        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each."""
 
     @abstractmethod
     def rdp(self, group: Indices) -> Vector:
-        """Rényi divergences of some groups at the horizon asked for last, (m,) -> (m, orders)."""
+        """Return Rényi divergences of groups at the last horizon asked for: (m,) -> (m, orders)."""
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Releases and changes whose composition costs no less than any group's, at the horizon asked for last."""
+        """Return releases and changes whose composition costs no less than any group, at the last horizon asked for."""
 
 
 class Saturated(Ledger):
-    """After its first use a sample moves every release by the most that older changes can move it, or by nothing.
+    """The ledger of an agent whose older changes move every release by a fixed most, or not at all.
 
     A sample that a message carries k times moves the message k times as far, and this change has one cost: of Gaussian
-    noise, k² ρ. Costs of uses are summed, and so is a stretch of a cumulative sum. Of groups and of the sum there are
-    columns: pure ε, ρ and, where there are not too many groups, the Rényi curve; and counts of costs of the first two
-    without bound.
+    noise, k² ρ. The cost of a group is the sum of the costs of its uses, and of the costs of hidden changes since its
+    first use: a difference of two cumulative sums. Costs have the columns pure ε, ρ and, where the groups are not too
+    many, the Rényi curve. Unbounded costs of hidden changes are counted beside the sums, by pure ε, ρ and curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         super().__init__(events, uses, facts)
-        self._keeps_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
+        self._has_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
         self._begin()
+
+    def _begin(self) -> None:
+        groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._has_curves
+        self._done, self._ceilings = 0, Ceilings()
+        self._first = np.full(groups, len(self._events))  # the message that first carries each group
+        self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # of uses, and of all hidden changes
+        self._begun = np.zeros((groups, columns))  # the sum at the first use of each group
+        self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
 
     @property
     def uses_ceiling(self) -> bool:
-        """See `Ledger.uses_ceiling`."""
+        """Return whether hidden changes are priced at the most that they can be."""
         return self.facts.moves or not self.facts.is_saturated
 
-    def _begin(self) -> None:
-        groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._keeps_curves
-        self._done, self._ceilings = 0, Ceilings()
-        self._first = np.full(groups, len(self._events))  # the message that first carries each
-        self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # of uses, and of all hidden changes
-        self._begun = np.zeros((groups, columns))  # the sum where each was first used
-        self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
-
     def follow(self, horizon: int) -> None:
-        """See `Ledger.follow`; from the start, where it is less than before."""
+        """Read all events up to a round; from the start, if more rounds were read before."""
         if horizon < self._done:
             self._begin()
         while self._done < horizon:
@@ -291,10 +293,22 @@ class Saturated(Ledger):
                 self._done = first + end
 
     def _take(self, events: Events, uses: Uses) -> None:
+        """Add the costs of the next rounds: of their uses, by group, and of hidden changes, to the cumulative sums."""
         (message, group), times = uses.distinct()
-        hidden = self._most_moved(events, uses)
         costs = Costs(events)
-        alone, sums, lost = self._costs_of(costs, hidden)
+        if self.facts.is_signed:
+            hidden = self._signed[self._done : self._done + len(events)]
+        else:
+            hidden = self._ceilings.take(events, _most_used(uses, len(events)))
+        alone = np.zeros((*hidden.shape, len(self._sum)))  # (rounds, vectors, columns) costs of hidden changes
+        if hidden.any():
+            alone = self._columns(costs, hidden)
+        bounded = np.isfinite(alone)
+        kinds = np.concatenate([bounded[..., : RHO + 1], bounded[..., RHO + 1 :].all(axis=-1, keepdims=True)], axis=-1)
+        sums = np.cumsum(np.concatenate([self._sum[None], np.where(bounded, alone, 0.0).sum(axis=1)]), axis=0)
+        unbounded = (~kinds).sum(axis=1, dtype=np.int32)
+        lost = np.cumsum(np.concatenate([self._lost[None], unbounded]), axis=0, dtype=np.int32)
+
         new = np.unique(group[self._first[group] == len(self._events)])
         np.minimum.at(self._first, group, message + self._done)
         at = self._first[new] + 1 - self._done  # all vectors of the message that first carries a sample are new
@@ -302,7 +316,14 @@ class Saturated(Ledger):
         is_fresh = message + self._done == self._first[group]
         order = np.argsort(group, kind="stable")
         for k in np.unique(times).tolist():
-            fresh, again = self._costs_of_uses(costs, k * events.l2, hidden, alone)
+            direct = k * events.l2
+            fresh = again = self._columns(costs, direct)
+            if hidden.any():
+                # A sample that is used again moves its release by both. The hidden part is in the sums already.
+                both = self._columns(costs, direct + hidden)
+                with np.errstate(invalid="ignore"):
+                    again = np.where(np.isinf(both), np.inf, both - alone)
+            fresh, again = fresh.sum(axis=1), again.sum(axis=1)
             alike = order[times[order] == k]
             for some in (alike[start : start + AT_ONCE] for start in range(0, len(alike), AT_ONCE)):
                 own = np.where(is_fresh[some, None], fresh[message[some]], again[message[some]])
@@ -310,95 +331,55 @@ class Saturated(Ledger):
                 self._own[group[some[starts]]] += np.add.reduceat(own, starts)
         self._sum, self._lost = sums[-1], lost[-1]
 
-    def _most_moved(self, events: Events, uses: Uses) -> Vector:
-        """How far older changes can move each message: (rounds, vectors)."""
-        if not self.facts.is_signed:
-            return self._ceilings.take(events, _most_used(uses, len(events)))
-        return self._signed[self._done : self._done + len(events)]
-
     @cached_property
     def _signed(self) -> Vector:
-        """With signs, all rounds are looked at at once."""
+        """Return the most that older changes can move each message, of all rounds at once: (rounds, vectors)."""
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
-    def _costs_of_uses(self, costs: Costs, direct: Vector, hidden: Vector, alone: Vector) -> tuple[Vector, Vector]:
-        """Return what a sample's uses add to each message's cost: (rounds, columns), if these are the first, or not.
-
-        Args:
-            costs: of the messages.
-            direct: the change that the uses make of each vector: (rounds, vectors).
-            hidden: the largest change that older changes make of each vector: (rounds, vectors).
-            alone: the costs of `hidden`: (rounds, vectors, columns).
-        """
-        fresh = again = self._columns(costs, direct)
-        if hidden.any():
-            # Where a sample is used again its release moves by both, and the hidden part is in the sums already.
-            both = self._columns(costs, direct + hidden)
-            with np.errstate(invalid="ignore"):
-                again = np.where(np.isinf(both), np.inf, both - alone)
-        return fresh.sum(axis=1), again.sum(axis=1)
-
-    def _costs_of(self, costs: Costs, hidden: Vector) -> tuple[Vector, Vector, NDArray[np.int32]]:
-        """What hidden changes cost.
-
-        Returns:
-            The costs by message and vector: (rounds, vectors, columns); and before and after each message the sums of
-            these, and counts of those without bound, of pure ε, of ρ and of the curve.
-        """
-        alone = self._columns(costs, hidden) if hidden.any() else np.zeros((*hidden.shape, len(self._sum)))
-        bounded = np.isfinite(alone)
-        kinds = np.concatenate([bounded[..., : RHO + 1], bounded[..., RHO + 1 :].all(axis=-1, keepdims=True)], axis=-1)
-        summed, lost = np.where(bounded, alone, 0.0).sum(axis=1), (~kinds).sum(axis=1, dtype=np.int32)
-        return (
-            alone, np.cumsum(np.concatenate([self._sum[None], summed]), axis=0),
-            np.cumsum(np.concatenate([self._lost[None], lost]), axis=0, dtype=np.int32),
-        )  # fmt: skip
-
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """What releases cost: (rounds, vectors) -> (rounds, vectors, columns)."""
+        """Return the costs of releases that move by `delta`: (rounds, vectors) -> (rounds, vectors, columns)."""
         every, changes = np.arange(delta.size), delta.ravel()
-        found = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
-        if self._keeps_curves:
-            found.append(costs.rdp(every, changes))
-        return np.concatenate(found, axis=1).reshape(*delta.shape, -1)
+        columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
+        if self._has_curves:
+            columns.append(costs.rdp(every, changes))
+        return np.concatenate(columns, axis=1).reshape(*delta.shape, -1)
 
     def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
-        """What groups have cost: (m,) -> (m, columns)."""
-        since = np.where(self._first[group] < self._done, 1.0, 0.0)[:, None] * (
-            self._sum[columns] - self._begun[group, columns]
-        )
-        unbounded = (self._lost[lost] > self._begun_lost[group, lost]) & (self._first[group] < self._done)[:, None]
+        """Return columns of the costs of groups: (m,) -> (m, columns). `lost` are the columns of unbounded costs."""
+        is_begun = (self._first[group] < self._done)[:, None]
+        since = is_begun * (self._sum[columns] - self._begun[group, columns])
+        unbounded = (self._lost[lost] > self._begun_lost[group, lost]) & is_begun
         return np.asarray(np.where(unbounded, np.inf, self._own[group, columns] + since))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """See `Ledger.at`."""
+        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each."""
         self.follow(horizon)
-        found = self._read(np.arange(self.facts.groups), slice(0, RHO + 1), slice(0, RHO + 1))
-        return found[:, PURE], found[:, RHO]
+        pure, rho = self._read(np.arange(self.facts.groups), slice(0, RHO + 1), slice(0, RHO + 1)).T
+        return pure, rho
 
     def rdp(self, group: Indices) -> Vector:
-        """See `Ledger.rdp`. Of more groups than are kept, by ρ alone."""
-        if self._keeps_curves:
+        """Return Rényi divergences of groups: (m,) -> (m, orders). Where no curves are kept they follow from ρ."""
+        if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """See `Ledger.envelope`: of each kind of noise the k-th largest use of any group, and all hidden changes.
+        """Return releases and changes that cost no less than any group.
 
-        Where a sample is used again its message counts with both changes, and with the hidden one once more.
+        They are, for each kind of noise and each k, the k-th largest use of any group, and all hidden changes. A
+        release that carries a sample again counts with both its changes, and once more with the hidden change.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
-        whole = self._uses.between(0, self._done)
-        once, times = whole.distinct()
+        uses = self._uses.between(0, self._done)
+        once, times = uses.distinct()
         message, group = once.released(events.vectors)
-        hidden = ceilings(events, _most_used(whole, len(events))).ravel()
+        hidden = ceilings(events, _most_used(uses, len(events))).ravel()
         first = (self._first + 1) * events.vectors - 1
         direct = np.repeat(times, events.vectors) * events.l2.ravel()[message]
         direct += np.where(message > first[group], hidden[message], 0.0)
         kind = self.costs.kinds(message)
-        rho, pure = self.costs.rho(message, direct), self.costs.pure(message, direct)
-        size = np.where(kind == Kind.GAUSSIAN, rho, pure)
+        size = np.where(kind == Kind.GAUSSIAN, self.costs.rho(message, direct), self.costs.pure(message, direct))
         order = np.lexsort((-size, kind, group))
         ordered, law = group[order], kind[order]
         begins = np.append(True, (ordered[1:] != ordered[:-1]) | (law[1:] != law[:-1]))[: len(order)]
@@ -414,5 +395,5 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """By message, how often it carries a sample at most, and no less than 1."""
+    """Return, by message, how often at most it carries one sample, and no less than 1: (messages,)."""
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -7,8 +7,8 @@ grows with the rounds times the clusters, not with the rounds times the groups. 
 cluster. A merged cluster goes on from the elementwise largest h of its members, and the response to an older change is
 monotone in its size, so no cost is ever below that of the group by itself.
 
-Example: each of 4,000 samples is used once, and a sample's h shrinks by a factor 0.3 every round. Soon h moves a message
-by almost nothing. At the end the 4,000 groups form 51 clusters, and a round costs the work of so many.
+Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
+message by almost nothing. At the end the 4,000 groups form 51 clusters, so a round costs the work of 51 recursions.
 
 The recursion prices Laplace, Gaussian, gamma-norm and pure mechanisms alike: given all messages so far, the bound on
 the change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for
