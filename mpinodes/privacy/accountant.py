@@ -16,6 +16,7 @@ exact (GDP); `tight` adds the numerical composition of privacy loss distribution
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup, is_built_in
-from mpinodes.privacy.curves import gdp_epsilon, rdp_epsilon, zcdp_epsilon
+from mpinodes.privacy.curves import ORDERS, gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
 from mpinodes.privacy.recursive import open_ledgers
@@ -72,15 +73,8 @@ def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
     if adjacency == "one-sample":
         # The `groups` of a user's stream may be false: its samples count one by one.
         return setup.stream.groups if is_built_in(setup.stream) else setup.stream.samples
-    return lambda agent: _by_round if adjacency == "one-round" else _all_at_once
-
-
-def _by_round(t: int) -> list[int]:
-    return [t - 1]
-
-
-def _all_at_once(t: int) -> list[int]:
-    return [0]
+    changed = (lambda t: [t - 1]) if adjacency == "one-round" else (lambda t: [0])
+    return lambda agent: changed
 
 
 class Accountant:
@@ -164,18 +158,19 @@ class Accountant:
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
             self._follow(horizon)
             exact = tight and horizon == horizons[-1]
-            one = {
-                key: price_at_distance([ledger], [1], horizon, delta, exact, distance[first[key]])
+            own = {
+                key: at_distance(partial(price, [ledger], [1], horizon, tight=exact), delta, distance[first[key]])
                 for key, ledger in ledgers.items()
             }
-            agents.append([one[key] for key in keys])
+            agents.append([own[key] for key in keys])
             if self._shared:
-                all_of = list(ledgers.values()), list(counts.values())
-                network.append(price_at_distance(*all_of, horizon, delta, exact, distance.sum()))
+                joint = partial(price, list(ledgers.values()), list(counts.values()), horizon, tight=exact)
+                network.append(at_distance(joint, delta, distance.sum()))
             else:
                 network.append(_most(agents[-1]))
             tell(len(agents), len(horizons))
-        claimed = [np.broadcast_to(_claimed(claim, t), len(keys)) for t in horizons.tolist()]
+        claims = [claim(t) if claim else None for t in horizons.tolist()]
+        claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, len(keys)) for epsilon in claims]
         return PrivacyLosses(np.array(claimed), agents, network)
 
 
@@ -193,11 +188,6 @@ def distances(history: Events, horizons: Sequence[int] | NDArray[np.int64]) -> V
     return found
 
 
-def _claimed(claim: Callable[[int], float | Sequence[float] | None] | None, t: int) -> float | Sequence[float]:
-    epsilon = claim(t) if claim else None
-    return np.nan if epsilon is None else epsilon
-
-
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
     """The loss of the joint view of agents, each ledger standing for `count` of them."""
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
@@ -211,8 +201,12 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
-        parts = zip(ledgers, counts, read, strict=True)
-        return np.asarray(np.sum([n * _padded(ledger, group, len(r[0])) for ledger, n, r in parts], axis=0))
+        """Return the sum over ledgers; a ledger that lacks a group adds nothing."""
+        curves = np.zeros((len(group), len(ORDERS)))
+        for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):
+            here = group < len(own)
+            curves[here] += count * ledger.rdp(group[here])
+        return curves
 
     loss = price_curves(pure, rho, rdp, is_gaussian, delta)
     if tight and not is_gaussian and loss.epsilon > 0:
@@ -245,14 +239,23 @@ def price_curves(
     zcdp = zcdp_epsilon(rho, delta)
     if not np.isfinite(np.minimum(pure, zcdp)).all():
         return UNPROVEN
-    return PrivacyLoss(worst, *_worst_of_least(pure, zcdp, rdp, delta))
-
-
-def price_at_distance(
-    ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool, distance: float
-) -> PrivacyLoss:
-    """The loss of releases within a total variation distance of those in the ledgers."""
-    return at_distance(lambda part: price(ledgers, counts, horizon, part, tight), delta, distance)
+    # The largest over groups of the least of three accountings.
+    bound = np.minimum(pure, zcdp)
+    order = np.argsort(-bound)
+    epsilon, rule = 0.0, "pure"
+    start, size = 0, BATCH
+    while start < len(order):
+        batch = order[start : start + size]
+        start, size = start + size, 2 * size
+        if bound[batch[0]] <= epsilon:  # a Rényi curve only lowers a bound
+            break
+        renyi = rdp_epsilon(rdp(batch), delta)
+        choices = np.stack([pure[batch], zcdp[batch], np.where(np.isnan(renyi), np.inf, renyi)])
+        least = choices.min(axis=0)
+        k = int(np.argmax(least))
+        if least[k] > epsilon:
+            epsilon, rule = float(least[k]), ("pure", "zCDP", "RDP")[int(np.argmin(choices[:, k]))]
+    return PrivacyLoss(worst, epsilon, rule)
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
@@ -275,32 +278,3 @@ def _most(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
         return UNPROVEN
     worst = max(losses, key=lambda loss: loss.epsilon)
     return worst._replace(pure=float(np.max([loss.pure for loss in losses])))
-
-
-def _padded(ledger: Ledger, group: Indices, groups: int) -> Vector:
-    """Curves of the groups that a ledger has, zero for the others."""
-    here = group < groups
-    some = ledger.rdp(group[here])
-    curves = np.zeros((len(group), some.shape[1]))
-    curves[here] = some
-    return curves
-
-
-def _worst_of_least(pure: Vector, zcdp: Vector, rdp: Callable[[Indices], Vector], delta: float) -> tuple[float, str]:
-    """The largest over groups of the least of three accountings, with the name of the one it came from."""
-    bound = np.minimum(pure, zcdp)
-    order = np.argsort(-bound)
-    worst, rule = 0.0, "pure"
-    start, size = 0, BATCH
-    while start < len(order):
-        batch = order[start : start + size]
-        start, size = start + size, 2 * size
-        if bound[batch[0]] <= worst:  # a Rényi curve only lowers a bound
-            break
-        renyi = rdp_epsilon(rdp(batch), delta)
-        choices = np.stack([pure[batch], zcdp[batch], np.where(np.isnan(renyi), np.inf, renyi)])
-        least = choices.min(axis=0)
-        k = int(np.argmax(least))
-        if least[k] > worst:
-            worst, rule = float(least[k]), ("pure", "zCDP", "RDP")[int(np.argmin(choices[:, k]))]
-    return worst, rule

@@ -1,13 +1,13 @@
 """Bound how far an older change of data moves an agent's messages, given their leakage (`core.messages.Hidden`).
 
-Ledgers price these bounds, and a replay compares real messages with them. Let h be the change of the hidden parts that a
-change of a group of samples makes. In a round,
+Ledgers price these bounds, and a replay compares real messages with them. Let h be the change of the hidden parts that
+a change of a group of samples makes. In a round,
 
     u = s·[the loss used is that of the group] + min(r, ℓ·‖p·h‖ + w·[the group was used before]),
     h <- A h + b u,   and a vector of the message moves by c·h,
 
-with the numbers of the leakage: A transition, b gradient, c reads, p point, s sensitivity, r largest, ℓ lipschitz and
-w offset. Where A, b, p and c are bounds on norms, or have no negative entry, h is a bound on norms (`Norms`, and `Lanes`
+with the numbers of the leakage: A transition, b gradient, c reads, p point, s sensitivity, r largest, ℓ lipschitz and w
+offset. Where A, b, p and c are bounds on norms, or have no negative entry, h is a bound on norms (`Norms`, and `Lanes`
 for many changes at once). Where they are exact, an input u of round s moves message t by |c_t A_t ⋯ A_{s+1} b_s| u
 (`Signed`). `ceilings` bounds the move of every message for any sample and any history.
 """

@@ -1,9 +1,9 @@
 """Add up the cost of one agent's events, for every sample that adjacent data may change.
 
 A changed sample (or round, by the adjacency) moves the message that first carries the sample by the l2 of the event,
-and later messages by what they leak of the agent's hidden state (`leakage`). A vector that moves by δ > 0 in L2 costs by
-the law of its noise, with L1 change δ·l1/l2. Where the vector was rounded to a lattice, both changes are larger by the
-rounding of the event. The vectors of a message have noise of their own and count as one release after the other: a
+and later messages by what they leak of the agent's hidden state (`leakage`). A vector that moves by δ > 0 in L2 costs
+by the law of its noise, with L1 change δ·l1/l2. Where the vector was rounded to a lattice, both changes are larger by
+the rounding of the event. The vectors of a message have noise of their own and count as one release after the other: a
 *release* is one vector of one message. Samples that are always used together share one row of a ledger: a *group*.
 
 `Costs` prices single releases. A `Ledger` adds them up by group: `Saturated` here, or `recursive.Recursive`.
@@ -19,7 +19,6 @@ from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector

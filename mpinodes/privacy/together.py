@@ -8,6 +8,7 @@ Runs are independent given the data, and their settings fixed beforehand: that i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ class Cost(NamedTuple):
         if self.is_gaussian:
             return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
         if m > room:
-            return self._replace(rdp=_no_curves)
+            return self._replace(rdp=lambda at: np.full((len(at), len(ORDERS)), np.inf))
         curves = np.concatenate([np.zeros((0, len(ORDERS))), *(self.rdp(at) for at in _stretches(m))])
         return self._replace(rdp=lambda at: curves[at])
 
@@ -77,10 +78,6 @@ class Cost(NamedTuple):
             rho=self.rho.max(keepdims=True),
             rdp=lambda at: curve[at],
         )
-
-
-def _no_curves(at: Indices) -> Vector:
-    return np.full((len(at), len(ORDERS)), np.inf)
 
 
 def _stretches(size: int) -> list[Indices]:
@@ -140,23 +137,20 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
         samples, group = _members(setup, i, used[i])
         key = id(ledger), samples.tobytes(), group.tobytes(), apart[i]
         if key not in made:
-            made[key] = _of_ledger(ledger, horizon, samples, group)._replace(distance=float(apart[i]))
+            pure, rho = ledger.at(horizon)
+            rdp, unknown = partial(_curves_of, ledger, group), ledger.facts.unknown_from < horizon
+            is_gaussian, distance = ledger.facts.is_all(Kind.GAUSSIAN), float(apart[i])
+            made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown)
         agents.append(made[key])
     # Of a private sample its owner's messages tell alone: no two agents have the same.
     network = composed(agents)
     return RunCost(agents, network if shared else network._replace(distance=float(apart.max())))
 
 
-def _of_ledger(ledger: Ledger, horizon: int, samples: Indices, group: Indices) -> Cost:
-    """The cost of samples, by the group of the ledger that each is in."""
-    pure, rho = ledger.at(horizon)
-
-    def rdp(at: Indices) -> Vector:
-        some, where = np.unique(group[at], return_inverse=True)
-        return np.asarray(ledger.rdp(some)[where])
-
-    unknown = ledger.facts.unknown_from < horizon
-    return Cost(samples, pure[group], rho[group], rdp, ledger.facts.is_all(Kind.GAUSSIAN), unknown=unknown)
+def _curves_of(ledger: Ledger, group: Indices, at: Indices) -> Vector:
+    """Return the Rényi divergences of samples at some places, given the group of every sample."""
+    some, where = np.unique(group[at], return_inverse=True)
+    return np.asarray(ledger.rdp(some)[where])
 
 
 def _used(history: Events, horizon: int) -> list[list[int]]:

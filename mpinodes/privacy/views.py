@@ -173,7 +173,10 @@ class Relayed:
         noised = others[self.scale[others] > 0]
         exact, space = self._seen(viewers)
         space = space.mixed(np.diag(self.scale)[:, noised], len(_echelon(exact[:, noised])))
-        leverage = np.where(self._reached(viewers), 1.0, 0.0)
+        arrived = self._rows(-1, viewers).any(axis=0)  # whether anything of y_k has arrived at the viewers
+        for t in reversed(range(len(self.weights))):
+            arrived = arrived @ (self.weights[t] != 0) | self._rows(t, viewers).any(axis=0)
+        leverage = np.where(arrived, 1.0, 0.0)
         if isfinite(space.error):
             leverage[noised] *= np.minimum(1.0, np.vecdot(space.basis.T, space.basis.T) + SLACK + space.error)
         leverage[list(viewers)] = np.nan
@@ -187,13 +190,6 @@ class Relayed:
         exact, space = self._seen(viewers)
         space = space.mixed(np.eye(len(self.scale))[:, others], len(_echelon(exact[:, others])))
         return (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
-
-    def _reached(self, viewers: Sequence[int]) -> NDArray[np.bool_]:
-        """Whether anything of y_k has arrived at the viewers: (n,)."""
-        told = self._rows(-1, viewers).any(axis=0)
-        for t in reversed(range(len(self.weights))):
-            told = told @ (self.weights[t] != 0) | self._rows(t, viewers).any(axis=0)
-        return np.asarray(told, bool)
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
         """The messages of a round that the viewers have: a row of the identity for each."""
@@ -394,26 +390,19 @@ def views(setup: Setup, events: Events) -> Views | None:
 
 def views_of(setup: Setup, events: Events, relayed: Relayed) -> Views:
     """The same, of a run whose relaying is known."""
+    from scipy.sparse.csgraph import shortest_path
+
     costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
     leverage = np.array([relayed.leverages((viewer,)) for viewer in range(len(relayed.scale))])
+    hops = shortest_path(relayed.heard.any(axis=0).astype(float), unweighted=True)
+    np.fill_diagonal(hops, np.nan)
     return Views(
         relayed.start, leverage,
         before=np.array([_mu(cost, 0.0) for cost in costs]),
         release=np.array([float(np.sqrt(2 * cost[1].max(initial=0.0))) for cost in costs]),
         mu=np.array([_toward(setup, events, relayed, (k,), costs, row) for k, row in enumerate(leverage)]),
-        links=np.array([_mu(cost, 1.0) for cost in costs]), distance=_distance(relayed.heard.any(axis=0)),
+        links=np.array([_mu(cost, 1.0) for cost in costs]), distance=np.where(np.isinf(hops), -1.0, hops),
     )  # fmt: skip
-
-
-def _distance(heard: Any) -> Vector:
-    """Hops from agent j to agent i: (i, j), where i hears, or is, j in `heard`."""
-    n = len(heard)
-    hops, arrived = np.full((n, n), -1.0), np.eye(n, dtype=bool)
-    for far in range(1, n):
-        new = heard @ arrived & ~arrived
-        hops[new], arrived = far, arrived | new
-    np.fill_diagonal(hops, np.nan)
-    return hops
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
