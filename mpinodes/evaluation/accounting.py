@@ -79,32 +79,27 @@ class Accounting:
             ([[getattr(loss, name) for loss in at] for at in agents], [getattr(loss, name) for loss in network])
             for name in ("pure", "epsilon")
         )
-        at_delta = f"ε at δ = {self._setup.experiment.privacy.delta:g}, as proven"
+        delta = self._setup.experiment.privacy.delta
         found = {}
         for name, label, of_agents, of_network in (
             ("epsilon_claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
             ("epsilon_proven_pure", "pure ε, as proven", pure, pure_network),
-            ("epsilon_proven", at_delta, epsilon, epsilon_network),
+            ("epsilon_proven", f"ε at δ = {delta:g}, as proven", epsilon, epsilon_network),
         ):
             found[name] = Variable(("horizon", "agent"), np.array(of_agents), f"{label}, of an agent's share")
             found[f"{name}_network"] = Variable(("horizon",), np.array(of_network), f"{label}, of the network")
-        return {**found, **self._of_nodes()}
-
-    def _of_nodes(self) -> Variables:
-        """What each node learns of each agent, where that is known to be less than all links tell."""
-        if self._views is None:
-            return {}
-        seen, delta, pair = self._views, self._setup.experiment.privacy.delta, ("viewer", "agent")
-        return {
-            "epsilon_node": Variable(pair, seen.epsilon(delta), f"ε toward one node at δ = {delta:g}, at most"),
-            "epsilon_node_relayed": Variable(
-                pair, seen.epsilon_release(delta), f"ε toward one node at δ = {delta:g}, of what is relayed, at most"
-            ),
-            "epsilon_before_relaying": Variable(
-                ("agent",), seen.epsilon_before(delta), f"ε on all links at δ = {delta:g}, before relaying"
-            ),
-            "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
-        }
+        if seen := self._views:  # each node is known to learn less than all links give away
+            pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
+            before = f"ε on all links at δ = {delta:g}, before relaying"
+            found |= {
+                "epsilon_node": Variable(pair, seen.epsilon(delta), f"{node}, at most"),
+                "epsilon_node_relayed": Variable(
+                    pair, seen.epsilon_release(delta), f"{node}, of what is relayed, at most"
+                ),
+                "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta), before),
+                "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
+            }
+        return found
 
     def solver(self) -> typed.SolverSummary | None:
         """Return how the local solves went; None: the algorithm has none."""
@@ -116,15 +111,33 @@ class Accounting:
         Args:
             sharing: runs that have the same noise, on other data.
         """
-        (claimed, agents, network), e = self._losses, self._setup.experiment
+        (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
+        granted = None
+        if budget := e.privacy.budget:
+            delta, stops = e.privacy.budget_delta, list(budget.stops)
+            granted = typed.BudgetSummary(epsilon=budget.epsilon, delta=delta, kept_by=budget.kept_by, stops=stops)
+        reasons = [setup.stream.unproven_because]
+        if self._key == "unknown":
+            reasons.append(
+                "whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)"
+            )
+        solver = self.solver()
+        if solver and math.isinf(setup.run.sample_sensitivity):
+            reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
+        elif solver and solver.unsolved:
+            reasons.append("a local solver ended short of its tolerance")
+        # Said of a class by itself alone: one that extends it may not keep it.
+        holds_alone = vars(type(setup.algorithm)).get("against_colluders", False) and setup.topology.agents > 1
+        is_owned = e.data["partition"] != "shared" and not math.isnan(network[-1].epsilon)
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
-            network=_loss(claimed[-1].max(), network[-1]), noise=self._noise.summary(self._setup), key=self._key,
-            shares_noise_with=sharing, budget=_budget(e), samples=_samples(self._setup),
-            public=self._setup.stream.public, unproven_because=_unproven_because(self._setup, self.solver(), self._key),
-            uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=self._setup.algorithm.exact_minimizers,
-            against_colluders=_against_colluders(self._setup, network[-1]),
+            network=_loss(claimed[-1].max(), network[-1]), noise=self._noise.summary(setup), key=self._key,
+            shares_noise_with=sharing, samples=_samples(setup), public=setup.stream.public,
+            budget=granted,
+            unproven_because="; ".join(filter(None, reasons)),
+            uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
+            against_colluders=bool(holds_alone and is_owned),
             views=_of_views(self._views, e.privacy.delta), views_left_out=self._too_many,
         )  # fmt: skip
 
@@ -224,16 +237,6 @@ def _of_views(seen: Views | None, delta: float) -> typed.ViewsSummary | None:
     return typed.ViewsSummary(relayed_from=seen.start, distance=hops, largest=[most(at) for at in hops])
 
 
-def _budget(experiment: Experiment) -> typed.BudgetSummary | None:
-    """Return what the run was allowed to lose, and in which round each agent stopped to tell of its data."""
-    budget = experiment.privacy.budget
-    if budget is None:
-        return None
-    return typed.BudgetSummary(
-        epsilon=budget.epsilon, delta=experiment.privacy.budget_delta, kept_by=budget.kept_by, stops=list(budget.stops)
-    )
-
-
 def _samples(setup: Setup) -> int | None:
     """How many samples, or agents, may be what differs; None: there is no end of them."""
     if setup.experiment.privacy.adjacency == "one-agent":
@@ -264,25 +267,6 @@ def _key(setup: Setup) -> typed.KeyState | None:
         except Exception:  # whatever a file of the user's raises
             return "unknown"
     return "secret" if e.secret else "rehearsal"
-
-
-def _unproven_because(setup: Setup, solver: typed.SolverSummary | None, key: str | None) -> str:
-    """What of the set-up leaves nothing proven, in words; empty where nothing does that the numbers do not say."""
-    reasons = [setup.stream.unproven_because]
-    if key == "unknown":
-        reasons.append("whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)")
-    if solver and math.isinf(setup.run.sample_sensitivity):
-        reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
-    elif solver and solver.unsolved:
-        reasons.append("a local solver ended short of its tolerance")
-    return "; ".join(filter(None, reasons))
-
-
-def _against_colluders(setup: Setup, network: PrivacyLoss) -> bool:
-    """Whether what is proven is so against all other agents together; said of a class by itself alone."""
-    stated = vars(type(setup.algorithm)).get("against_colluders", False)
-    own = setup.experiment.data["partition"] != "shared"
-    return bool(stated and own and setup.topology.agents > 1 and not math.isnan(network.epsilon))
 
 
 class _Solver:

@@ -68,7 +68,13 @@ def best(
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
         values = np.nan_to_num([total.value(x) for x in points], nan=np.inf)
         at, value = points[int(values.argmin())], float(values.min())
-        solved = _solve(total, feasible, at, lost)
+        solved: Comparator
+        if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
+            solved = _piecewise(total, feasible, at, lost)
+        elif feasible.inradius < np.inf or total.sample_modulus:
+            solved = _projected_gradient(total, feasible, at, lost)
+        else:
+            solved = _unconstrained(total, feasible, at)
         if solved.value <= value:
             return solved
         gap = value - (solved.value - solved.certificate)
@@ -78,15 +84,6 @@ def best(
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
     """Return a certificate: F is at most `gap` above its minimum, and at most F, if ℓ is known to be 0 or more."""
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
-
-
-def _solve(total: Any, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Return the comparator by the method that suits F and 𝒳, starting from a point in 𝒳."""
-    if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
-        return _piecewise(total, feasible, start, lost)
-    if feasible.inradius < np.inf or total.sample_modulus:
-        return _projected_gradient(total, feasible, start, lost)
-    return _unconstrained(total, feasible, start)
 
 
 def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
@@ -329,11 +326,8 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
     cones = feasible.cones(used) or [Cone(sparse.csr_array((0, len(used))), np.zeros(0))]
     kinds = [clarabel.SecondOrderConeT if cone.second_order else clarabel.NonnegativeConeT for cone in cones]
     sizes = [kind(len(cone.bounds)) for kind, cone in zip(kinds, cones, strict=True)]
-    return (
-        sparse.vstack([sparse.csr_array(cone.rows) for cone in cones]),
-        np.concatenate([cone.bounds for cone in cones]),
-        sizes,
-    )
+    rows = sparse.vstack([sparse.csr_array(cone.rows) for cone in cones])
+    return rows, np.concatenate([cone.bounds for cone in cones]), sizes
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:

@@ -97,23 +97,19 @@ class Evaluator:
             best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
             losses=cast(Any, meter.everything.upto),
         )  # fmt: skip
-        self._baselines = self._without_learning()
-        told = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
-        self._variables = {name: variable for name, variable in told if variable is not None}
-        self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
-
-    def _without_learning(self) -> BaselinesSummary:
-        """Return what naming the largest class or the mean target, and staying at the start, are worth."""
-        meter, start = self._meter, self._judged.last[0]
+        # Naming the largest class or the mean target, and staying at the start, learn nothing.
         accuracy, rmse = (
             {name: float(values[0, 1].mean()) for name, values in sets.items()} for sets in (meter.accuracy, meter.rmse)
         )
-        lost = float(meter.everything.upto(self._done).value(start)) / self._done
-        return BaselinesSummary(
+        lost = float(meter.everything.upto(self._done).value(judged.last[0])) / self._done
+        self._baselines = BaselinesSummary(
             majority=meter.majorities() or None,
             mean_target=meter.means() or None,
             start=StartSummary(average_fitness=lost, accuracy=accuracy or None, rmse=rmse or None),
         )
+        told = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
+        self._variables = {name: variable for name, variable in told if variable is not None}
+        self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
     def variables(self) -> Variables:
         """What is told by horizon."""

@@ -97,8 +97,14 @@ class Meter:
         self._losses, self._regularizer = losses, setup.experiment.problem.regularizer
         self.kind, self.is_dense = losses.kind, losses.is_dense
         self._linear = setup.algorithm.averaging == "linear"
-        self._labelled, self._real_valued = _labelled(setup, losses.kind), _real_valued(setup, losses.kind)
-        has_targets = setup.stream.labelled() or setup.stream.real_valued()
+        labelled, real = setup.stream.labelled(), setup.stream.real_valued()
+        sets = {name: Labelled(source, losses.kind, setup.stream.classes) for name, source in labelled.items()}
+        self._labelled = {name: examined for name, examined in sets.items() if examined.is_predicted(d)}
+        self._real_valued: dict[str, RealValued] = {}
+        if real and losses.kind.predicts:  # without a training set, the mean is that of the test set's own targets
+            mean = float(real.get("train", real.get("test")).targets.mean())
+            self._real_valued = {name: RealValued(source, mean) for name, source in real.items()}
+        has_targets = labelled or real
         self.predicts = bool(self._labelled or self._real_valued or not has_targets)
         self._judged_by = setup.algorithm.judged_by
         self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose marks are still to be found
@@ -129,13 +135,19 @@ class Meter:
     def take(self, estimates: Vector) -> JudgedRounds:
         """Add the next rounds, given every agent's estimates: (rounds, agents, d)."""
         first, last = self._seen + 1, self._seen + len(estimates)
-        x = self._decisions(estimates)
+        x = estimates  # (rounds, deciders, d) decisions
+        if self._blocks is not None:
+            x = np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)[:, None]
         columns = self._losses.columns(first, last)
         averages, penalties = self._averages(x, columns)
         points = Points(x[..., columns], averages, estimates[..., columns])
         lost = self._losses.at(first, columns, points)
         if self._regularizer:
-            lost = self._regularized(lost, x, penalties, estimates)
+            lost = lost._replace(
+                own=lost.own + self._penalty(x).sum(axis=1),
+                averaged=lost.averaged + penalties,
+                everybodys=lost.everybodys + self._deciders * self._penalty(estimates),
+            )
         summands = np.column_stack([lost.own, lost.averaged, lost.everybodys])
         totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
         for at in self._horizons_within(first, last):
@@ -179,19 +191,6 @@ class Meter:
         self.accuracy = {name: _continued(of, h) for name, of in state["accuracy"].items()}
         self.rmse = {name: _continued(of, h) for name, of in state["rmse"].items()}
 
-    def _decisions(self, estimates: Vector) -> Vector:
-        """(rounds, agents, d) -> (rounds, k, d)."""
-        if self._blocks is None:
-            return estimates
-        return np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)[:, None]
-
-    def _regularized(self, lost: Lost, decisions: Vector, of_averages: Vector, estimates: Vector) -> Lost:
-        """With every decider's regularizer."""
-        own, agents = self._penalty(decisions).sum(axis=1), self._deciders * self._penalty(estimates)
-        return lost._replace(
-            own=lost.own + own, averaged=lost.averaged + of_averages, everybodys=lost.everybodys + agents
-        )
-
     def _penalty(self, points: Vector) -> Vector:
         """(λ/2)‖·‖²: (..., d) -> (...), side by side as the axes say: in what order sums are taken depends on it."""
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
@@ -234,7 +233,9 @@ class Meter:
         self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
         self.rmse = {name: found[kept] for name, found in self.rmse.items()}
         if self._judged_by:
-            self._judge_whole()
+            rounds = 1 if self.everything.is_constant else self._rounds
+            values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
+            self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
     def _keep(self, at: int, last: Vector) -> None:
         """What is judged at a horizon, which has just been reached."""
@@ -259,27 +260,6 @@ class Meter:
                 for name, one in sets.items():
                     marks[name][at] = one.marks(points).reshape(len(at), 2, -1)
         self._unjudged.clear()
-
-    def _judge_whole(self) -> None:
-        """F, at all horizons at once."""
-        rounds = 1 if self.everything.is_constant else self._rounds
-        values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
-        self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
-
-
-def _labelled(setup: Setup, kind: type[SampleLoss]) -> dict[str, Labelled]:
-    """Of a loss that depends on labels, which it then predicts."""
-    sets = {n: Labelled(source, kind, setup.stream.classes) for n, source in setup.stream.labelled().items()}
-    return {name: one for name, one in sets.items() if one.is_predicted(setup.dimension)}
-
-
-def _real_valued(setup: Setup, kind: type[SampleLoss]) -> dict[str, RealValued]:
-    """Of a loss that predicts; without a training set, the mean that is named is of the test set's own targets."""
-    sets = setup.stream.real_valued()
-    if not sets or not kind.predicts:
-        return {}
-    mean = float(sets.get("train", sets.get("test")).targets.mean())
-    return {name: RealValued(source, mean) for name, source in sets.items()}
 
 
 def _continued(values: NDArray[Any], length: int) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpinodes.core import Setup, Vector
+from mpinodes.core import Setup
 from mpinodes.evaluation.meter import Columns, Losses, Lost, Points
 from mpinodes.evaluation.samples import Total
 from mpinodes.losses.two_point import Directions
@@ -36,21 +36,17 @@ class Played(Losses):
         """See `Losses`; with what a regularizer comes to more there than in the middle of the two."""
         apart = self._directions.offsets(first, len(points.decisions))
         away = apart[..., columns]
-        own = away if self._decomposable else away.sum(axis=1, keepdims=True)
+        of_deciders = away if self._decomposable else away.sum(axis=1, keepdims=True)
         ahead, behind = (
             self._losses.at(first, columns, points._replace(
-                decisions=points.decisions + sign * own, estimates=points.estimates + sign * away,
+                decisions=points.decisions + sign * of_deciders, estimates=points.estimates + sign * away,
             ))
             for sign in (1.0, -1.0)
         )  # fmt: skip
         owned = 0.5 * self._regularizer * np.vecdot(apart, apart)  # (r, n)
-        return Lost(
-            _mean(ahead.own, behind.own) + owned.sum(axis=1),
-            ahead.averaged,
-            _mean(ahead.everybodys, behind.everybodys) + points.decisions.shape[1] * owned,
-            None if ahead.training is None or behind.training is None else _mean(ahead.training, behind.training),
-        )
-
-
-def _mean(one: Vector, other: Vector) -> Vector:
-    return np.asarray((one + other) / 2)
+        own, everybodys = (ahead.own + behind.own) / 2, (ahead.everybodys + behind.everybodys) / 2
+        training = None
+        if ahead.training is not None and behind.training is not None:
+            training = (ahead.training + behind.training) / 2
+        agents = points.decisions.shape[1]
+        return Lost(own + owned.sum(axis=1), ahead.averaged, everybodys + agents * owned, training)

@@ -76,8 +76,9 @@ class Changing(Losses):
         """See `Losses`."""
         samples, rounds = self._samples, len(points.decisions)
         features, targets, divisor = samples.of(first, first + rounds - 1)
-        if not isinstance(columns, slice):
-            features = _renumbered(features, columns)
+        if not isinstance(columns, slice):  # sparse rows, with these columns alone, which are all that they have
+            places, shape = np.searchsorted(columns, features.indices), (features.shape[0], len(columns))
+            features = type(features)((features.data, places, features.indptr), shape=shape)
         own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
         lost = self._sums(features, targets.reshape(len(own), -1), divisor, own)
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
@@ -144,12 +145,6 @@ def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Feat
         return [(features, targets[None])]
     # By columns: so the product with a few rows takes half as long.
     return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
-
-
-def _renumbered(features: Features, columns: NDArray[np.int64]) -> Features:
-    """Sparse rows with these columns alone, which are all that they have."""
-    places = np.searchsorted(columns, features.indices)
-    return type(features)((features.data, places, features.indptr), shape=(features.shape[0], len(columns)))
 
 
 def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:

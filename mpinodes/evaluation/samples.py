@@ -52,7 +52,10 @@ class Total:
         number = rounds - first + 1
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
-        counts = self._counted(self._rows, first, rounds)
+        counts = np.zeros(len(self._targets), np.int64)  # how often each sample came
+        at_once = max(1, BYTES_AT_ONCE // (8 * len(self._rows(1, 1))))
+        for start in range(first, rounds + 1, at_once):
+            counts += np.bincount(self._rows(start, min(start + at_once - 1, rounds)), minlength=len(counts))
         if np.ndim(self._divisor) and (present := counts * np.isfinite(self._divisor)).any():
             counts = present
         rows: Any = np.flatnonzero(counts)
@@ -64,14 +67,6 @@ class Total:
 
     def _loss(self, features: Features, targets: Vector, divisor: Any, rounds: int) -> LinearLoss:
         return self._kind(features, targets, divisor=divisor, regularizer=rounds * self._regularizer)  # type: ignore[no-any-return]
-
-    def _counted(self, rows: Callable[[int, int], NDArray[np.int64]], first: int, last: int) -> NDArray[np.int64]:
-        """Return how often each sample came in some rounds."""
-        counts = np.zeros(len(self._targets), np.int64)
-        at_once = max(1, BYTES_AT_ONCE // (8 * len(rows(1, 1))))
-        for start in range(first, last + 1, at_once):
-            counts += np.bincount(rows(start, min(start + at_once - 1, last)), minlength=len(counts))
-        return counts
 
 
 class Squares(Total):
@@ -133,7 +128,9 @@ class Samples:
     def held_at_the_end(self) -> int:
         """Bytes of the samples that are in memory then, beside the data: two copies of such as come again and again."""
         if self._recurs:
-            return 2 * min(self._size, sum(_bytes(reader.features) for reader in self._readers))
+            features = [reader.features for reader in self._readers]
+            held = sum(8 * x.size if isinstance(x, np.ndarray) else 16 * x.nnz for x in features)
+            return 2 * min(self._size, held)
         return 0 if self._is_summed else self._size
 
     @property
@@ -196,7 +193,3 @@ class Samples:
         ]
         absent = [place >= len(loss.targets) for loss in losses]
         return features, targets, np.where(np.concatenate(absent), np.inf, np.concatenate(divisors))
-
-
-def _bytes(features: Features) -> int:
-    return 8 * features.size if isinstance(features, np.ndarray) else 16 * features.nnz

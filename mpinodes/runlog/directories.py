@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
@@ -26,15 +27,19 @@ def make_directory(experiment: Experiment) -> Path:
     """
     try:
         if experiment.output is None:
-            return _numbered(experiment)
-        path = Path(experiment.output.dir)
-        experiment.output.dir.encode()  # UnicodeEncodeError: no file that tells of the run could name it
-        path.mkdir(parents=True, exist_ok=True)
-        if {file.name for file in path.iterdir()} - UNBEGUN or _is_in_use(path):
-            raise BadInput(
-                f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
-            )
-        _begin(path, experiment)
+            path = _numbered(experiment)
+        else:
+            path = Path(experiment.output.dir)
+            experiment.output.dir.encode()  # UnicodeEncodeError: no file could name the directory of the run
+            path.mkdir(parents=True, exist_ok=True)
+            log = path / LOG  # of a run that goes on, or that has failed
+            is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
+            if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
+                raise BadInput(
+                    f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
+                )
+        (path / LOG).touch()
+        write_text(path / "experiment.toml", experiment.toml())  # so that `--resume` works, however soon it is killed
     except BadInput:
         raise
     except (OSError, ValueError) as error:
@@ -42,12 +47,6 @@ def make_directory(experiment: Experiment) -> Path:
         why = getattr(error, "strerror", None) or error
         raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set output.dir to a place of yours") from error
     return path
-
-
-def _is_in_use(path: Path) -> bool:
-    """Return whether a run in a directory that holds no more than `UNBEGUN` goes on, or has failed."""
-    log = path / LOG
-    return log.exists() and (log.stat().st_size > 0 or is_held(path))
 
 
 def unmake_directory(path: Path) -> None:
@@ -58,25 +57,16 @@ def unmake_directory(path: Path) -> None:
             path.parent.rmdir()
 
 
-def _begin(path: Path, experiment: Experiment) -> None:
-    """What `--resume` needs, however soon the run is killed."""
-    (path / LOG).touch()
-    write_text(path / "experiment.toml", experiment.toml())
-
-
 def _numbered(experiment: Experiment) -> Path:
+    """Make a directory with the next free number in `runs`."""
     runs = Path(RUNS)
     runs.mkdir(exist_ok=True)
-    number = 1
-    while True:
+    for number in count(1):
         path = runs / f"{experiment.name}-{number:03d}"
-        try:
+        with suppress(FileExistsError):
             path.mkdir()
-        except FileExistsError:
-            number += 1
-            continue
-        _begin(path, experiment)
-        return path
+            break
+    return path
 
 
 def require_there(directory: Path) -> None:
@@ -132,17 +122,17 @@ def _locked(fd: int) -> bool:
 
 
 def draft_of(path: Path) -> Path:
-    """Where a file is made, to be moved when it is whole."""
+    """Return the path where a file is written first, to be renamed when it is complete."""
     return path.with_name(path.name + ".part")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file, whole or not at all."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file, whole or not at all."""
     draft = draft_of(path)
     try:
         draft.write_bytes(content)

@@ -133,21 +133,19 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
         if dimension not in file:
             add_dimension(file, dimension, np.arange(size))
     shape = (rounds or len(values), *values.shape[1:])
-    dataset = file.create_dataset(name, shape, values.dtype, **(_storage(values) if rounds else {}))
+    storage: dict[str, Any] = {}
+    if rounds:  # compressed if that makes the first piece smaller
+        # As HDF5 does it: the first bytes of all numbers stand beside each other, and so on.
+        shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
+        storage = {"chunks": values.shape, "fletcher32": True}
+        if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):
+            storage = {"chunks": values.shape, "shuffle": True, "compression": "gzip", "compression_opts": 1}
+    dataset = file.create_dataset(name, shape, values.dtype, **storage)
     dataset[: len(values)] = values
     write_words(dataset, {**long_names.attributes(name, label, unit), DIMS: " ".join(dims)})
     for axis, dimension in enumerate(dims):
         dataset.dims[axis].attach_scale(file[dimension])
     return dataset
-
-
-def _storage(values: NDArray[Any]) -> dict[str, Any]:
-    """Return how a variable is stored, given a piece of it: compressed if that makes the piece smaller."""
-    # As HDF5 does it: the first bytes of all numbers stand beside each other, and so on.
-    shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
-    if len(zlib.compress(shuffled, 1)) > WORTH * len(shuffled):
-        return {"chunks": values.shape, "fletcher32": True}
-    return {"chunks": values.shape, "shuffle": True, "compression": "gzip", "compression_opts": 1}
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:

@@ -227,18 +227,16 @@ class LogReader(_Opened):
                 self._chunks.append((content_at, rounds))
                 self.rounds += rounds
             else:
-                self._learn(msgspec.msgpack.decode(whole[:length]))
+                facts = msgspec.msgpack.decode(whole[:length])
+                self.attrs = facts.get("attributes", self.attrs)
+                self.sizes |= facts.get("sizes", {})
+                before = 0
+                for name, dims, shape, label, unit in facts.get("variables", ()):
+                    size = int(np.prod(shape))
+                    self.columns[name] = _Logged(tuple(dims), tuple(shape), label, unit, before, size)
+                    before += size
+                    self.sizes |= dict(zip(dims[1:], shape, strict=True))
             self.place = Position(content_at + length + SUM, checksum)
-
-    def _learn(self, facts: dict[str, Any]) -> None:
-        self.attrs = facts.get("attributes", self.attrs)
-        self.sizes |= facts.get("sizes", {})
-        before = 0
-        for name, dims, shape, label, unit in facts.get("variables", ()):
-            size = int(np.prod(shape))
-            self.columns[name] = _Logged(tuple(dims), tuple(shape), label, unit, before, size)
-            before += size
-            self.sizes |= dict(zip(dims[1:], shape, strict=True))
 
     def read(self, name: str, first: int, last: int) -> Variable:
         """Return some rounds of a variable: after round `first`, up to round `last`."""

@@ -76,19 +76,15 @@ class _Finished:
     def read(self, name: str, rounds: slice) -> Variable:
         dataset, dims = self._file[name], self.dims[name]
         some = range(self.rounds)[rounds] if dims[0] == "round" else range(len(dataset))
-        self._require_room(dataset, dims, len(some))
-        label, unit = (_plain(dataset.attrs.get(key, b"")) for key in ("long_name", "units"))
-        return Variable(dims, dataset[some.start : some.stop], label, unit)
-
-    def _require_room(self, dataset: Any, dims: tuple[str, ...], rows: int) -> None:
-        """Refuse an array that the file is too small to hold."""
         if dataset.dtype.kind not in "fi" or dataset.dtype.itemsize != 8 or dataset.ndim != len(dims):
             raise ValueError(f"{dataset.name} is no array of numbers")
         row = 8 * int(np.prod(dataset.shape[1:], dtype=object))
         stored, inflated = dataset.id.get_storage_size(), PACKED_AT_MOST if dataset.compression else 1
         chunk = 8 * int(np.prod(dataset.chunks, dtype=object)) if dataset.chunks else 0
-        if stored > self._size or rows * row > inflated * stored or chunk > max(row, CHUNK_AT_MOST):
-            raise ValueError(f"{dataset.name} claims {rows * row:.3g} bytes, and the file has {self._size:.3g}")
+        if stored > self._size or len(some) * row > inflated * stored or chunk > max(row, CHUNK_AT_MOST):
+            raise ValueError(f"{dataset.name} claims {len(some) * row:.3g} bytes, and the file has {self._size:.3g}")
+        label, unit = (_plain(dataset.attrs.get(key, b"")) for key in ("long_name", "units"))
+        return Variable(dims, dataset[some.start : some.stop], label, unit)
 
     def close(self) -> None:
         with suppress(Exception):  # of a damaged file

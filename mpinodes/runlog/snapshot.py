@@ -111,7 +111,10 @@ def _packed(value: Any, where: str) -> Any:
     if kind is int:
         return value if value.bit_length() <= LONGEST else {"int": hex(value)}
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
-        return _packed_array(value)
+        # Bytes in the order that they have in memory, because a product may differ by the order in its last bits.
+        by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
+        order = "scalar" if isinstance(value, np.generic) else "columns" if by_columns else "rows"
+        return {order: [value.dtype.str, list(value.shape), value.tobytes("F" if by_columns else "C")]}
     if kind in (tuple, list):
         return {kind.__name__: [_packed(inner, f"{where}[{k}]") for k, inner in enumerate(value)]}
     if kind is dict:
@@ -123,13 +126,6 @@ def _packed(value: Any, where: str) -> Any:
         f"{where} is a {kind.__name__}, which cannot be written down: keep state in arrays of numbers, numbers, words, "
         "tuples, lists, dictionaries, dataclasses and named tuples"
     )
-
-
-def _packed_array(value: Any) -> Any:
-    """Its bytes in the order they have in memory, for a product may differ by it in its last bits."""
-    by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
-    how = "scalar" if isinstance(value, np.generic) else "columns" if by_columns else "rows"
-    return {how: [value.dtype.str, list(value.shape), value.tobytes("F" if by_columns else "C")]}
 
 
 @cache
@@ -144,39 +140,38 @@ def _opened(packed: Any) -> Any:
     if not isinstance(packed, dict):
         return packed
     if "of" in packed:
-        module, name = packed["of"]
-        return _made(module, name, {part: _opened(inner) for part, inner in packed["parts"].items()})
-    ((how, what),) = packed.items()
-    return _OPENERS[how](what)
+        return _made(*packed["of"], {part: _opened(inner) for part, inner in packed["parts"].items()})
+    ((kind, content),) = packed.items()
+    return _OPENERS[kind](content)
 
 
-def _array(what: Any, order: Any) -> Any:
-    dtype, shape, stored = what
+def _array(packed: Any, order: Any) -> Any:
+    dtype, shape, stored = packed
     return np.frombuffer(stored, dtype).reshape(shape, order=order).copy(order)
 
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     "bytes": bytes,
     "int": lambda digits: int(digits, 16),
-    "rows": lambda what: _array(what, "C"),
-    "columns": lambda what: _array(what, "F"),
-    "scalar": lambda what: _array(what, "C")[()],
+    "rows": lambda packed: _array(packed, "C"),
+    "columns": lambda packed: _array(packed, "F"),
+    "scalar": lambda packed: _array(packed, "C")[()],
     "tuple": lambda inner: tuple(map(_opened, inner)),
     "list": lambda inner: list(map(_opened, inner)),
-    "dict": lambda pairs: {_opened(key): _opened(each) for key, each in pairs},
+    "dict": lambda pairs: {_opened(key): _opened(value) for key, value in pairs},
 }
 
 
 def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
-    """An object of a class that this run has loaded; none of its code is run."""
+    """Return an object of a class that this run has loaded; no code of the class is run."""
     kind: Any = sys.modules[module]
-    for each in name.split("."):
-        kind = vars(kind)[each]
+    for step in name.split("."):
+        kind = vars(kind)[step]
     if set(_names(kind)) != set(parts):
         raise ValueError(f"{name} has other parts than {', '.join(parts)}")
     if issubclass(kind, tuple):
-        return tuple.__new__(kind, [parts[each] for each in _names(kind)])
+        return tuple.__new__(kind, [parts[part] for part in _names(kind)])
     made = object.__new__(kind)
-    for each, part in parts.items():
-        object.__setattr__(made, each, part)
+    for part, value in parts.items():
+        object.__setattr__(made, part, value)
     return made

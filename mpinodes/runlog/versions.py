@@ -1,9 +1,10 @@
-"""What a run was made with."""
+"""The versions of everything that a run was made with."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,18 +15,12 @@ from mpinodes.core.version import __version__
 
 @lru_cache
 def versions(mpi: str) -> dict[str, str]:
-    """What the run was made with."""
-    found = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
-    return found | {"host": platform.node()} | ({"commit": commit} if (commit := _commit()) else {})
-
-
-def _commit() -> str:
-    """The git commit of the checkout that the package runs from; empty where it does not."""
+    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the commit if this is a checkout."""
+    names = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
+    names["host"] = platform.node()
     checkout = Path(__file__).parents[2]
-    if not (checkout / ".git").exists():
-        return ""
-    try:
+    if (checkout / ".git").exists():
         words = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+        with suppress(OSError, subprocess.CalledProcessError):
+            names["commit"] = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return names
