@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tarfile
 import zlib
 from collections.abc import Sequence
@@ -141,7 +140,22 @@ def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
         archive = own / first.file
         if not archive.is_file():
             archive = _download(first, Path(scratch))
-        _unpack(archive, [file.names[0] for file in wanted], Path(scratch), folder)
+        # The members are moved to their places when all are there.
+        names = [file.names[0] for file in wanted]
+        try:
+            with tarfile.open(archive) as tar:
+                for name in names:
+                    packed = tar.extractfile(name)  # unlike `extract` it makes no links, and writes nowhere else
+                    if packed is None:
+                        raise KeyError(name)
+                    Path(scratch, Path(name).name).write_bytes(packed.read())
+        except KeyError as error:
+            raise ValueError(f"{archive} does not hold {name}") from error
+        except (tarfile.TarError, EOFError, zlib.error) as error:
+            raise ValueError(f"{archive} cannot be unpacked: {error}") from error
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            Path(scratch, Path(name).name).replace(folder / name)
 
 
 def _download(wanted: Wanted, folder: Path) -> Path:
@@ -156,28 +170,6 @@ def _download(wanted: Wanted, folder: Path) -> Path:
         if error.response is not None:
             error.response.close()  # pooch leaves it open
         raise
-
-
-def _unpack(archive: Path, names: Sequence[str], scratch: Path, folder: Path) -> None:
-    """Copy the content of named members into a folder, each in one go once all are there.
-
-    pooch.Untar would also make links, and before Python 3.12 write wherever a member's name says.
-    """
-    try:
-        with tarfile.open(archive) as tar:
-            for name in names:
-                packed = tar.extractfile(name)
-                if packed is None:
-                    raise KeyError(name)
-                with packed, (scratch / Path(name).name).open("wb") as plain:
-                    shutil.copyfileobj(packed, plain)
-    except KeyError as error:
-        raise ValueError(f"{archive} does not hold {name}") from error
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(f"{archive} cannot be unpacked: {error}") from error
-    for name in names:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (scratch / Path(name).name).replace(folder / name)
 
 
 def _why(error: OSError | ValueError) -> str:

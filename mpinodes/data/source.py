@@ -1,4 +1,4 @@
-"""What every format reads into, and the bytes they all read from."""
+"""`Source`, which every file format is read into, and what the readers share: bytes, lines, labels and messages."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def unfit(number: float) -> str:
 
 
 def shown(text: bytes | str) -> str:
-    """A piece of a file, fit for an error message."""
+    """Return a piece of a file, quoted and shortened for an error message."""
     text = text if isinstance(text, str) else text.decode(errors="replace")
     return repr(text if len(text) <= 24 else f"{text[:24]}...")
 

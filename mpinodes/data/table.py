@@ -185,10 +185,24 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
     number, first = next(rows, (0, [""]))
     names: list[str] = []
     order = list(range(len(first)))
-    if number and _holds_names(f"{path}: line {number}", first, stated):
-        names, order = _ordered(f"{path}: line {number}", stated.target, first)
-    elif number:
-        rows = chain([(number, first)], rows)
+    if number:
+        place, has_names = f"{path}: line {number}", stated.header
+        finite = [isfinite(number_of(entry)) for entry in first]
+        if stated.target and has_names is False:
+            raise BadInput(
+                f"{place}: data.target = {stated.target!r} names a column, and data.header=false says none has"
+            )
+        if has_names is None and all(finite):
+            raise BadInput(
+                f"{place}: numbers alone, which may be names or the first sample: set data.header=true or "
+                "data.header=false"
+            )
+        if has_names is None:
+            has_names = not any(finite[:-1] if stated.labels and not stated.target else finite)
+        if has_names:
+            names, order = _ordered(place, stated.target, first)
+        else:
+            rows = chain([(number, first)], rows)
     numbers, targets, places = array("d"), [], array("q")
     for number, entries in rows:
         targets.append(entries.pop(order[-1]))
@@ -206,26 +220,6 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)
     return _Table(features, targets if stated.labels else np.array([*map(number_of, targets)]), names, where)
-
-
-def _holds_names(place: str, entries: Sequence[str], stated: FileFacts) -> bool:
-    """Whether the first line does.
-
-    Raises:
-        BadInput: it is not stated, and nobody can tell.
-    """
-    if stated.header is not None:
-        if stated.target and not stated.header:
-            raise BadInput(
-                f"{place}: data.target = {stated.target!r} names a column, and data.header=false says none has"
-            )
-        return stated.header
-    finite = [isfinite(number_of(entry)) for entry in entries]
-    if all(finite):
-        raise BadInput(
-            f"{place}: numbers alone, which may be names or the first sample: set data.header=true or data.header=false"
-        )
-    return not any(finite[:-1] if stated.labels and not stated.target else finite)
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:

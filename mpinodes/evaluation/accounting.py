@@ -114,8 +114,8 @@ class Accounting:
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = None
         if budget := e.privacy.budget:
-            delta, stops = e.privacy.budget_delta, list(budget.stops)
-            granted = typed.BudgetSummary(epsilon=budget.epsilon, delta=delta, kept_by=budget.kept_by, stops=stops)
+            delta, stops = e.privacy.budget_delta, budget.stops
+            granted = typed.BudgetSummary(epsilon=budget.epsilon, delta=delta, kept_by=budget.kept_by, stops=[*stops])
         reasons = [setup.stream.unproven_because]
         if self._key == "unknown":
             reasons.append(

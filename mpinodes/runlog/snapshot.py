@@ -140,7 +140,8 @@ def _opened(packed: Any) -> Any:
     if not isinstance(packed, dict):
         return packed
     if "of" in packed:
-        return _made(*packed["of"], {part: _opened(inner) for part, inner in packed["parts"].items()})
+        module, name = packed["of"]
+        return _made(module, name, {part: _opened(inner) for part, inner in packed["parts"].items()})
     ((kind, content),) = packed.items()
     return _OPENERS[kind](content)
 

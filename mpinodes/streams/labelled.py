@@ -1,4 +1,8 @@
-"""Samples in rounds: a fixed training set, dealt to the agents, seen in batches, once per epoch."""
+"""Streams that show a fixed training set in rounds: the samples are dealt to the agents, and seen in batches.
+
+`LabelledStream` is the base of the data sets in this folder. `deal` decides which agent has which rows, and `Order`
+which samples a round shows. The functions at the end combine and split sources.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -33,7 +37,7 @@ Batches = Annotated[
 
 
 # What makes, reads, checks and numbers samples.
-LOSSES_BY = ("of", "_own", "_require_bounds", "_batches", "_size", "_order", "samples", "groups", "passes", "merged")
+LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "passes", "merged")
 
 
 class Cycle(Struct, frozen=True):
@@ -42,13 +46,13 @@ class Cycle(Struct, frozen=True):
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """The place of round t."""
+        """Return the group of round t: the place of the round in a pass over the batches."""
         return [(t - 1) % self.batches]
 
 
 @dataclass(frozen=True)
 class Order:
-    """Which of an owner's samples come in which round: batches of so many, epoch after epoch."""
+    """The samples of an owner in every round: one batch a round, epoch after epoch."""
 
     seed: int
     owner: int
@@ -73,7 +77,7 @@ class Order:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _epoch(self, epoch: int) -> Indices:
-        """Return the order of all samples in an epoch; most often it is the one asked for before, or the next."""
+        """Return the order of all samples in an epoch; the last one asked for is cached."""
         place = epoch if self.shuffle else 0
         if place not in self._held:
             draws = Draws(self.seed, Purpose.SHUFFLE, self.owner)
@@ -85,9 +89,10 @@ class Order:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LabelledStream(Stream):
-    """Round t shows an agent the next `batch` of its samples; a rest smaller than a batch is left out of an epoch.
+    """A fixed training set that is dealt to the agents and seen in batches, epoch after epoch.
 
-    Where `batch` is "all", every round shows an agent the same samples, all it has, for as long as one likes.
+    Round t shows an agent the next `batch` of its samples. If the last samples of an epoch are fewer than a batch, they
+    are left out. With `batch` = "all", every round shows an agent all its samples, for any number of rounds.
     """
 
     lengthens = ("epochs",)
@@ -114,24 +119,24 @@ class LabelledStream(Stream):
 
     @property
     def keeps_order(self) -> bool:
-        """See `Stream`."""
+        """Return whether the seed leaves the order of an agent's samples as it is."""
         return self.batch == "all" or not self.shuffle
 
     @property
     def has_labels(self) -> bool:
-        """Whether targets are labels ±1."""
+        """Return whether targets are labels ±1."""
         return True
 
     @property
     def unproven_because(self) -> str:
-        """See `Stream`; one who extends it adds to what this says."""
+        """Return why nothing is proven of these data, or nothing. A class that extends this one adds its reasons."""
         if self.partition != "by-label":
             return ""
         return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
     def makes_all_losses(self) -> bool:
-        """See `Stream`: true unless a class that extends this one makes, reads or checks samples by itself."""
+        """Return whether no class that extends this one makes, reads or checks samples by itself."""
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
             return False
@@ -140,16 +145,16 @@ class LabelledStream(Stream):
     @property
     @abstractmethod
     def feature_bound(self) -> float:
-        """The largest |feature| there can be, known without looking at the data."""
+        """Return the largest |feature| that there can be, known without looking at the data."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What a person would call the data."""
+        """Return the name of the data for people."""
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:
-        """Training and test set, labels ±1.
+        """Return the training set and the test set, or None for no test set. Labels are ±1.
 
         Raises:
             BadInput: files are missing or malformed.
@@ -160,76 +165,58 @@ class LabelledStream(Stream):
         return self.open()
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
-        """Arrays drawn from the seed, once for all ranks of a host; they depend on the seed and on `of` alone."""
+        """Return arrays drawn from the seed, once for all ranks of a host. They depend on the seed and `of` alone."""
         return drawn_once(f"{type(self).__module__} {type(self).__qualname__} {self.seed} {of}", draw)
 
     def forget(self) -> None:
-        """Let go of what was read from files: losses made by `of` keep their own samples."""
+        """Free what was read from files; losses made by `of` keep their own samples."""
         self.__dict__.pop("_sources", None)
         self.__dict__.pop("_everything", None)
 
     @property
     def title(self) -> str:
-        """The data's name, and how much of the upstream set was found."""
+        """Return the name of the data, and the number of records if the files hold a part of the published data."""
         return self.name + subset(*(source for source in self._sources if source))
 
     @cached_property
     def dimension(self) -> int:
-        """Features of a sample."""
+        """Return the number of features of a sample."""
         return self._sources[0].dimension
 
     @property
     def feature_norm(self) -> float:
-        """Of d entries of the largest size."""
+        """Return the norm of d features of the largest size."""
         return sqrt(self.dimension) * self.feature_bound
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """The training rows of every agent, ascending.
+        """Return the training rows of every agent, ascending.
 
         Raises:
-            BadInput: they do not fit the data.
+            BadInput: sizes that do not fit the data.
         """
         return deal(self._sources[0].targets, self)
 
-    @cached_property
-    def _dealt(self) -> Sequence[Indices]:
-        """The shares, in which no row stands twice: what a row may cost is accounted for once.
-
-        Only a user's stream is searched: `deal` gives each row once, and to sort a million takes 0.7 s of every agent.
-
-        Raises:
-            BadInput: a row stands twice.
-        """
-        shares = self.shares
-        if is_built_in(self):
-            return shares
-        everything = np.arange(len(self._sources[0].targets))
-        alike = self.partition == "shared" and all(np.array_equal(share, shares[0]) for share in shares)
-        rows = np.concatenate([everything[share] for share in shares[: 1 if alike else None]])
-        if len(np.unique(rows)) < len(rows):
-            raise BadInput(f"{self.name}: a training sample stands in `shares` twice; each belongs to one agent, once")
-        return shares
-
     def source_rows(self, agent: int) -> Indices:
-        """Its share."""
+        """Return the rows of the source that an agent has: its share."""
         return self.shares[agent]
 
     @property
     def rounds(self) -> int | None:
-        """Rounds in all epochs of the smallest share; None: it has no end."""
+        """Return the number of rounds in all epochs of the smallest share; None: there is no end."""
         return None if self.batch == "all" else self.epochs * self._epoch
 
     @cached_property
     def _epoch(self) -> int:
-        """Rounds of one pass over the smallest share."""
+        """Return the number of rounds of one pass over the smallest share."""
         return min(map(self._batches, range(self.agents)))
 
     def _batches(self, agent: int) -> int:
+        """Return the number of rounds of one pass over an agent's share."""
         return len(self.shares[agent]) // self._size(agent)
 
     def _size(self, agent: int) -> int:
-        """Samples of a round."""
+        """Return the number of samples of an agent in a round."""
         return len(self.shares[agent]) if self.batch == "all" else self.batch
 
     @cached_property
@@ -237,7 +224,7 @@ class LabelledStream(Stream):
         return self._sources[0].features(self.shares[0])
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """The losses by round, of the agent's own samples."""
+        """Return a function that gives the loss of a round, of the agent's own samples."""
         features, targets = self._own(agent)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
@@ -251,7 +238,7 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """See `Stream`: any number of rounds in one go."""
+        """Return a reader that gives the losses of any number of rounds as one."""
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
@@ -260,67 +247,69 @@ class LabelledStream(Stream):
         return Order(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
-        """The agent's training samples, within their bounds."""
-        train, rows = self._sources[0], self._dealt[agent]
-        features, targets = (
-            doubles(self._everything if self.partition == "shared" else train.features(rows)),
-            doubles(train.targets[rows]),
-        )
-        self._require_bounds(features, targets, rows)
-        return features, targets
+        """Return the agent's training samples.
 
-    def _require_bounds(self, features: Features, targets: Vector, rows: Indices) -> None:
-        """Refuse samples outside the domain that privacy is accounted for, and numbers beyond what is computed with.
-
-        That a run is refused tells of the sample that it is refused for: it is no message, and not private.
+        A refused run tells something about the refused sample. The refusal is no message, and it is not private.
 
         Raises:
-            BadInput: names the sample.
+            BadInput: a sample stands in two shares, is outside the domain that privacy is accounted for, or has a
+                number that is too large to compute with; names the sample.
         """
-        for what, found in (("a feature", row_sizes(features)), ("a target", np.abs(targets))):
-            if not (found <= LARGEST).all():
-                worst = int(np.argmin(found <= LARGEST))
+        train, rows = self._sources[0], self.shares[agent]
+        if not is_built_in(self):  # `deal` gives each row once, and a cost is accounted for once
+            everything = np.arange(len(train.targets))
+            alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
+            dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
+            if len(np.unique(dealt)) < len(dealt):
                 raise BadInput(
-                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} of size {found[worst]:g}, which "
-                    f"{unfit(float(found[worst]))}"
+                    f"{self.name}: a training sample stands in `shares` twice; each belongs to one agent, once"
                 )
-        bounds = (
-            ("a feature of size", self.feature_bound, row_sizes(features)),
-            ("norm", self.feature_norm, row_norms(features)),
-        )
-        for what, bound, sizes in bounds:
-            if len(sizes) and sizes.max() > bound * (1 + 1e-9):
-                worst = int(sizes.argmax())
+        features = doubles(self._everything if self.partition == "shared" else train.features(rows))
+        targets = doubles(train.targets[rows])
+        sizes, norms = row_sizes(features), row_norms(features)
+        for quantity, numbers in (("a feature", sizes), ("a target", np.abs(targets))):
+            if not (numbers <= LARGEST).all():
+                worst = int(np.argmin(numbers <= LARGEST))
+                size = float(numbers[worst])
                 raise BadInput(
-                    f"{self.name}: training sample {rows[worst]} (from 0) has {what} {sizes[worst]:g}, above "
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {quantity} of size {size:g}, which "
+                    f"{unfit(size)}"
+                )
+        bounds = (("a feature of size", self.feature_bound, sizes), ("norm", self.feature_norm, norms))
+        for quantity, bound, numbers in bounds:
+            if len(numbers) and numbers.max() > bound * (1 + 1e-9):
+                worst = int(numbers.argmax())
+                raise BadInput(
+                    f"{self.name}: training sample {rows[worst]} (from 0) has {quantity} {numbers[worst]:g}, above "
                     f"{bound:g}, the most there can be{self.remedy}"
                 )
+        return features, targets
 
     @property
     def remedy(self) -> str:
-        """What to do about a sample outside the domain."""
+        """Return what the user can do about a sample outside the domain, for an error message."""
         return ", by which privacy is accounted: not the data set that its name says"
 
     def passes(self, rounds: int) -> int:
-        """How often a sample may have been used in so many rounds."""
+        """Return how often a sample may have been used in a number of rounds."""
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """By round its place in the epoch; where epochs are shuffled, every sample by itself."""
+        """Return the groups of a round: its place in the epoch, or, if epochs are shuffled, the single samples."""
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
         return self.samples(agent)
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """By round the agent's training samples, by their place in its share."""
+        """Return a function that gives the samples of a round, as places in the agent's share."""
         return self._order(agent)
 
     def labelled(self) -> Mapping[str, Source]:
-        """The two sets by name."""
+        """Return the training and test sets by name, if targets are labels or classes."""
         return self._by_name() if self.has_labels or self.classes else {}
 
     def real_valued(self) -> Mapping[str, Source]:
-        """Likewise."""
+        """Return the training and test sets by name, if targets are real numbers."""
         return {} if self.has_labels or self.classes else self._by_name()
 
     def _by_name(self) -> Mapping[str, Source]:
@@ -329,10 +318,10 @@ class LabelledStream(Stream):
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
-    """The training rows of every agent, by the stream's partition.
+    """Return the training rows of every agent, by the stream's partition.
 
     Raises:
-        BadInput: sizes that do not fit the data.
+        BadInput: the sizes do not fit the data.
     """
     total, n = len(targets), stream.agents
     if stream.partition == "shared":
@@ -347,38 +336,35 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     order = draws.permutation(total)
     if stream.partition == "by-label":
         order = order[np.argsort(targets[order], kind="stable")]
-    sizes = _sizes(total, stream, least, draws) if stream.partition == "uneven" else None
-    cuts = n if sizes is None else np.cumsum(sizes)
+    cuts: Any = n
+    if stream.partition == "uneven":
+        sizes: Sequence[int] = stream.sizes
+        if not sizes:
+            shares = draws.dirichlet([stream.concentration] * n)
+            sizes = [least + int(share * (total - n * least)) for share in shares]
+        elif len(sizes) != n or min(sizes) < least or sum(sizes) > total:
+            raise BadInput(
+                f"data.sizes = {list(sizes)}: expected {n} sizes, one for each agent, each at least "
+                f"{'data.batch = ' if stream.batch != 'all' else ''}{least}, together at most {total}"
+            )
+        cuts = np.cumsum(sizes)
     return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
 
 
-def _sizes(total: int, stream: LabelledStream, least: int, draws: np.random.Generator) -> Sequence[int]:
-    n = stream.agents
-    if not stream.sizes:
-        shares = draws.dirichlet([stream.concentration] * n)
-        return [least + int(share * (total - n * least)) for share in shares]
-    if len(stream.sizes) != n or min(stream.sizes) < least or sum(stream.sizes) > total:
-        raise BadInput(
-            f"data.sizes = {list(stream.sizes)}: expected {n} sizes, one for each agent, each at least "
-            f"{'data.batch = ' if stream.batch != 'all' else ''}{least}, together at most {total}"
-        )
-    return stream.sizes
-
-
 def subset(*sources: Source) -> str:
-    """What to add to a title where files hold fewer records than upstream's of the same name."""
+    """Return a remark for a title if the files hold fewer records than the published files of these names."""
     files = {source.files: (source.records, source.upstream) for source in sources if source.files}
     records, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
     return f" (subset: {records:,} of {upstream:,})" if records < upstream else ""
 
 
 def choose(source: Source, rows: Indices, targets: Vector) -> Source:
-    """Some rows of a source, with new targets."""
+    """Return some rows of a source, with new targets."""
     return replace(source, targets=targets, features=lambda wanted: source.features(rows[wanted]))
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """The rows of several sources, one after the other."""
+    """Return the rows of several sources, one source after the other."""
     ends = np.cumsum([len(source.targets) for source in sources])
 
     def features(rows: Indices) -> Features:
@@ -393,15 +379,17 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def in_memory(features: Features, targets: Vector) -> Source:
-    """A source of samples that are there already."""
+    """Return a source of samples that are in memory: features (N, d) and targets (N,)."""
     numbers = arrays(features)
     return Source(np.ravel(targets), numbers.shape[1], lambda rows: numbers[rows])
 
 
 def split(source: Source, train: float) -> tuple[Source, Source | None]:
-    """A fixed split into training and test set, the same for every seed of a run; `train`: a share, or a number.
+    """Split samples into a training and a test set; the split is the same for every seed of a run.
 
-    Where nothing is left to test, there is no test set.
+    Args:
+        source: the samples.
+        train: the share of training samples, or, above 1, their number. If nothing is left, there is no test set.
     """
     total = len(source.targets)
     order = Draws(0, Purpose.SPLIT).at(0).permutation(total)
@@ -412,10 +400,10 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 
 
 def scaled(pixels: np.ndarray, largest: float) -> Vector:
-    """Pixels in [0, 1], by the format's own largest value: a public constant, not one read off the data."""
+    """Return pixels divided by the largest value of the format: a public constant, not one read off the data."""
     return np.asarray(pixels, dtype=np.float64) / largest
 
 
 def together(*reasons: str) -> str:
-    """Those that there are, as one."""
+    """Join the reasons that are not empty."""
     return "; ".join(reason for reason in reasons if reason)
