@@ -1,36 +1,37 @@
-"""What a node, or some that collude, learn of another's data, where all that is said are linear mixes of noised values.
+"""Bound what one node, or some that collude, can learn of the data of another, if all messages are linear in the noise.
 
-From some round L on a run may say nothing new: in round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
-and from then on all relay. A message of round t >= L is then a fixed mix of these releases, Σ_k M_jk y_k, where
-M(L) = I and M(t + 1) = W(t) M(t), with W(t) the weights that all agents mix by in round t: made of the graph and of
-public scalars, never of data. Viewers C receive what their in-neighbors say, and know all of their own, so that the
-columns of C in the rows that they receive, A, drop out: they see A(v + e), a Gaussian vector of known covariance
-A Σ Aᵀ ⊗ I. Adjacent data move one v_u by Δ at most, and no other, so that with B = A Σ^½ and g the column u of A
+From some round L on, a run may send nothing new. In round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
+and from then on all agents relay. A message of round t >= L is then a fixed mix of these releases, Σ_k M_jk y_k, with
+M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights of round t. They depend on the graph and on public
+scalars, never on data. Viewers C receive the messages of their in-neighbors, and know all messages of their own. Let A
+be the rows of M that they receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of known
+covariance A Σ Aᵀ ⊗ I. Adjacent data move one v_u by Δ at most, and no other. With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
-by which the view is exactly μ-GDP and, for the best of tests, no better. ℓ_u, the *leverage* of u, is the squared norm
-of e_u projected to the row space of B: 1 where y_u itself follows from what is received, as it does for all that hear
-u in round L; 0 where nothing of it has arrived. So the loss toward a node is never above what the links give away.
+and the view is μ-GDP; the best test attains this. ℓ_u, the *leverage* of u, is the squared norm of the projection of
+the unit vector e_u onto the row space of B. The leverage is 1 where y_u follows from the messages received, as for all
+nodes that receive the message of u in round L, and 0 where nothing of y_u has arrived. So the loss toward a node is
+never above the loss toward an eavesdropper on all links.
 
-What was said before round L also tells, and what is said in round L depends on it. Conditional on all of it, on every
-link, round L is as above, so that a view is √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before by all links: a node's view is
-made of what was said before and of the rest. That is an upper bound; where nothing was said before it is exact.
+Messages before round L also depend on data, and round L depends on these messages. Given all of them, on every link,
+round L is as above. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before the loss of the earlier messages
+on all links. This is an upper bound, and exact if there are no earlier messages.
 
-What each row of A tells by itself does not add up to a bound, for all rows hold the same noise: two that differ in y_u
-alone give it away.
+The losses of single rows of A do not add up to a bound, because all rows share the same noise: two rows that differ in
+y_u alone reveal y_u.
 
-Leverages are worked out in doubles, with a bound on the rounding of all rounds, which is added to them (`Space`).
+Leverages are computed in doubles; a bound on the rounding error of all rounds is added to them (`Space`).
 
-Tighter is what is known where agents already put in nothing that depends on what they heard: m(t + 1) is then
-c W(t) m(t) and what data and noise of its own round add, c public (`Algorithm.carried_on`). All that is received, from
-round 1 on, is linear in the noise of all rounds; data move it along one direction, by Δ(t) in round t, and with A its
-rows over all (round, agent)
+A second reduction is tighter where agents never add anything that depends on received messages: m(t + 1) is then
+c W(t) m(t) plus data and noise of the round itself, with c public (`Algorithm.carried_on`). All messages received from
+round 1 on are linear in the noise of all rounds. Data move them along one direction, by Δ(t) in round t. With A their
+rows over all (round, agent),
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
 
-exact again. No such reduction holds for messages whose data depend on messages that the viewers did not receive: see
-scripts/relayed_message.py.
+which is exact again. No such reduction holds where the data in a message depend on messages that the viewers did not
+receive: see scripts/relayed_message.py.
 """
 
 from __future__ import annotations
@@ -58,34 +59,34 @@ from mpinodes.privacy.recursive import open_ledger
 
 Errors = Sequence[tuple[float, Vector, Vector]]
 
-# Drawn at random, so that no weights can be made for it.
+# Drawn at random, so that nobody can choose weights that deceive the rank modulo this prime.
 PRIME: int = next(p for p in iter(lambda: randbits(29) | 1 << 30 | 1, 0) if pow(3, p - 1, p) == 1)
-SMALL = 64  # what is so small modulo the prime is that integer, but for bad luck of less than one in a million
+SMALL = 64  # a residue this small is taken for the integer itself: wrong with a probability below 1e-6
 EPSILON = 2.0**-52
 WIDE = 4 * float(np.finfo(np.longdouble).eps)
-BLUR = 1e-3  # the largest error by rounding with which a direction counts as known; leverages are the larger for it
-SLACK = 1e-6  # what is added to leverages beside it
-TERMS = 24  # of an error, that are followed each for itself
-WELL = 1e-6  # the least over the largest singular value of what is taken for independent
-LARGEST = 1500  # releases with noise of their own, of a run that is linear throughout
-MOST = 10**9  # agents^4 times stretches of rounds, above which views are not worked out: some seconds
+BLUR = 1e-3  # the largest rounding error with which a direction counts as known; leverages rise by the error
+SLACK = 1e-6  # added to leverages as well
+TERMS = 24  # terms of an error that are followed one by one
+WELL = 1e-6  # the least ratio of the smallest to the largest singular value of independent rows
+LARGEST = 1500  # releases that `carried_on` looks at, at most
+MOST = 10**9  # agents^4 times rounds, above which the views of all nodes are left out: some seconds
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """L, from which on nothing new is said: the last round with a release of its own; None: views are not linear.
+    """Return L, the last round with new releases; None: the views of nodes are not known to be linear.
 
     Args:
         setup: of the run.
-        events: (rounds, agents) of all of it.
+        events: (rounds, agents) of the whole run.
     """
     e = setup.experiment
     if not (e.private and e.noise.backend == "numpy") or events.vectors > 1:
         return None
     if not type(setup.mechanism).__module__.startswith("mpinodes.mechanisms."):
         return None
-    if setup.links and setup.links.most_late:  # a message is then no mix of those of the round before alone
+    if setup.links and setup.links.most_late:  # a message then mixes more than the last round
         return None
-    if setup.algorithm.settled_below and not setup.endless:  # who moves still, and the stop, tell of unheard messages
+    if setup.algorithm.settled_below and not setup.endless:  # which agents still move depends on messages not received
         return None
     if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
         return None
@@ -95,9 +96,9 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
             return None
         if not np.isin(some.kind, (Kind.CLEAN, Kind.GAUSSIAN)).all():
             return None
-        # Only a Start or a Relay states no sensitivity: any function of what was received may be in other messages.
-        said = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)
-        start = first + int(np.flatnonzero(said)[-1]) + 1 if said.any() else start
+        # Any message but a Start or a Relay may hold a function of received messages. Only those two state no l2.
+        is_new = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)
+        start = first + int(np.flatnonzero(is_new)[-1]) + 1 if is_new.any() else start
     if not 0 < start < len(events):
         return None
     last = events[start - 1 : start][0]
@@ -107,9 +108,9 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
 
 def weights(setup: Setup, first: int, last: int) -> Vector:
-    """The weights that agents mix by in rounds first .. last − 1: (rounds, n, n), at [t, i, j] that of j's message.
+    """Return the mixing weights of rounds first .. last − 1: (rounds, n, n); [t, i, j] is what i gives j's message.
 
-    Recomputed from the graph and the mixing's own scalars, which are public.
+    They are recomputed from the graph and the scalars of the mixing, which are public.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -118,14 +119,14 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """The rounds of a run in which nothing new is said.
+    """The rounds of a run in which all agents relay, and what these rounds reveal.
 
     Attributes:
         start: L.
-        weights: (T − L, n, n) by which messages of round L, L + 1, ... are mixed.
-        heard: (T − L + 1, n, n) at [t, i, j] whether i receives what j says in that round; its own it does. What is
-            lost counts as received.
-        scale: (n,) of the noise of the releases of round L, per coordinate.
+        weights: (T − L, n, n) mixing weights of rounds L, L + 1, ...
+        heard: (T − L + 1, n, n); [t, i, j]: whether i receives the message of j, or is j. Lost messages count as
+            received.
+        scale: (n,) noise scale of the releases of round L, per coordinate.
     """
 
     start: int
@@ -135,7 +136,7 @@ class Relayed:
 
     @classmethod
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
-        """That of a run, from its (rounds, agents) events; None: it has none."""
+        """Return the relaying rounds of a run, given its (rounds, agents) events; None: there are none."""
         start = relayed_from(setup, events)
         if start is None:
             return None
@@ -145,29 +146,28 @@ class Relayed:
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Whether graph and weights stay the same."""
+        """Return whether graph and weights stay the same."""
         return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
 
     @property
     def is_small(self) -> bool:
-        """Whether all views are worked out in reasonable time."""
+        """Return whether the views of all nodes can be computed in reasonable time."""
         n = len(self.scale)
         return n**4 * (min(n, len(self.heard)) if self.is_fixed else len(self.heard)) <= MOST
 
     @cached_property
     def residues(self) -> Indices:
-        """The weights modulo PRIME: (T − L, n, n). A double is a fraction by a power of two, so nothing is rounded."""
-        each, where = np.unique(self.weights, return_inverse=True)
-        exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in each)]
+        """Return the weights modulo PRIME, (T − L, n, n): exact, because a double is an integer over a power of two."""
+        values, where = np.unique(self.weights, return_inverse=True)
+        exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in values)]
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """ℓ of every agent, toward viewers that tell each other all: (n,), no less than it is; nan for themselves.
+        """Return upper bounds on ℓ of every agent toward viewers that share all they know: (n,); nan for the viewers.
 
-        How many directions of B are seen is found without rounding, over a prime field, whose ranks are never above
-        the true ones and equal to them but for bad luck of less than one in a million. Which ones is found in doubles,
-        with a bound on the error that builds up from round to round. Where that is not small beside `SLACK`, all that
-        has arrived counts as seen: the links' bound.
+        The rank of B is found over a prime field, without rounding: never above the true rank, and below with a
+        probability of less than 1e-6. The row space is found in doubles, with a bound on the error that builds up from
+        round to round. Where the error is above `BLUR`, ℓ is 1 for every agent of which anything has arrived.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -183,23 +183,23 @@ class Relayed:
         return leverage
 
     def beside(self, viewers: Sequence[int], others: Indices) -> tuple[Vector, float]:
-        """Return what viewers see of the others' messages of round L, by orthonormal rows, and the rows' error.
+        """Return orthonormal rows that span what viewers see of others' messages of round L, and the error of the rows.
 
-        Where rounding hides it, that is all of them.
+        If rounding hides the span, the rows are those of the identity.
         """
         exact, space = self._seen(viewers)
         space = space.mixed(np.eye(len(self.scale))[:, others], len(_echelon(exact[:, others])))
         return (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """The messages of a round that the viewers have: a row of the identity for each."""
+        """Return the messages of a round that the viewers receive: one row of the identity for each."""
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
-        """Return the space of the rows of A: by a reduced basis over the prime field, and in doubles.
+        """Return the row space of A: a reduced basis over the prime field, and a `Space` in doubles.
 
-        From the last round backwards: what is seen of the messages of round t is what is received in it, and what is
-        seen of those of round t + 1, which are W(t) times them.
+        The loop goes backwards. The rows seen of the messages of round t are those received in round t, and the rows
+        seen of round t + 1 times W(t).
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -208,21 +208,21 @@ class Relayed:
             before, received = len(exact), self._rows(t, viewers)
             exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
             small = np.where(exact > PRIME // 2, exact - PRIME, exact)
-            # A basis of small integers over the prime field is that of the rationals: where all is seen, or symmetric.
+            # A basis of small integers over the prime field is a basis over the rationals, too.
             is_known = bool((np.abs(small) <= SMALL).all())
             space = Space.of(small) if is_known else space.mixed(self.weights[t], len(exact), received)
             if self.is_fixed and len(exact) in (before, n) and t < len(self.weights) - 1:
-                break  # it grows no more
+                break  # the space grows no more
         return exact, space
 
 
 @dataclass(frozen=True)
 class Space:
-    """A space of rows, with a bound on what rounding has made of it.
+    """A row space, with a bound on its rounding error.
 
     Attributes:
-        basis: (rank, n) orthonormal but for rounding; the exact space has the basis `basis` + X.
-        errors: (size, left, right) of each term of X = Σ left E right, with some E of spectral norm `size` at most.
+        basis: (rank, n) orthonormal up to rounding; the exact space has the basis `basis` + X.
+        errors: (size, left, right) of each term of X = Σ left E right, for some E of spectral norm at most `size`.
     """
 
     basis: Vector
@@ -237,16 +237,16 @@ class Space:
 
     @cached_property
     def error(self) -> float:
-        """The largest spectral norm that X can have; inf: so large that nothing is known."""
+        """Return a bound on the spectral norm of X; inf: X may be so large that the space is not known."""
         size = _largest(self.errors)
         return size if size <= BLUR else inf
 
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
-        """Return the space of known dimension that the rows times `w` and the rows received span.
+        """Return the space that the rows times `w` and the rows received span, given its dimension `rank`.
 
-        Exact rows are C `basis` + D, of the new basis, where D is what X makes and what is lost here. With G C = I + F,
-        they span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). So errors of several rounds grow by the
-        product of their matrices, which is far less than the product of the matrices' norms.
+        With the new `basis`, the exact rows are C `basis` + D, where D comes from X and from rounding here. With
+        G C = I + F, they span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus
+        grow by the product of matrices, which is far less than the product of the norms of the matrices.
         """
         if not isfinite(self.error):
             return self
@@ -258,17 +258,17 @@ class Space:
         if sizes[rank - 1] <= 1e-12 * sizes[0]:
             return Space(basis, [(inf, left, basis)])
         g, basis = (left[:, :rank] / sizes[:rank]).T, basis[:rank]
-        c, one, rest = rows @ basis.T, np.eye(rank), np.eye(w.shape[1]) - basis.T @ basis
+        c, unit, rest = rows @ basis.T, np.eye(rank), np.eye(w.shape[1]) - basis.T @ basis
         wide: list[Any] = [matrix.astype(np.longdouble) for matrix in (self.basis, w, c, basis)]
         lost = float(norm((np.concatenate([received, wide[0] @ wide[1]]) - wide[2] @ wide[3]).astype(float)))
         lost += WIDE * len(w) * float(norm(self.basis) * norm(w) + norm(c) * norm(basis))
         errors = [(size, g[:, len(received) :] @ a, b @ w) for size, a, b in self.errors]
         errors.append((lost, g, np.eye(w.shape[1])))
-        turned = _largest([(size, a, b @ basis.T) for size, a, b in errors]) + float(norm(g @ c - one))
+        turned = _largest([(size, a, b @ basis.T) for size, a, b in errors]) + float(norm(g @ c - unit))
         errors = [(size, a, b @ rest) for size, a, b in errors]
         total = _largest(errors) if turned <= 0.5 else inf
-        kept = errors if len(errors) < TERMS else [(total, one, rest)]
-        return Space(basis, [*kept, (2 * turned * total, one, rest)])
+        terms = errors if len(errors) < TERMS else [(total, unit, rest)]
+        return Space(basis, [*terms, (2 * turned * total, unit, rest)])
 
 
 def _largest(errors: Errors) -> float:
@@ -283,7 +283,7 @@ def _spectral(matrix: Vector) -> float:
 
 
 def _echelon(rows: Indices) -> Indices:
-    """A basis of the space of some rows over the prime field: (m, n) -> (rank, n)."""
+    """Return the reduced basis of the space of some rows over the prime field: (m, n) -> (rank, n)."""
     rows, rank = rows.copy(), 0
     for column in range(rows.shape[1]):
         there = np.flatnonzero(rows[rank:, column])
@@ -298,28 +298,28 @@ def _echelon(rows: Indices) -> Indices:
     return rows[:rank]
 
 
-def _product(one: Indices, other: Indices) -> Indices:
-    """A product of matrices over the prime field; in two parts, for sums to fit 63 bits."""
-    high, low = np.divmod(other, 2**16)
-    return np.asarray((one @ high % PRIME * 2**16 + one @ low) % PRIME)
+def _product(left: Indices, right: Indices) -> Indices:
+    """Return a product of matrices over the prime field; `right` is split in two, so that sums fit 63 bits."""
+    high, low = np.divmod(right, 2**16)
+    return np.asarray((left @ high % PRIME * 2**16 + left @ low) % PRIME)
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """μ of every agent toward viewers by all that is said since round 1, (n,); None: that is not known to be linear."""
+    """Return μ of every agent toward viewers, of all messages since round 1: (n,); None: they are not known linear."""
     start, n = relayed.start, len(relayed.scale)
     factors = [setup.algorithm.carried_on(t) for t in range(2, start + 1)]
     scale, shift = (events.event(name)[1:start, :, 0] for name in ("scale", "l2"))  # of rounds 2 .. L
-    told = events.uses[1:start]
+    uses = events.uses[1:start]
     if None in factors or not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
         return None
-    if not ((scale > 0).all() and (told > 0).all()) or scale.size > LARGEST:
+    if not ((scale > 0).all() and (uses > 0).all()) or scale.size > LARGEST:
         return None
     mixed = weights(setup, 2, start)
     others = np.setdiff1d(np.arange(n), viewers)
     last, error = relayed.beside(viewers, others)
-    made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) of the releases' own parts (τ, k)
+    made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) as a mix of the new parts (τ, k) of all releases
     made[0, :, 0] = np.eye(n)
-    lost = np.zeros(start - 1)  # by rounding, of the messages of each round: in spectral norm, at most
+    lost = np.zeros(start - 1)  # bound on the rounding error of the messages of each round, in spectral norm
     for t in range(1, start - 1):
         w = factors[t] * mixed[t - 1]
         made[t], made[t, :, t] = np.einsum("ij,jsk->isk", w, made[t - 1]), np.eye(n)
@@ -335,25 +335,25 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     off = scale.max() * (lost.sum() + (error + 2 * n * EPSILON) * norm(made[-1]))
     if not len(sizes) or sizes[-1] < WELL * sizes[0] or not off <= BLUR * sizes[-1]:
         return None
-    found = np.full(n, np.nan)
-    # As of leverages: no direction of the rows is further off than this angle, by which all links' μ counts.
+    mu = np.full(n, np.nan)
+    # No direction of the rows is further off than this angle, which is charged with the μ of all links.
     angle = off / sizes[-1] * norm(shift / scale, axis=0)[others]
-    found[others] = norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK) + angle
-    return found
+    mu[others] = norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK) + angle
+    return mu
 
 
 @dataclass(frozen=True)
 class Views:
-    """What every node may learn of every agent, in a run whose last rounds relay.
+    """Bounds on what every node can learn of every agent, in a run whose last rounds relay.
 
     Attributes:
-        start: L: what was said before it costs by all links.
+        start: L, the last round with new releases; earlier messages are priced on all links.
         leverage: (viewer, agent).
-        before: (agent,) μ by all links of the rounds before L.
-        release: (agent,) that of the release of round L alone.
-        mu: (viewer, agent) of the whole view, inf: unproven; nan on the diagonal.
-        links: (agent,) that of all links.
-        distance: (viewer, agent) in hops, over all edges of rounds L, L + 1, ...; −1: there is no way; nan: itself.
+        before: (agent,) μ of all messages before round L, on all links.
+        release: (agent,) μ of the release of round L alone.
+        mu: (viewer, agent) μ of the whole view; inf: unproven; nan on the diagonal.
+        links: (agent,) μ of all messages on all links.
+        distance: (viewer, agent) hops over all edges of rounds L, L + 1, ...; −1: there is no path; nan: itself.
     """
 
     start: int
@@ -365,15 +365,15 @@ class Views:
     distance: Vector
 
     def epsilon(self, delta: float) -> Vector:
-        """ε at δ: (viewer, agent); nan: unproven, and on the diagonal."""
+        """Return ε at δ of the whole view: (viewer, agent); nan: unproven, and on the diagonal."""
         return _epsilon(self.mu, delta)
 
     def epsilon_release(self, delta: float) -> Vector:
-        """The same of what is said from round L on, given all that was said before, on every link."""
+        """Return ε at δ of the messages from round L on, given all earlier messages on every link: (viewer, agent)."""
         return _epsilon(np.sqrt(self.leverage) * np.where(self.leverage > 0, self.release, 0.0), delta)
 
     def epsilon_before(self, delta: float) -> Vector:
-        """(agent,) of all that was said before round L, on every link."""
+        """Return ε at δ of all messages before round L, on every link: (agent,)."""
         return _epsilon(self.before, delta)
 
 
@@ -383,13 +383,13 @@ def _epsilon(mu: Vector, delta: float) -> Vector:
 
 
 def views(setup: Setup, events: Events) -> Views | None:
-    """The views of all nodes of a run, from its (rounds, agents) events; None: not known to be linear, or too many."""
+    """Return the views of all nodes, given (rounds, agents) events; None: not known to be linear, or too many nodes."""
     relayed = Relayed.of(setup, events)
     return views_of(setup, events, relayed) if relayed and relayed.is_small else None
 
 
 def views_of(setup: Setup, events: Events, relayed: Relayed) -> Views:
-    """The same, of a run whose relaying is known."""
+    """Return the views of all nodes, given the rounds of the run that relay."""
     from scipy.sparse.csgraph import shortest_path
 
     costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
@@ -406,7 +406,10 @@ def views_of(setup: Setup, events: Events, relayed: Relayed) -> Views:
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """μ of every agent toward viewers that tell each other all: (n,), nan for themselves; None: as `views`."""
+    """Return μ of every agent toward viewers that share all they know: (n,); nan for the viewers.
+
+    None: the messages are not known to be linear.
+    """
     relayed = Relayed.of(setup, events)
     if relayed is None:
         return None
@@ -422,14 +425,14 @@ def _toward(
     costs: Sequence[tuple[Vector, Vector]],
     leverage: Vector,
 ) -> Vector:
-    """μ of every agent, the less of what is known by the two reductions."""
-    found = np.array([_mu(cost, share) for cost, share in zip(costs, leverage, strict=True)])
+    """Return μ of every agent toward viewers, the smaller of what the two reductions give: (n,)."""
+    mu = np.array([_mu(cost, share) for cost, share in zip(costs, leverage, strict=True)])
     whole = carried_on(setup, events, relayed, viewers)
-    return found if whole is None else np.minimum(found, whole)
+    return mu if whole is None else np.minimum(mu, whole)
 
 
 def _cost(setup: Setup, events: Events, agent: int, start: int) -> tuple[Vector, Vector]:
-    """By group of samples, ρ of an agent's messages before round `start`, and of that of the round: (groups,) each."""
+    """Return ρ of an agent's messages before round `start`, and of its message of that round: (groups,) each."""
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
     before, whole = ledger.at(start - 1)[1], ledger.at(start)[1]
@@ -437,7 +440,7 @@ def _cost(setup: Setup, events: Events, agent: int, start: int) -> tuple[Vector,
 
 
 def _mu(cost: tuple[Vector, Vector], leverage: float) -> float:
-    """Of the worst group, where a leverage of the last release is seen."""
+    """Return μ of the worst group, toward a view of the last release with some leverage; nan where that is nan."""
     if np.isnan(leverage):
         return np.nan
     before, last = cost
