@@ -1,16 +1,17 @@
-"""The privacy loss of a run, for each agent and for the network: what the paper claims and what is proven.
+"""Compute the privacy loss of a run, for each agent and for the network: what the paper claims and what is proven.
 
-The view is an eavesdropper's: every message on every link. An agent's loss is the worst over changed samples (or
-rounds, or of all its samples at once) of what its own messages tell of them beyond all that was said before: its share
-of the network's loss. (Who reads one agent alone may learn more than that agent's share where others see the sample
-too, for its later messages carry theirs; never more than the network's loss.) Everybody sees a shared loss, so a
-changed sample moves every agent's messages, and the network's loss is the worst over samples of the sum over agents. Of
-a private loss only its owner's messages tell, for given the messages all other agents' laws are the same: the network's
-loss is the largest of the agents'. Nothing is proven where a message that data has reached carries no noise, or nothing
-bounds its change.
+The adversary is an eavesdropper who reads every message on every link. The loss of an agent is the share of its own
+messages in the loss of the network, given all earlier messages, for the worst changed sample (or round, or agent, by
+the adjacency). An adversary who reads one agent alone may learn more than this share where other agents see the sample
+too, because later messages of the agent carry theirs; never more than the loss of the network.
 
-Proven pure ε adds up. Proven ε at δ is the least of it, of zCDP and of Rényi DP; for Gaussian noise alone it is
-exact (GDP); `tight` adds the numerical composition of privacy loss distributions.
+If all agents see a sample (a shared loss), a changed sample moves the messages of every agent: the loss of the network
+is the worst over samples of the sum over agents. If only its owner sees a sample, then given the messages, the laws of
+all other agents do not depend on the sample: the loss of the network is the largest over agents. Nothing is proven
+where a message that depends on data carries no noise, or where no bound on its change is known.
+
+Proven pure ε adds up. Proven ε at δ is the smallest of pure ε, zCDP and Rényi DP. For Gaussian noise alone it is exact
+(GDP). `tight` adds the numerical composition of privacy loss distributions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
 from mpinodes.privacy.recursive import open_ledgers
 
-BATCH = 16  # groups whose Rényi curves are made first, then twice as many each time
+BATCH = 16  # groups whose Rényi curves are computed first; the number doubles from batch to batch
 
 
 class PrivacyLoss(NamedTuple):
@@ -40,8 +41,8 @@ class PrivacyLoss(NamedTuple):
     Attributes:
         pure: proven pure ε.
         epsilon: proven ε at δ.
-        rule: which accounting gave it: pure, zCDP, RDP, GDP, PLD or unproven.
-        delta_spent: the part of δ that goes on releases that are not quite those accounted for (`Event.tv_distance`).
+        rule: the accounting that gave ε: pure, zCDP, RDP, GDP, PLD or unproven.
+        delta_spent: the part of δ for the distance of releases from those accounted for (`Event.tv_distance`).
     """
 
     pure: float
@@ -57,9 +58,9 @@ class PrivacyLosses(NamedTuple):
     """Privacy losses at the horizons.
 
     Attributes:
-        claimed: (h, n) the paper's ε of every agent, of which the largest is the network's; nan: it claims nothing.
-        agents: by horizon, by agent.
-        network: by horizon.
+        claimed: (h, n) ε that the paper claims for every agent; the largest is that of the network. nan: no claim.
+        agents: the losses by horizon and agent.
+        network: the loss of the network by horizon.
     """
 
     claimed: Vector
@@ -68,59 +69,62 @@ class PrivacyLosses(NamedTuple):
 
 
 def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
-    """What an adjacent data set may change: a sample, by the stream's own numbers; a round; or all of an agent's."""
+    """Return, by agent and round, what adjacent data may change: samples, the round, or all samples of the agent.
+
+    Samples are grouped and numbered as the stream says.
+    """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
-        # The `groups` of a user's stream may be false: its samples count one by one.
+        # The `groups` of a user's stream may be wrong, so its samples count one by one.
         return setup.stream.groups if is_built_in(setup.stream) else setup.stream.samples
     changed = (lambda t: [t - 1]) if adjacency == "one-round" else (lambda t: [0])
     return lambda agent: changed
 
 
 class Accountant:
-    """Collects events chunk by chunk, and prices them at the end.
+    """Collect events chunk by chunk, and price them at the end.
 
     Args:
-        groups: by agent, the samples of a round, as `Stream.groups` numbers them.
-        shared: whether every agent sees a changed sample; if not, its owner alone does.
+        groups: by agent and round, the groups of samples (`groups`).
+        shared: whether every agent sees a changed sample; if not, its owner alone sees it.
     """
 
     def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
         self._groups, self._shared = groups, shared
         self._history: Events | None = None
         self._opened: tuple[list[Any], dict[Any, Ledger]] | None = None
-        self._read = 0  # the horizon that the open ledgers have come to
+        self._read = 0  # the horizon up to which the open ledgers were read
 
     def compose(self, events: Events) -> None:
-        """Add the events of the next rounds, (rounds, agents), which stay as they are."""
+        """Add the events of the next rounds, (rounds, agents); their array must not change later."""
         before = self._history
         self._history = events if before is None else Events.concatenate([before[:], events[:]])
         self._opened = None
 
     @property
     def history(self) -> Events:
-        """All events so far: (rounds, agents)."""
+        """Return all events so far: (rounds, agents)."""
         if self._history is None:
             raise ValueError("no events yet")
         return self._history
 
     def ledgers(self, horizon: int) -> list[Ledger]:
-        """By agent; those whose events and samples come alike share one. To be read at this horizon."""
+        """Return the ledger of every agent, read up to a horizon; agents with equal events and samples share one."""
         keys, ledgers = self._follow(horizon)
         return [ledgers[key] for key in keys]
 
     def _follow(self, horizon: int) -> tuple[list[Any], dict[Any, Ledger]]:
-        """By agent a key, and by key a ledger that has been read as far as the horizon."""
+        """Return a key for each agent, and by key a ledger that has been read up to the horizon."""
         if not self._opened or self._read > horizon:
             self._opened, self._read = self._open(), 0
-        while self._read < horizon:  # side by side, for all look at the same rounds
+        while self._read < horizon:  # side by side, because all ledgers read the same rounds
             self._read = min(self._read + STRETCH, horizon)
             for ledger in self._opened[1].values():
                 ledger.follow(self._read)
         return self._opened
 
     def _open(self) -> tuple[list[Any], dict[Any, Ledger]]:
-        # Agents whose events and samples come alike, by far the most usual case, are priced once.
+        """Open a ledger for every distinct key; agents with equal events and samples, the usual case, have one key."""
         history = self.history
         groups = [self._groups(i) for i in range(history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
@@ -128,7 +132,7 @@ class Accountant:
             for i in range(len(groups)):
                 priced[i].update(events.of(i).priced())
                 used[i].update(events.of(i).uses.tobytes())
-        keys = [(hashed.digest(), of) for hashed, of in zip(priced, groups, strict=True)]
+        keys = [(hashed.digest(), samples) for hashed, samples in zip(priced, groups, strict=True)]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         uses: dict[Any, Unlisted] = {}
         own = []
@@ -139,7 +143,7 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Whether some agent's ledger prices hidden changes at the most that they can be."""
+        """Return whether the ledger of some agent prices hidden changes at the most that they can be."""
         return self._opened is not None and any(ledger.uses_ceiling for ledger in self._opened[1].values())
 
     def losses(
@@ -150,7 +154,15 @@ class Accountant:
         tight: bool = False,
         tell: Callable[[int, int], None] = lambda done, of: None,
     ) -> PrivacyLosses:
-        """All losses at the horizons, given the paper's claim by round; None: it claims nothing."""
+        """Return all losses at the horizons.
+
+        Args:
+            horizons: (h,) rounds, ascending.
+            delta: δ of the proven ε.
+            claim: ε that the paper claims after a round; None: the paper claims nothing.
+            tight: whether to compose numerically at the last horizon.
+            tell: is called with the number of horizons done, and of all.
+        """
         keys, ledgers = self._follow(int(horizons[0]))
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         counts = {key: keys.count(key) for key in ledgers}
@@ -175,29 +187,37 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
-    """Σ of total variation distances, by horizon and agent: (h, n)."""
-    found, so_far = np.zeros((len(horizons), history.agents)), np.zeros(history.agents)
+    """Return the sums of total variation distances up to the horizons: (h, n)."""
+    totals, so_far = np.zeros((len(horizons), history.agents)), np.zeros(history.agents)
     for first, events in history.blocks():
         sums = events.tv_distance.sum(axis=2)
         sums[0] += so_far
         sums = np.cumsum(sums, axis=0)
         for place, horizon in enumerate(horizons):
             if first < horizon <= first + len(sums):
-                found[place] = sums[horizon - first - 1]
+                totals[place] = sums[horizon - first - 1]
         so_far = sums[-1]
-    return found
+    return totals
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """The loss of the joint view of agents, each ledger standing for `count` of them."""
+    """Return the loss of the joint view of some agents.
+
+    Args:
+        ledgers: of the agents.
+        counts: how many agents each ledger stands for.
+        horizon: the round.
+        delta: δ.
+        tight: whether to compose numerically, too.
+    """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
     read = [ledger.at(horizon) for ledger in ledgers]
     most = max(len(pure) for pure, _ in read)
     pure, rho = np.zeros((2, most))
-    for (one_pure, one_rho), count in zip(read, counts, strict=True):
-        pure[: len(one_pure)] += count * one_pure
-        rho[: len(one_rho)] += count * one_rho
+    for (own_pure, own_rho), count in zip(read, counts, strict=True):
+        pure[: len(own_pure)] += count * own_pure
+        rho[: len(own_rho)] += count * own_rho
     is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
@@ -220,14 +240,14 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 def price_curves(
     pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
 ) -> PrivacyLoss:
-    """The loss of the worst of some groups, by what they cost.
+    """Return the loss of the worst of some groups, given their costs.
 
     Args:
-        pure: ε of each group.
-        rho: zCDP of each group.
-        rdp: Rényi divergences of some groups, (m,) -> (m, orders).
-        is_gaussian: whether all noise is.
-        delta: of ε.
+        pure: (groups,) pure ε.
+        rho: (groups,) ρ of zCDP.
+        rdp: gives Rényi divergences of groups: (m,) -> (m, orders).
+        is_gaussian: whether all noise is Gaussian.
+        delta: δ of the proven ε.
     """
     if not len(pure):
         return PrivacyLoss(0.0, 0.0, "pure")
@@ -259,9 +279,9 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """The loss, by δ, of releases within a total variation distance of others.
+    """Return the loss of releases within a total variation distance of others, whose loss `of` gives by δ.
 
-    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) distance)-DP; half of δ is kept for that.
+    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) distance)-DP; half of δ is reserved for the second term.
     """
     if not distance:
         return of(delta)
@@ -273,7 +293,7 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
 
 
 def _most(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
-    """The largest pure ε, and the largest ε at δ with its rule."""
+    """Return the largest pure ε, and the largest ε at δ with its rule."""
     if any(np.isnan(loss.epsilon) for loss in losses):
         return UNPROVEN
     worst = max(losses, key=lambda loss: loss.epsilon)

@@ -1,7 +1,7 @@
-"""What a release costs, by four accountings, and what a sum of costs is worth as ε at δ.
+"""Compute the cost of a release by four accountings (pure, zCDP, RDP, GDP), and ε at δ of a sum of costs.
 
-Notation of an event: scale b (Laplace, per coordinate) or standard deviation s (Gaussian), D1 and D2 the L1 and L2
-change of the released vector between adjacent data, given everything released before.
+Notation of a release: scale b (Laplace, per coordinate) or standard deviation s (Gaussian); D1 and D2 are the L1 and L2
+change of the released vector between adjacent data, given all earlier releases.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import numpy as np
 
 from mpinodes.core.messages import Vector
 
-ROUNDING = 4e-16  # of a difference of two probabilities, relative to the larger
-SMALL = 1e-4  # a cost, below which logarithms lose most digits of a curve, and a parabola above it stands for it
-LOST = 1e-15  # of such logarithms: what rounding may take
+ROUNDING = 4e-16  # rounding error of a difference of two probabilities, relative to the larger
+SMALL = 1e-4  # cost below which logarithms lose most digits of a curve; a parabola above the curve is used instead
+LOST = 1e-15  # rounding error of such logarithms
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
 
 
 def laplace_rdp(x: Vector) -> Vector:
-    """Rényi divergence of Lap(1) and Lap(1) shifted by x, (m,) -> (m, orders) (Mironov 2017, Proposition 6).
+    """Return Rényi divergences of Lap(1) and Lap(1) shifted by x: (m,) -> (m, orders).
 
-    A vector release of L1 sensitivity D1 costs at most the curve of x = D1/b: one shift dominates every split of it.
+    Source: Mironov 2017, Proposition 6. A vector release of L1 sensitivity D1 costs at most the curve
+    of x = D1/b: a shift in one coordinate dominates every split of it over coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -28,41 +29,41 @@ def laplace_rdp(x: Vector) -> Vector:
 
 
 def pure_rdp(epsilon: Vector) -> Vector:
-    """Rényi divergence that an ε-DP release has at most, (m,) -> (m, orders): that of randomized response."""
+    """Return the largest Rényi divergences of an ε-DP release, those of randomized response: (m,) -> (m, orders)."""
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
     return np.asarray(np.where(e < SMALL, a * e**2 / 2, curve.clip(0.0)).clip(None, e))
 
 
 def pure_rho(epsilon: Vector) -> Vector:
-    """ZCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
+    """Return ρ of zCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
     return np.asarray(epsilon) ** 2 / 2
 
 
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
-    """ZCDP of vector noise of scale b or std s: D2²/(2 scale²).
+    """Return ρ of zCDP of vector noise of scale b or standard deviation s: D2²/(2 scale²).
 
-    For Laplace noise the rule is per coordinate (order-a Rényi divergence of a shift by x is at most a x²/2) and so
-    free of the dimension.
+    For Laplace noise the rule holds per coordinate (the Rényi divergence of order a of a shift by x is at most a x²/2),
+    so it does not depend on the dimension.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
 
 
 def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
-    """ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
+    """Return ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
     return np.asarray(rho + 2 * np.sqrt(rho * np.log(1 / delta)))
 
 
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
-    """ε at δ of a Rényi curve, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    """Return ε at δ of a Rényi curve, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
     a = ORDERS
     at = rdp + np.log1p(-1 / a) - (np.log(delta) + np.log(a)) / (a - 1)
     return np.asarray(np.maximum(at.min(axis=1), 0.0))
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """δ of μ-GDP at ε: Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong, Roth, Su 2022), rounded up."""
+    """Return δ of μ-GDP at ε, rounded up: Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong et al. 2022)."""
     from scipy.special import log_ndtr, ndtr
 
     largest = ndtr(-epsilon / mu + mu / 2)
@@ -72,8 +73,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return ε at δ of μ-GDP; inf where ε is too large for a double.
 
-    Above μ = 1e6 the second term of `gdp_delta` counts for nothing, and rounding hides the root: Φ(−ε/μ + μ/2) ≤ δ
-    is a bound from above, to a relative 1e-12.
+    Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root: the solution of
+    Φ(−ε/μ + μ/2) = δ is an upper bound, within a relative 1e-12.
     """
     if mu == 0 or np.isinf(mu):
         return mu
@@ -90,7 +91,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """The largest μ for which μ-GDP is (ε, δ)-DP."""
+    """Return the largest μ for which μ-GDP is (ε, δ)-DP."""
     if np.isinf(epsilon):
         return float(epsilon)
     from scipy.optimize import brentq

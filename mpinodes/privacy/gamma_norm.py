@@ -1,16 +1,18 @@
-"""What a shift costs that noise of density ∝ exp(−‖e‖₂/b) in R^d hides, by x: its L2 size over b.
+"""Compute Rényi divergences of noise of density ∝ exp(−‖e‖₂/b) in R^d and its shift by a vector of L2 size xb.
 
-Rotated, all shifts of one size are one. With foci at the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη
-(b = 1), the integral E of P_x^a P_0^(1−a) separates into Bessel functions: with z = x/2, k = 2a − 1 and ν = d/2 − 1
+The density is invariant under rotation, so the divergence depends on x alone. With foci at the two centers, ‖e‖ + ‖e −
+xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη (b = 1), the integral E of P_x^a P_0^(1−a) separates into Bessel functions: with z =
+x/2, k = 2a − 1 and ν = d/2 − 1
 
     exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
 
 M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). By reflection it is the same in both directions; for d = 1 it is that of
 Laplace noise.
 
-- It grows with x: P_0^a is symmetric and unimodal, and P_0^(1−a) is so upside down (T. W. Anderson, 1955). So the
-  curve of the largest shift holds for each; and it adds up, order by order, over rounds whose shifts hang on all that
-  was said before, if their bounds are constants and no shift hangs on the noise that is to hide it.
+- The divergence grows with x: P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
+  (T. W. Anderson, 1955). So the curve of the largest shift bounds that of every shift. Curves add up, order by order,
+  over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and no shift
+  depends on the noise that hides it.
 - D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
   Λ_{ν+1} ≤ Λ_ν, ∂E/∂k ≤ E k z²/(2(ν+1)); and E = 1 at k = 1.
 """
@@ -32,20 +34,20 @@ HALVINGS = 60  # of the terms of a series, after which the rest is below roundin
 
 
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
-    """Rényi divergences of shifts by x > 0, (m,) -> (m, orders): never less, and hardly more (`MARGIN`).
+    """Return Rényi divergences of shifts by x > 0, rounded up by `MARGIN`: (m,) -> (m, orders).
 
-    Where shift and order are both large (`EXPONENT`), or d is (`LARGEST`), they are bounds.
+    Where shift and order are both large (`EXPONENT`), or d is large (`LARGEST`), the result is an upper bound.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)
-    exact = np.array([_exact(d, one) for one in x.tolist()]).reshape(small.shape)
+    exact = np.array([_exact(d, shift) for shift in x.tolist()]).reshape(small.shape)
     pure = np.where(x[:, None] < 1e-3, np.inf, pure_rdp(x))  # a difference of logarithms, lost where x is small
     return np.asarray(np.minimum(np.minimum(small, exact), pure))
 
 
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
-    """The curve of one shift, (orders,); inf where it cannot be computed."""
+    """Return the curve of one shift, (orders,); inf where it cannot be computed."""
     w = (ORDERS - 0.5) * x
     sound = np.minimum(w, w * w / (2 * d)) <= EXPONENT  # either bounds log Λ_ν
     if d > LARGEST or x / 2 > EXPONENT or not sound[0]:
@@ -61,7 +63,7 @@ def _exact(d: int, x: float) -> Vector:
 
 
 def _excess(d: int, z: float, w: Vector) -> Vector:
-    """E − 1, at ascending w = kz: the sum without what it is at k = 1, where it is 1, term by term."""
+    """Return E − 1 at ascending w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one."""
     h = d / 2 - 1
     # From here on a term is at most half the one before.
     halving = ceil((sqrt(h * h + 2 * float(w[-1]) ** 2) - h) / 2)
@@ -72,7 +74,10 @@ def _excess(d: int, z: float, w: Vector) -> Vector:
 
 
 def _weights(d: int, z: float) -> tuple[float, float]:
-    """M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), two dimensions at a time."""
+    """Return M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)).
+
+    The recursion over d goes in steps of 2.
+    """
     from scipy.special import k0e, k1e
 
     if d % 2:

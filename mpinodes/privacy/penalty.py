@@ -1,4 +1,4 @@
-"""The density of a minimizer with noise inside the minimization, for replay and audit."""
+"""Compute the density of a minimizer of an objective with a noisy linear term, for replay and audit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mpinodes.losses.linear import SmoothLoss
 
 
 def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
-    """Of the release x: (d,), up to a constant that is the same for all losses.
+    """Return the log density of the release x, (d,), up to a constant that is the same for all losses.
 
-    x minimizes f(x) + ‖x − center − e‖²/(2·step) for one e only, x + step·∇f(x) − center; and ∂e/∂x = I + step·∇²f(x).
-    The law of e has density ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+    x minimizes f(x) + ‖x − center − e‖²/(2·step) for a single e: e = x + step·∇f(x) − center; and ∂e/∂x = I +
+    step·∇²f(x). The law of e has density ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
     """
     e = x + ask.step * loss.grad(x) - ask.center
     volume = ask.step * loss.hessian(x)

@@ -1,4 +1,4 @@
-"""Composition by privacy loss distributions, with Google's dp-accounting: an upper bound, and nearly exact.
+"""Compose releases by privacy loss distributions, with Google's dp-accounting: a nearly exact upper bound.
 
 Imported only where `privacy.tight` asks for it: it takes seconds to import.
 """
@@ -13,12 +13,17 @@ from mpinodes.core import Kind, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.privacy.ledger import Ledger
 
-GRID = 1e-4  # of the discretized losses
-BUCKETS = 128  # to which the shifts are rounded up
+GRID = 1e-4  # step of the discretized privacy losses
+BUCKETS = 128  # distinct shifts at most
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
-    """ε at δ of all events that the ledgers' envelopes hold, each `count` times; inf where it cannot tell.
+    """Return ε at δ of all releases in the envelopes of the ledgers; inf: noise that cannot be composed.
+
+    Args:
+        ledgers: of the agents.
+        counts: how many agents each ledger stands for.
+        delta: δ.
 
     Raises:
         BadInput: dp-accounting is not installed.
@@ -36,31 +41,31 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
         kinds = np.where(kinds == Kind.GAMMA_NORM, Kind.PURE, kinds)
         if not np.isin(kinds, (Kind.LAPLACE, Kind.PURE, Kind.GAUSSIAN)).all():
             return np.inf
-        for kind, found in shifts.items():
+        for kind, parts in shifts.items():
             here = kinds == kind
-            found.append(np.repeat(ledger.costs.pure(message[here], delta_2[here]), count))
+            parts.append(np.repeat(ledger.costs.pure(message[here], delta_2[here]), count))
         here = kinds == Kind.GAUSSIAN
         squares += count * float(2 * ledger.costs.rho(message[here], delta_2[here]).sum())
     whole = None
     for kind, parts in shifts.items():
         for value, number in _bucketed(np.concatenate(parts)):
             if kind == Kind.LAPLACE:
-                one = pld.from_laplace_mechanism(1 / value, value_discretization_interval=GRID)
+                release = pld.from_laplace_mechanism(1 / value, value_discretization_interval=GRID)
             else:
-                one = pld.from_privacy_parameters(
+                release = pld.from_privacy_parameters(
                     common.DifferentialPrivacyParameters(value, 0.0), value_discretization_interval=GRID
                 )
-            one = one.self_compose(number)
-            whole = one if whole is None else whole.compose(one)
+            release = release.self_compose(number)
+            whole = release if whole is None else whole.compose(release)
     if squares:
         # The standard deviation for a shift of 1: the accountant's own REPLACE_ONE would double the shift.
-        one = pld.from_gaussian_mechanism(squares**-0.5, value_discretization_interval=GRID)
-        whole = one if whole is None else whole.compose(one)
+        release = pld.from_gaussian_mechanism(squares**-0.5, value_discretization_interval=GRID)
+        whole = release if whole is None else whole.compose(release)
     return 0.0 if whole is None else float(whole.get_epsilon_for_delta(delta))
 
 
 def _bucketed(shifts: Vector) -> list[tuple[float, int]]:
-    """Distinct shifts with their numbers; more than `BUCKETS` of them are rounded up to a geometric grid."""
+    """Return distinct shifts and their numbers; more than `BUCKETS` are rounded up to a geometric grid."""
     shifts = shifts[shifts > 0]
     values, counts = np.unique(shifts, return_counts=True)
     if len(values) > BUCKETS:

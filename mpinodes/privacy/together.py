@@ -1,8 +1,10 @@
-"""What several runs on the same data cost together: their curves, added up for every sample.
+"""Add up what several runs on the same data cost together, sample by sample.
 
-A sample goes by its row in the source, since its place in an agent's share, in an epoch, and the share itself may
-differ from run to run. Runs whose samples nothing maps to each other are charged, each, what its worst sample costs.
-Runs are independent given the data, and their settings fixed beforehand: that is plain composition.
+A sample is identified by its row in the source, because its place in an agent's share, in an epoch, and the share
+itself may differ from run to run. If nothing maps the samples of one run to those of another, each run is charged the
+cost of its worst sample. Given the data, runs are independent and their settings are fixed beforehand, so plain
+composition holds. `Cost` is the cost of one run or several, `composed` adds costs, and `Together` collects the runs of
+a job.
 """
 
 from __future__ import annotations
@@ -23,20 +25,20 @@ from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger
 
-MOST_CURVES = 300_000  # Rényi curves that are kept, of all samples together: 245 MB
-OWN = 2**40  # above the numbers of an agent's own samples, of streams without rows
+MOST_CURVES = 300_000  # Rényi curves in memory, of all samples together: 245 MB
+OWN = 2**40  # above the largest number of a sample; agents' own samples are numbered from multiples of it
 
 
 class Cost(NamedTuple):
-    """What one run, or several, cost every sample that they used.
+    """The cost of one run or several, for every sample that they used.
 
     Attributes:
-        samples: (m,) their numbers, ascending; any other sample costs nothing.
-        pure, rho: (m,) pure ε and zCDP; inf: there is none.
-        rdp: Rényi divergences, by places in `samples`: (k,) -> (k, orders).
-        is_gaussian: whether all noise is.
-        distance: total variation distance to what is accounted for.
-        unknown: whether nothing is stated of what some message leaks.
+        samples: (m,) numbers of the samples, ascending; any other sample costs nothing.
+        pure, rho: (m,) pure ε and ρ of zCDP; inf: there is none.
+        rdp: gives Rényi divergences, by places in `samples`: (k,) -> (k, orders).
+        is_gaussian: whether all noise is Gaussian.
+        distance: total variation distance of the releases from those accounted for.
+        unknown: whether the leakage of some message is unknown.
     """
 
     samples: Indices
@@ -48,7 +50,7 @@ class Cost(NamedTuple):
     unknown: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
-        """Of the worst sample."""
+        """Return the loss of the worst sample."""
         if self.unknown:
             return UNPROVEN
         return at_distance(
@@ -56,7 +58,7 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """The same without what its curves are made from; of more samples than there is room for, without curves."""
+        """Return the cost with its curves computed; if there are more samples than `room`, without curves."""
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
             return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
@@ -66,7 +68,7 @@ class Cost(NamedTuple):
         return self._replace(rdp=lambda at: curves[at])
 
     def most(self) -> Cost:
-        """One sample that costs no less than any, whichever they are."""
+        """Return the cost of a single sample that costs no less than any of the samples."""
         if not len(self.samples):
             return self
         curve = np.zeros((1, len(ORDERS)))
@@ -81,15 +83,15 @@ class Cost(NamedTuple):
 
 
 def _stretches(size: int) -> list[Indices]:
-    """All places, a few thousand at a time."""
+    """Return the places 0 to size − 1, a few thousand at a time."""
     return np.array_split(np.arange(size), -(-size // 4096)) if size else []
 
 
 def composed(costs: Sequence[Cost]) -> Cost:
-    """What they cost together, sample by sample."""
+    """Return the sum of costs, sample by sample."""
     samples = np.unique(np.concatenate([np.zeros(0, np.int64), *(cost.samples for cost in costs)]))
     pure, rho = np.zeros(len(samples)), np.zeros(len(samples))
-    places = []  # by cost, where each sample stands in it; -1: nowhere
+    places = []  # by cost, the place of each sample in it; -1: not used
     for cost in costs:
         here = np.searchsorted(samples, cost.samples)
         pure[here] += cost.pure
@@ -110,16 +112,16 @@ def composed(costs: Sequence[Cost]) -> Cost:
 
 
 def whole(classes: Sequence[Cost]) -> Cost:
-    """What runs cost together, of which no sample of one class is known to be which of another."""
+    """Return the sum of costs whose samples nothing maps to each other: the sum of the costs of worst samples."""
     return classes[0] if len(classes) == 1 else composed([cost.most() for cost in classes])
 
 
 class RunCost(NamedTuple):
-    """What a run cost.
+    """The cost of a run.
 
     Attributes:
-        agents: by agent, what its own messages did; those that cost alike are one object.
-        network: what all did.
+        agents: the cost of each agent's own messages; agents of equal cost share one object.
+        network: the cost of all messages.
     """
 
     agents: list[Cost]
@@ -127,7 +129,7 @@ class RunCost(NamedTuple):
 
 
 def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
-    """What the first rounds of a run cost every sample, or by other adjacencies whatever it is that they change."""
+    """Return the cost of the first rounds of a run for every sample, or, by the adjacency, every round or agent."""
     shared = setup.experiment.data["partition"] == "shared"
     history, ledgers = accountant.history, accountant.ledgers(horizon)
     (apart,), used = distances(history, [horizon]), _used(history, horizon)
@@ -142,7 +144,7 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
             is_gaussian, distance = ledger.facts.is_all(Kind.GAUSSIAN), float(apart[i])
             made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown)
         agents.append(made[key])
-    # Of a private sample its owner's messages tell alone: no two agents have the same.
+    # Only its owner's messages depend on a private sample: no two agents have a sample in common.
     network = composed(agents)
     return RunCost(agents, network if shared else network._replace(distance=float(apart.max())))
 
@@ -154,18 +156,18 @@ def _curves_of(ledger: Ledger, group: Indices, at: Indices) -> Vector:
 
 
 def _used(history: Events, horizon: int) -> list[list[int]]:
-    """By agent, the rounds that its messages up to the horizon carry, ascending."""
-    each: list[Indices] = [np.zeros(0, np.int64)] * history.agents
+    """Return, by agent, the rounds whose losses its messages up to the horizon carry, ascending."""
+    used: list[Indices] = [np.zeros(0, np.int64)] * history.agents
     for first, events in history.blocks():
         for i in range(history.agents):
-            each[i] = np.union1d(each[i], events.of(i).uses[: max(0, horizon - first)])
-    return [[t for t in rounds.tolist() if t] for rounds in each]
+            used[i] = np.union1d(used[i], events.of(i).uses[: max(0, horizon - first)])
+    return [[t for t in rounds.tolist() if t] for rounds in used]
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
-    """The samples of the rounds that an agent's messages carry, ascending, and the group of its ledger of each.
+    """Return the samples that an agent's messages carry, ascending, and the group of each in the agent's ledger.
 
-    By adjacencies other than one-sample they are the groups themselves.
+    By adjacencies other than one-sample, the groups stand for the samples.
     """
     stream, adjacency = setup.stream, setup.experiment.privacy.adjacency
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
@@ -183,17 +185,17 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
 def _paired(
     groups: Callable[[int], Sequence[int]], samples: Callable[[int], Sequence[int]], used: Sequence[int]
 ) -> tuple[Indices, Indices]:
-    """By sample its group: one that comes in the same rounds, for that is all that its cost hangs on.
+    """Return the samples and the group of each: samples of a group come in the same rounds, and so cost the same.
 
     Raises:
-        ValueError: there is none, against what `Stream.groups` is to say.
+        ValueError: some samples have no such group, against the contract of `Stream.groups`.
     """
     if all(list(groups(t)) == list(samples(t)) for t in used):
         number = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
         return number, number
     carried: dict[int, list[int]] = {}
     by_round = ((groups(t), list(samples(t))) for t in used)
-    if all(len(of) == 1 and carried.setdefault(of[0], came) == came for of, came in by_round):
+    if all(len(group) == 1 and carried.setdefault(group[0], came) == came for group, came in by_round):
         group = np.repeat(list(carried), [len(s) for s in carried.values()])
         number = np.fromiter((k for s in carried.values() for k in s), np.int64)
         if len(np.unique(number)) == len(number):
@@ -202,14 +204,14 @@ def _paired(
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Return a key that is equal for runs that number alike what adjacent data may change.
+    """Return a key that is equal for runs whose samples (or rounds, or agents) have the same numbers.
 
     The costs of runs with equal keys add up sample by sample, round by round or agent by agent.
 
     Args:
         setup: of the run.
-        job: the directory that the run belongs to. A file, or a stream of the user's, may be another one in the next
-            job, unless `data.identity` says that it is not.
+        job: the directory of the job. A file, or a stream of the user's, may be another in the next job, unless
+            `data.identity` names the data.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -230,13 +232,13 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
 
 
 def _rows(setup: Setup) -> Hashable:
-    """Return what tells which agent has which rows of the source."""
-    rows = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
-    return tuple(blake2b(np.asarray(of, np.int64).tobytes()).digest() for of in rows)
+    """Return a key of which agent has which rows of the source."""
+    shares = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
+    return tuple(blake2b(np.asarray(rows, np.int64).tobytes()).digest() for rows in shares)
 
 
-# Why nothing is proven of runs of different `same_things`, by adjacency. A changed sample costs each run at most what
-# the worst sample does. A round or an agent of one run may be spread over many of another.
+# Why nothing is proven of runs with different keys of `same_things`, by adjacency. For samples something is: each run
+# costs at most what its worst sample does. A round or an agent of one run may be spread over many of another.
 UNMAPPED = {
     "one-sample": "",
     "one-round": "the samples of one round of a run may lie in several rounds of another; data.seed, the same in all "
@@ -247,29 +249,30 @@ UNMAPPED = {
 
 
 def other_data(setup: Setup) -> bool:
-    """Whether a run with another seed has other samples altogether."""
+    """Return whether a run with another seed draws new samples."""
     return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
 
 
 class Together:
-    """Runs on the same data, taken one by one, and what it costs to publish them all.
+    """The cost of publishing several runs on the same data, which are taken one by one.
 
-    Costs add up sample by sample among runs in a row of equal `same_things`; where these change, worst samples' do.
+    Costs of consecutive runs with an equal key of `same_things` add up sample by sample. Where the key changes, the
+    costs of worst samples add up.
 
     Attributes:
-        runs: so far.
-        unproven_because: in words; empty: it is proven, as far as this knows.
+        runs: the number of runs so far.
+        unproven_because: why nothing is proven; empty: something is.
     """
 
     def __init__(self, adjacency: str) -> None:
         self.runs, self.unproven_because = 0, ""
         self._adjacency = adjacency
         self._things: Hashable = None
-        self._now: RunCost | None = None  # of the runs that go by the same things as the last one
+        self._now: RunCost | None = None  # of the runs with the same key as the last run
         self._before: RunCost | None = None  # of all runs before, by their worst samples
 
     def take(self, cost: RunCost, things: Hashable) -> None:
-        """The next run's."""
+        """Add a run, given its cost and its key of `same_things`."""
         self.runs += 1
         if self._now and things != self._things:
             self._before, self._now = _joined(self._before, _of_worst(self._now)), None
@@ -277,29 +280,30 @@ class Together:
         self._things, self._now = things, _joined(self._now, cost)
 
     def take_unproven(self, because: str) -> None:
-        """A run of which nothing is proven."""
+        """Add a run of which nothing is proven, given the reason."""
         self.runs += 1
         self.unproven_because = self.unproven_because or because
 
     @property
     def by(self) -> str:
-        """What costs are added up by: sample, round, ...; or maxima, those of the worst."""
+        """Return by what costs are added up: "sample", "round" or "agent"; "maxima": by the worst of each run."""
         return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """What all messages of all runs tell; and by agent, what its own do."""
+        """Return the loss of all messages of all runs, and the loss of each agent's own messages."""
         if self.unproven_because or not self._now:
             return UNPROVEN, []
-        found = _joined(self._before, _of_worst(self._now)) if self._before else self._now
-        return found.network.loss(delta), [agent.loss(delta) for agent in found.agents]
+        cost = _joined(self._before, _of_worst(self._now)) if self._before else self._now
+        return cost.network.loss(delta), [agent.loss(delta) for agent in cost.agents]
 
 
 def _of_worst(cost: RunCost) -> RunCost:
-    return RunCost(_each([(agent,) for agent in cost.agents], lambda costs: costs[0].most()), cost.network.most())
+    """Return the cost of a worst sample, for each agent and for the network."""
+    return RunCost(_changed([(agent,) for agent in cost.agents], lambda costs: costs[0].most()), cost.network.most())
 
 
 def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
-    """Runs taken so far and the next, as one, without what their curves are made from."""
+    """Return the cost of the runs so far and the next together, with curves computed."""
     parts = [cost] if before is None else [before, cost]
     network = composed([part.network for part in parts]).settled()
     room = MOST_CURVES // max(1, len(network.samples)) - 1  # agents that there is room for
@@ -309,12 +313,12 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
         made.append(composed(costs).settled(MOST_CURVES if len(made) < room else 0))
         return made[-1]
 
-    return RunCost(_each(list(zip(*(part.agents for part in parts), strict=True)), join), network)
+    return RunCost(_changed(list(zip(*(part.agents for part in parts), strict=True)), join), network)
 
 
-def _each(found: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
-    """All changed; what is the same, once."""
-    keys = [tuple(map(id, costs)) for costs in found]
-    first = dict(zip(reversed(keys), reversed(found), strict=True))
+def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
+    """Return the changed costs of agents; agents that share the same objects share the result."""
+    keys = [tuple(map(id, costs)) for costs in agents]
+    first = dict(zip(reversed(keys), reversed(agents), strict=True))
     made = {key: change(costs) for key, costs in first.items()}
     return [made[key] for key in keys]
