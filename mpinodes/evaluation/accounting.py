@@ -1,4 +1,7 @@
-"""What a run cost in privacy, and how the local solves went on which that rests."""
+"""Compute the privacy section of a run's summary and record, and how accurate the local solves were.
+
+`Accounting` takes the events of a run chunk by chunk, and prices them when the run ends.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from mpinodes.summary import summary as typed
 
 
 class Accounting:
-    """Takes the events of a run as they come; `close`, then ask."""
+    """The privacy accounting of one run: `take` all events, `close`, then read the results."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -33,18 +36,25 @@ class Accounting:
         self._views: Views | None
 
     def take(self, events: Events) -> None:
-        """The events of the next rounds, which stay as they are."""
+        """Take the events of the next rounds; their array must not change later."""
         self._accountant.compose(events)
 
     def close(self, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
-        """Price it all, and tell of how many horizons; nothing is proven where public facts are read off the data."""
+        """Price all events at the horizons.
+
+        Nothing is proven if the stream reads public facts off the data, or if nothing is known of the noise's key.
+
+        Args:
+            horizons: rounds, ascending.
+            tell: is called with the number of horizons done, and of all.
+        """
         privacy = self._setup.experiment.privacy
-        found = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
+        losses = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
         if self._setup.stream.unproven_because or self._key == "unknown":
-            unproven = [[UNPROVEN] * len(at) for at in found.agents]
-            found = PrivacyLosses(found.claimed, unproven, [UNPROVEN] * len(found.network))
-        self._losses = found
-        history, is_proven = self._accountant.history, not np.isnan(found.network[-1].epsilon)
+            unproven = [[UNPROVEN] * len(at) for at in losses.agents]
+            losses = PrivacyLosses(losses.claimed, unproven, [UNPROVEN] * len(losses.network))
+        self._losses = losses
+        history, is_proven = self._accountant.history, not np.isnan(losses.network[-1].epsilon)
         relayed = Relayed.of(self._setup, history) if is_proven else None
         self._too_many = relayed is not None and not relayed.is_small
         small = relayed if relayed and relayed.is_small else None
@@ -55,11 +65,11 @@ class Accounting:
             self._solver.take(events[1:] if first == 0 else events)
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add what the run cost to what it costs to publish all runs of its job.
+        """Add the cost of the run to that of all runs of its job.
 
         Args:
             together: the cost of the runs so far.
-            mark: `siblings.files_mark` of the run: files may be other ones in the next run of the job.
+            mark: `siblings.files_mark` of the run, because files may change before the next run of the job.
         """
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("nothing is proven of a run alone")
@@ -67,7 +77,7 @@ class Accounting:
         rounds = len(self._accountant.history)
         try:
             cost = cost_of(self._setup, self._accountant, rounds)
-        except ValueError as error:  # a stream of the user's that does not keep its contract
+        except ValueError as error:  # a stream of the user's breaks its contract
             together.take_unproven(str(error))
         else:
             together.take(cost, (same_things(self._setup, job=None), mark))
@@ -80,18 +90,18 @@ class Accounting:
             for name in ("pure", "epsilon")
         )
         delta = self._setup.experiment.privacy.delta
-        found = {}
+        variables = {}
         for name, label, of_agents, of_network in (
             ("epsilon_claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
             ("epsilon_proven_pure", "pure ε, as proven", pure, pure_network),
             ("epsilon_proven", f"ε at δ = {delta:g}, as proven", epsilon, epsilon_network),
         ):
-            found[name] = Variable(("horizon", "agent"), np.array(of_agents), f"{label}, of an agent's share")
-            found[f"{name}_network"] = Variable(("horizon",), np.array(of_network), f"{label}, of the network")
+            variables[name] = Variable(("horizon", "agent"), np.array(of_agents), f"{label}, of an agent's share")
+            variables[f"{name}_network"] = Variable(("horizon",), np.array(of_network), f"{label}, of the network")
         if seen := self._views:  # each node is known to learn less than all links give away
             pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
             before = f"ε on all links at δ = {delta:g}, before relaying"
-            found |= {
+            variables |= {
                 "epsilon_node": Variable(pair, seen.epsilon(delta), f"{node}, at most"),
                 "epsilon_node_relayed": Variable(
                     pair, seen.epsilon_release(delta), f"{node}, of what is relayed, at most"
@@ -99,17 +109,17 @@ class Accounting:
                 "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta), before),
                 "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
             }
-        return found
+        return variables
 
     def solver(self) -> typed.SolverSummary | None:
-        """Return how the local solves went; None: the algorithm has none."""
+        """Return how accurate the local solves were; None: the algorithm has none."""
         return self._solver.summary() if self._setup.algorithm.solves else None
 
     def summary(self, sharing: list[str]) -> typed.PrivacySummary:
-        """Return what the run cost in privacy.
+        """Return the privacy section of the summary.
 
         Args:
-            sharing: runs that have the same noise, on other data.
+            sharing: runs on other data that have the same noise.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = None
@@ -126,7 +136,7 @@ class Accounting:
             reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
         elif solver and solver.unsolved:
             reasons.append("a local solver ended short of its tolerance")
-        # Said of a class by itself alone: one that extends it may not keep it.
+        # A class states this for itself alone: a class that extends it may not keep it.
         holds_alone = vars(type(setup.algorithm)).get("against_colluders", False) and setup.topology.agents > 1
         is_owned = e.data["partition"] != "shared" and not math.isnan(network[-1].epsilon)
         return typed.PrivacySummary(
@@ -143,7 +153,7 @@ class Accounting:
 
 
 def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
-    """The paper's ε by round, for every agent or for each."""
+    """Return a function that gives the ε that the paper claims after a round, for all agents or for each."""
     algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
     if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
         return None
@@ -177,7 +187,7 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 
 def _sizes(scale: Vector, l1: Vector) -> Vector:
-    """Return the largest ε of a release, L1 sensitivity and scale, and the least scale times −1, of some releases."""
+    """Return, of some releases, the largest ε, L1 sensitivity and scale, and the smallest scale times −1: (4,)."""
     if not scale.size:
         return np.full(4, -np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -186,7 +196,7 @@ def _sizes(scale: Vector, l1: Vector) -> Vector:
 
 
 class _Noise:
-    """The scales used, and the one that would make the nominal ε true of every release."""
+    """The noise scales of a run, and the scale with which every release would have the nominal ε."""
 
     def __init__(self) -> None:
         self._of_data = self._of_all = np.full(4, -np.inf)  # as `_sizes`
@@ -198,11 +208,11 @@ class _Noise:
         data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
         self._of_data = np.maximum(self._of_data, _sizes(scale[data], l1[data]))
         self._of_all = np.maximum(self._of_all, _sizes(scale, l1))
-        each = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
-        self._rounding = max(self._rounding, float(each.max(initial=0.0)))
+        shares = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
+        self._rounding = max(self._rounding, float(shares.max(initial=0.0)))
 
     def summary(self, setup: Setup) -> typed.NoiseSummary | None:
-        """Return what the noise was; None: messages carry none."""
+        """Return the noise section of the summary; None: messages carry no noise."""
         e = setup.experiment
         if not e.private:
             return None
@@ -217,7 +227,7 @@ class _Noise:
 
 
 def _is_default(experiment: Experiment) -> bool:
-    """Whether this is the experiment of a run without arguments, but for its seed and what it leaves behind."""
+    """Return whether this is the default experiment, apart from the seed and what the run records and reports."""
     default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
     same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
@@ -225,7 +235,7 @@ def _is_default(experiment: Experiment) -> bool:
 
 
 def _of_views(seen: Views | None, delta: float) -> typed.ViewsSummary | None:
-    """Return the largest ε toward a single node, by its distance in hops; −1: nothing of it arrives."""
+    """Return the largest ε toward a single node by its distance in hops; −1: no path leads there."""
     if seen is None:
         return None
     epsilon = seen.epsilon(delta)
@@ -238,7 +248,7 @@ def _of_views(seen: Views | None, delta: float) -> typed.ViewsSummary | None:
 
 
 def _samples(setup: Setup) -> int | None:
-    """How many samples, or agents, may be what differs; None: there is no end of them."""
+    """Return the number of samples, or of agents, in which adjacent data may differ; None: there is no end."""
     if setup.experiment.privacy.adjacency == "one-agent":
         return setup.topology.agents
     shares = setup.stream.shares
@@ -248,9 +258,10 @@ def _samples(setup: Setup) -> int | None:
 
 
 def _key(setup: Setup) -> typed.KeyState | None:
-    """Return what is known of the key of the noise: "secret", "rehearsal" or "unknown"; None: there is no noise.
+    """Return the state of the noise's key: "secret", "rehearsal" (public) or "unknown"; None: there is no noise.
 
-    A mechanism of the user's draws some noise under several keys, and once more under the first.
+    A user's mechanism is tested: it draws noise under several keys, and again under the first. If the noise does not
+    depend on the key alone, the state is "unknown".
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:
@@ -264,28 +275,28 @@ def _key(setup: Setup) -> typed.KeyState | None:
                     setup.mechanism.release(query, t, Draws(bytes([key]) * 32, Purpose.NOISE, agent), out)
                 if (drawn == drawn[0]).all(axis=0).any() or (drawn[-1] != drawn[0]).any():
                     return "unknown"
-        except Exception:  # whatever a file of the user's raises
+        except Exception:  # a user's file may raise anything
             return "unknown"
     return "secret" if e.secret else "rehearsal"
 
 
 class _Solver:
-    """How the agents' local solves went."""
+    """Residuals and steps of the agents' local solves."""
 
     def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
         self._largest, self._unsolved, self._number, self._steps, self._most = 0.0, 0, 0, 0.0, 0.0
 
     def take(self, events: Events) -> None:
-        """The events of the next rounds."""
+        """Take the events of the next rounds."""
         residual, steps = events.residual, events.solver_steps
-        self._largest = float(np.maximum(self._largest, residual.max(initial=0.0)))  # nan where one is
+        self._largest = float(np.maximum(self._largest, residual.max(initial=0.0)))  # nan if any residual is nan
         self._unsolved += int((~(residual <= self._tolerance)).sum())
         self._number, self._steps = self._number + steps.size, self._steps + float(steps.sum())
         self._most = max(self._most, float(steps.max(initial=0)))
 
     def summary(self) -> typed.SolverSummary:
-        """Return the solves of all rounds taken."""
+        """Return the section of the summary, of all rounds taken."""
         return typed.SolverSummary(
             tolerance=self._tolerance,
             largest_residual=self._largest,

@@ -1,7 +1,7 @@
-"""The comparator: min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certificate of how far off it may be.
+"""Find the comparator, min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certified bound on its error.
 
 Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
-Candès 2015), since all it needs of a set is its exact projection; now and then Newton's method goes on from there, each
+Candès 2015), which needs only the exact projection onto the set; from time to time Newton's method takes over, each
 step of which is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap
 max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: Newton's method where F is
 regularized and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where
@@ -25,17 +25,17 @@ from mpinodes.core import Cone, SampleLoss, Set, Vector
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 
-TOLERANCE = 1e-9  # of the certificate, relative to the value, or to the regret
-ROUNDED = 1e-7  # as near as Clarabel comes, where it has to do without more
-NEGLIGIBLE = 1e-3  # of a regret, where more takes long
+TOLERANCE = 1e-9  # wanted certificate, relative to the value or to the regret
+ROUNDED = 1e-7  # relative certificate that Clarabel reaches at least
+NEGLIGIBLE = 1e-3  # relative to the regret: certificate that is enough after `CHEAP` products
 ITERATIONS = 20_000
-PRODUCTS = 5e10  # of two numbers, at most, in one solution
-CHEAP = 2e9  # products after which what is negligible is enough
-OVERHEAD = 20_000  # products that take as long as all else of an iteration
-FEW = 60  # samples with a kink, to begin with
-DENSE = 2000  # a Gram matrix up to this size is made whole
-STEPS, HALVINGS = 50, 8  # of Newton's method, and of one of its steps
-PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12}  # of L-BFGS-B
+PRODUCTS = 5e10  # multiplications of one solution, at most
+CHEAP = 2e9  # multiplications after which `NEGLIGIBLE` is enough
+OVERHEAD = 20_000  # multiplications that take as long as the rest of an iteration
+FEW = 60  # samples whose kinks count at first
+DENSE = 2000  # largest size of a Gram matrix that is computed
+STEPS, HALVINGS = 50, 8  # of Newton's method, and of the length of each step
+PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12}  # for L-BFGS-B
 
 
 class Comparator(NamedTuple):
@@ -55,13 +55,13 @@ class Comparator(NamedTuple):
 def best(
     total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
 ) -> Comparator:
-    """Return the comparator of F = `total`, the unclipped loss of all rounds at once: no worse than start, others, 0.
+    """Return the comparator of F = `total`, the unclipped sum of losses: no worse than start, others and 0.
 
     Args:
         total: F, convex.
         feasible: 𝒳.
-        start: (d,) perhaps near the comparator.
-        lost: what a run lost; the comparator need not come closer than a certain part of the regret.
+        start: (d,) a guess.
+        lost: the loss of a run; an error that is a small part of the regret is accepted.
         others: further points like `start`; the solver starts from the best of all.
     """
     with np.errstate(all="ignore"):  # far from the minimum of steep losses
@@ -82,7 +82,7 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a certificate: F is at most `gap` above its minimum, and at most F, if ℓ is known to be 0 or more."""
+    """Return a certificate, given a duality gap: not above F itself, where losses are known to be nonnegative."""
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
 
 
@@ -92,9 +92,9 @@ def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparato
 
     x, value = start, np.inf
     if isinstance(total, SmoothLoss) and total.regularizer and len(x) <= DENSE:
-        x = total.prox(x, np.inf, x, tolerance=0.0).x  # as far as rounding lets it
+        x = total.prox(x, np.inf, x, tolerance=0.0).x  # to rounding
     else:
-        while (now := total.value(x)) < value * (1 - 1e-12):  # begun again from where it stops as long as that helps
+        while (now := total.value(x)) < value * (1 - 1e-12):  # start again from where it stopped, as long as that helps
             value, x = now, minimize(total.value, x, jac=total.grad, method="L-BFGS-B", options=PRECISE).x
     value, gap = _certified(total, feasible, x)
     if isinstance(total, LinearLoss) and total.strongly_convex_link and not total.regularizer and len(x) <= DENSE:
@@ -251,42 +251,44 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """By Clarabel, of few samples: those whose kink is far from the best decision are linear near it.
+    """Return the comparator by Clarabel, with the kinks of few samples: near the best decision, the others are linear.
 
-    Which ones are few enough is guessed from the best decision that is known. Where a guess was wrong the certificate
-    tells, for it is that of all samples: those that it was wrong of are added, unless these are so many that what was
-    found is far from anything, and the next guess is of twice as many.
+    The samples whose kinks count are guessed from the best known decision. The certificate holds for all samples, so it
+    shows when a guess was wrong. Then the samples on the wrong side of their kink are added, unless they are very many,
+    and the next guess takes twice as many samples.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
-    size = max(FEW, isqrt(n)) if feasible.bounded or total.regularizer else n  # or that of few may have no minimum
+    size = (
+        max(FEW, isqrt(n)) if feasible.bounded or total.regularizer else n
+    )  # else the problem of few samples may have no minimum
     few, least, beyond = np.zeros(n, bool), total.value(start), total.features @ start - total.targets
     while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, lost - lowest.value):
         few[np.argpartition(np.abs(beyond), size)[:size] if 2 * size < n else slice(None)] = True
         side = np.sign(beyond)
-        found = _conic(total, feasible, few, side)
-        lowest = min(lowest, found, key=lambda each: each.certificate)
-        there = total.features @ found.point - total.targets
+        solved = _conic(total, feasible, few, side)
+        lowest = min(lowest, solved, key=lambda comparator: comparator.certificate)
+        there = total.features @ solved.point - total.targets
         wrong = ~few & (np.sign(there) != side)
         if not wrong.any() and lowest.certificate <= ROUNDED * lowest.value:
             break
         if np.count_nonzero(wrong) <= 10 * size:
             few |= wrong
-        if found.value < least:
-            least, beyond = found.value, there
+        if solved.value < least:
+            least, beyond = solved.value, there
         size *= 2
     return lowest
 
 
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
-    """Min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
+    """Solve min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
 
     Coordinates that no sample has are left out if 𝒳 is `solid`: the best value there is 0.
 
     Args:
         total: F.
         feasible: 𝒳.
-        some: (n,) samples whose kinks count; of the others the slope is that of their side.
-        side: (n,) above the kink where > 0.
+        some: (n,) whether the kink of a sample counts; if not, the slope is that of its side.
+        side: (n,) above 0 where a sample is above its kink.
     """
     import clarabel
     from scipy import sparse
@@ -331,7 +333,7 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
-    """A lower bound on F, from a slope of each sample between its two, over its divisor."""
+    """Return a lower bound on F, given for each sample a slope between its two slopes, over its divisor."""
     pull = np.asarray(slope @ total.features)
     constant = -float(slope @ total.targets)
     if not total.regularizer:

@@ -1,4 +1,8 @@
-"""What a run was worth: the losses of its decisions, evaluated once, and the metrics that are told of them."""
+"""Evaluate a run: compute the losses of its decisions once, and hand them to all metrics.
+
+`Evaluator` takes the rounds of a run as they come. When the run has ended, it finds the comparators and lets the
+metrics judge the run at its horizons.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from mpinodes.summary.summary import BaselinesSummary, ShownMetric, StartSummary
 
 
 class Evaluator:
-    """Takes the rounds of a run as they come; `close`, then ask."""
+    """The evaluation of one run: `take` all rounds, `close`, then read the results."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -36,36 +40,36 @@ class Evaluator:
         self._variables: Variables = {}
 
     def take(self, estimates: Vector) -> Variables:
-        """What is told of the next rounds, given every agent's estimates: (r, agents, d)."""
-        found = self._meter.take(estimates)
+        """Take the next rounds, given all estimates, (r, agents, d), and return the values of metrics by round."""
+        rounds = self._meter.take(estimates)
         numbers = np.arange(self._done + 1, self._done + 1 + len(estimates))
         stretch = Stretch(
-            numbers, estimates, found.decisions, found.losses[:, 0], found.losses[:, 2:], found.training_loss
+            numbers, estimates, rounds.decisions, rounds.losses[:, 0], rounds.losses[:, 2:], rounds.training_loss
         )
         self._done += len(estimates)
-        told = {metric.name: metric.take(stretch) for metric in self._metrics}
+        taken = {metric.name: metric.take(stretch) for metric in self._metrics}
         variables = {
             metric.name: _variable(metric, values, len(estimates))
             for metric in self._metrics
-            if metric.dims[0] == "round" and (values := told[metric.name]) is not None
+            if metric.dims[0] == "round" and (values := taken[metric.name]) is not None
         }
         self._last |= {name: np.array(variable.values[-1]) for name, variable in variables.items()}
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
-        """Take the next rounds of which no estimates are known, but what was told of them: by name, (r, ...)."""
+        """Take the next rounds from a record: the values of metrics by name, (r, ...), without estimates."""
         self._meter.recall(columns["loss"])
         self._done += len(columns["loss"])
         by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
     def state(self) -> dict[str, Any]:
-        """All that it needs to go on, and what metrics remember: plain data."""
+        """Return the state of the meter and the metrics, as plain data."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
         return {"meter": self._meter.state(), "last": self._last, "done": self._done, "metrics": metrics}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a state."""
         self._meter.restore(state["meter"])
         self._last, self._done = state["last"], state["done"]
         for metric in self._metrics:
@@ -73,14 +77,14 @@ class Evaluator:
 
     @property
     def judged(self) -> Judged:
-        """The run, once it is closed."""
+        """Return the judged run; only after `close`."""
         return self._judged
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
-        """No round will follow: judge the run at its horizons.
+        """End the run and judge it at its horizons.
 
         Args:
-            tell: is told how many comparators are found.
+            tell: is called with the number of comparators found, and of all.
             known: comparators by horizon, of another run on the same losses.
         """
         meter, feasible = self._meter, self._setup.feasible
@@ -107,16 +111,16 @@ class Evaluator:
             mean_target=meter.means() or None,
             start=StartSummary(average_fitness=lost, accuracy=accuracy or None, rmse=rmse or None),
         )
-        told = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
-        self._variables = {name: variable for name, variable in told if variable is not None}
+        worth = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
+        self._variables = {name: variable for name, variable in worth if variable is not None}
         self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
 
     def variables(self) -> Variables:
-        """What is told by horizon."""
+        """Return the values of metrics by horizon."""
         return self._variables
 
     def summary(self) -> WorthSummary:
-        """Return the last value of every metric, what it comes to per round and over agents, and what is shown."""
+        """Return the last values of metrics, also per round and averaged over agents, and which of them are shown."""
         values: dict[str, Any] = {}
         for metric in self._metrics:
             if metric.summarized:
@@ -148,17 +152,17 @@ def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
 
 
 def key(metric: type[Metric] | Metric) -> str:
-    """Of a metric's last value in summary.json, dotted."""
+    """Return the dotted key of a metric's last value in summary.json."""
     return metric.key or metric.name
 
 
 def label(metric: type[Metric] | Metric) -> str:
-    """What people call it."""
+    """Return the name of a metric for people."""
     return metric.label or metric.name.replace("_", " ")
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Of the value that people are shown: per round where it adds up, and the mean over agents."""
+    """Return the key of the value that is shown: per round if the metric adds up over rounds, averaged over agents."""
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
 
@@ -173,7 +177,7 @@ def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, 
 
 
 def _worth(metric: Metric, judged: Judged) -> Variable | None:
-    """Return what a metric has to say, if anything; a failure of a user's metric costs a run nothing else."""
+    """Return the values of a metric by horizon, if there are any. A failure of a user's metric is a warning."""
     try:
         values = metric.judge(judged)
         if values is None or np.isnan(values).all():

@@ -1,4 +1,4 @@
-"""What agents were told of their losses, in the summary, where it is other than the gradient of the round, at once."""
+"""The feedback section of the summary: losses at two points instead of gradients, and delay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mpinodes.summary.summary import FeedbackSummary
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Say how late feedback is, and how far apart its points were in the last round; None: it is the gradient."""
+    """Return the delay of feedback and the distance of its two points in the last round; None: plain gradients."""
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
         return None

@@ -1,4 +1,4 @@
-"""What became of the messages of a run with faults, in the summary."""
+"""The faults section of the summary: messages that were sent, lost and late."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpinodes.summary.summary import FaultsSummary
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Count what became of the messages of so many rounds; None: there are no faults."""
+    """Return the numbers of messages sent, lost and late in a number of rounds; None: the run has no faults."""
     if setup.links is None:
         return None
     faults = FaultsSummary(asked=setup.experiment.faults, weights=setup.mixing.under_faults)

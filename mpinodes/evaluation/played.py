@@ -1,4 +1,4 @@
-"""What is lost at the points played, where agents play two in a round (`losses.two_point`): the mean of both losses."""
+"""Compute losses where agents play two points in a round (`losses.two_point`): the mean of both losses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mpinodes.losses.two_point import Directions
 
 
 class Played(Losses):
-    """Losses at two points around each decision and estimate, in the mean; at averages as they are.
+    """The mean of the losses at two points around each decision and estimate; averages are judged as they are.
 
     Args:
-        losses: at any points.
+        losses: losses at any points.
         setup: of the run.
     """
 
@@ -25,15 +25,15 @@ class Played(Losses):
 
     @property
     def everything(self) -> Total:
-        """See `Losses`."""
+        """Return all samples of the run."""
         return self._losses.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """See `Losses`."""
+        """Return the coordinates that the losses of some rounds depend on."""
         return self._losses.columns(first, last)
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """See `Losses`; with what a regularizer comes to more there than in the middle of the two."""
+        """Return the mean losses at both points, with what the regularizer is larger there than between the points."""
         apart = self._directions.offsets(first, len(points.decisions))
         away = apart[..., columns]
         of_deciders = away if self._decomposable else away.sum(axis=1, keepdims=True)

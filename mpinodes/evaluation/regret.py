@@ -10,10 +10,9 @@ the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the m
 Decomposable objectives: agent i sees f_i^t and decides x_i(t). With x̃_i(t) the average of x_i(1), ..., x_i(t), each
 with weight 1 or, where the algorithm says so, with weight s for x_i(s):
 
-    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
-    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
-    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
-    optimality gap of agent j    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
+    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v) running-average form R̃(T)    =
+    Σ_t Σ_i f_i^t(x̃_i(t)) − min agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min optimality gap of agent j
+    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
                                    offline only
     decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline only
     agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline only
